@@ -1,6 +1,6 @@
 // Measures reading a dataset from a store with latency, beside a bare loop of libcurl's multi
-// interface that keeps as many ranges of the same size in flight and discards the bytes: 32 of 8 MiB
-// for reading in order, 128 of 1 MiB for a shuffle.
+// interface that keeps as many ranges of the same size in flight and discards the bytes: 32 of 8
+// MiB for reading in order, 128 of 1 MiB for a shuffle.
 //
 //   stores_benchmark FOLDER/STEM@N [MILLISECONDS [ROUNDS]]
 //

@@ -18,6 +18,7 @@ namespace shardfeed {
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddCommitCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit);

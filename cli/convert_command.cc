@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/convert_kinds.h"
+#include "cli/dataset_report.h"
+#include "cli/job_flags.h"
 #include "cli/standard_input.h"
 #include "cli/units.h"
 #include "convert/converter.h"
@@ -41,6 +43,7 @@ struct ConvertFlags {
   bool overwrite = false;
   bool no_sync = false;
   bool tfds = false;
+  JobFlags job;
 };
 
 // Returns the value of a size option, or `fallback` if the option was not given.
@@ -51,6 +54,41 @@ absl::StatusOr<uint64_t> SizeOption(std::string_view name, const std::string& te
   if (size && *size > 0) return *size;
   return absl::InvalidArgumentError(
       fmt::format("{} {}: expected a size such as 256MiB or 1GB", name, text));
+}
+
+// Prepares the job that a task with --only-shards belongs to, and sets the shards that it writes.
+// Nullopt: there is no such flag.
+absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
+                                                    const std::vector<std::string>& sources,
+                                                    ConvertOptions& converting) {
+  if (!flags.job.given()) return std::nullopt;
+  WholeFlags others;
+  if (flags.resume) {
+    others.emplace_back("--resume", "a task that runs again keeps what is finished in any case");
+  }
+  if (!flags.splits.empty()) {
+    others.emplace_back("--split", "a job writes one dataset; convert tfrecord --split divides it");
+  }
+  if (flags.tfds) {
+    others.emplace_back("--tfds", "it describes datasets that are there, and this one is not yet");
+  }
+  if (!flags.shard_size.empty()) {
+    others.emplace_back("--shard-size", "all tasks need one number of shards, OUT@N");
+  }
+  if (std::find(sources.begin(), sources.end(), "-") != sources.end()) {
+    others.emplace_back("standard input (-)", "each task reads the whole input; name files");
+  }
+  absl::StatusOr<std::vector<uint64_t>> shards = ShardsOf(flags.job, converting.output, others);
+  if (!shards.ok()) return shards.status();
+  converting.only_shards = *std::move(shards);
+  WriteJobOptions options;
+  options.encode = converting.encode;
+  options.overwrite = converting.overwrite;
+  options.sync = converting.sync;
+  absl::StatusOr<SharedJob> job =
+      SharedJob::Prepare(converting.output, options, flags.job.job, converting.made_by);
+  if (!job.ok()) return job.status();
+  return *std::move(job);
 }
 
 // Returns the sources with globs expanded. For the source "-", opens `input` and uses its path.
@@ -190,6 +228,10 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   }
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
 
+  absl::StatusOr<std::optional<SharedJob>> job = PrepareJob(flags, sources, converting);
+  if (!job.ok()) return ReportError(job.status());
+  if (job->has_value()) converting.job = &**job;
+
   std::unique_ptr<StandardInput> input;
   const auto report_error = [&input](const absl::Status& status) {
     if (input == nullptr) return ReportError(status);
@@ -225,81 +267,21 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     if (!described.ok()) return ReportError(described);
   }
   const double seconds = watch.Seconds();
-  uint64_t num_records = 0;
-  uint64_t num_bytes = 0;
-  for (const Manifest& manifest : *manifests) {
-    num_records += manifest.num_records();
-    num_bytes += manifest.num_bytes();
-  }
-  const auto name_of = [&spec](const Manifest& manifest) {
-    return FormatSpec(spec->directory, manifest.stem, manifest.shards.size(), spec->suffix);
-  };
+  DatasetReport report;
   // Notes are about the input, so all splits have the same ones.
-  const Manifest& first = manifests->front();
-  std::vector<std::string> notes = first.notes;
+  report.notes = manifests->front().notes;
   for (std::string& note : (*source)->built_notes()) {
-    notes.push_back(input == nullptr ? std::move(note) : input->WithName(std::move(note)));
+    report.notes.push_back(input == nullptr ? std::move(note) : input->WithName(std::move(note)));
   }
-  const uint64_t skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
-  if (options.json) {
-    nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
-    for (const Manifest& manifest : *manifests) {
-      datasets.push_back({{"dataset", name_of(manifest)},
-                          {"shards", manifest.shards.size()},
-                          {"records", manifest.num_records()},
-                          {"bytes", manifest.num_bytes()}});
-    }
-    nlohmann::ordered_json json;
-    if (manifests->size() == 1) {
-      json = datasets[0];
-    } else {
-      json = {{"datasets", datasets}, {"records", num_records}, {"bytes", num_bytes}};
-    }
-    json["notes"] = notes;
-    json["skipped"] = skipped;
-    json["shards_taken_over"] = progress.shards_taken_over.load();
-    json["datasets_complete"] = progress.datasets_complete.load();
-    json["seconds"] = seconds;
-    json["peak_rss_bytes"] = PeakResidentBytes();
-    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-    return kExitDone;
-  }
-  if (options.quiet) return kExitDone;
-  for (const std::string& note : notes) fmt::print("note: {}\n", OneLine(note));
-  if (skipped == 1) {
-    fmt::print("note: 1 broken record was left out; the manifest lists it: {}\n",
-               OneLine(first.skipped.first.front()));
-  } else if (skipped > 1) {
-    fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
-               FormatCount(skipped), OneLine(first.skipped.first.front()));
-  }
-  if (progress.datasets_complete > 0) {
-    fmt::print(
-        "note: {} of {} datasets {} already complete and kept; --overwrite writes {} again\n",
-        progress.datasets_complete.load(), manifests->size(),
-        progress.datasets_complete == 1 ? "was" : "were",
-        progress.datasets_complete == 1 ? "it" : "them");
-  }
-  if (progress.shards_taken_over > 0) {
-    fmt::print("note: {} shards were taken over from an earlier run\n",
-               progress.shards_taken_over.load());
-  }
-  for (const Manifest& manifest : *manifests) {
-    if (manifest.num_records() < manifest.shards.size()) {
-      fmt::print("note: there are more shards than records, so some are empty\n");
-    }
-    const bool one = manifests->size() == 1 && progress.datasets_complete == 0;
-    const auto per_second = [&](uint64_t n) {
-      return static_cast<uint64_t>(static_cast<double>(n) / std::max(seconds, 1e-9));
-    };
-    fmt::print(
-        "{}: {} records, {} in {} shards{}\n", OneLine(name_of(manifest)),
-        FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
-        manifest.shards.size(),
-        one ? fmt::format(", {} ({} records/s, {}/s)", FormatDuration(seconds),
-                          FormatCount(per_second(num_records)), FormatSize(per_second(num_bytes)))
-            : "");
-  }
+  report.skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
+  report.manifests = *std::move(manifests);
+  report.output = *spec;
+  report.shards_taken_over = progress.shards_taken_over;
+  report.datasets_complete = progress.datasets_complete;
+  report.seconds = seconds;
+  report.only_shards = converting.only_shards;
+  report.job = flags.job.job;
+  PrintReport(report, options);
   return kExitDone;
 }
 
@@ -365,6 +347,7 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on disk: faster, but the data is lost if the "
                     "machine crashes soon after");
+  AddJobFlags(*command, flags->job);
   AddCommonOptions(*command, options);
   command->footer(kind.details);
   std::set<std::string> common;
@@ -385,7 +368,11 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "complete.\n\n"
       "Examples:\n"
       "  shardfeed convert imagefolder photos/ out/train@64\n"
-      "  shardfeed convert csv tables/*.csv out/table@4 --compression gzip\n");
+      "  shardfeed convert csv tables/*.csv out/table@4 --compression gzip\n\n"
+      "Many processes write a dataset together with --only-shards, on any machines that share the\n"
+      "folder, and 'commit' makes it appear:\n"
+      "  shardfeed convert imagefolder photos/ out/train@64 --only-shards 0-7 --job 4711\n"
+      "  shardfeed commit out/train@64 --job 4711\n");
   for (const ConvertKind& kind : ConvertKinds()) AddKind(*convert, kind, options, exit);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/job_flags.h"
 #include "cli/units.h"
 #include "convert/converter.h"
 #include "fmt/format.h"
@@ -33,6 +34,7 @@ struct ReshardFlags {
   bool overwrite = false;
   bool no_sync = false;
   bool tfds = false;
+  JobFlags job;
 };
 
 // One dataset to be written.
@@ -136,6 +138,29 @@ absl::StatusOr<std::vector<Part>> PlanSample(const ReshardInput& input, const Ou
       MakePart(output, RecordSelection::Sample(input.num_records(), count, flags.seed))};
 }
 
+// Prepares the job that a task with --only-shards belongs to, and sets the shards that it writes.
+// Nullopt: there is no such flag.
+absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ReshardFlags& flags,
+                                                    const OutputSpec& output,
+                                                    ReshardOptions& resharding) {
+  if (!flags.job.given()) return std::nullopt;
+  WholeFlags others;
+  if (flags.tfds) {
+    others.emplace_back("--tfds", "it describes datasets that are there, and this one is not yet");
+  }
+  absl::StatusOr<std::vector<uint64_t>> shards = ShardsOf(flags.job, output, others);
+  if (!shards.ok()) return shards.status();
+  resharding.only_shards = *std::move(shards);
+  WriteJobOptions options;
+  options.encode = resharding.encode;
+  options.overwrite = resharding.overwrite;
+  options.sync = resharding.sync;
+  absl::StatusOr<SharedJob> job =
+      SharedJob::Prepare(output, options, flags.job.job, resharding.made_by);
+  if (!job.ok()) return job.status();
+  return *std::move(job);
+}
+
 int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandOptions& options) {
   const Stopwatch watch;
   std::vector<std::string> specs = flags.paths;
@@ -204,7 +229,17 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     if (!flags.shares.empty()) resharding.made_by["split"] = flags.shares;
     if (!flags.records.empty()) resharding.made_by["records"] = flags.records;
     if (flags.count || flags.share) resharding.made_by["seed"] = fmt::format("{}", flags.seed);
-    for (const Part& part : *parts) total += part.selection.count();
+    absl::StatusOr<std::optional<SharedJob>> job = PrepareJob(flags, *spec, resharding);
+    if (!job.ok()) return ReportError(job.status());
+    if (job->has_value()) {
+      resharding.job = &**job;
+      const std::vector<uint64_t>& ends = parts->front().ends;
+      for (const uint64_t shard : resharding.only_shards) {
+        total += ends[shard] - (shard == 0 ? 0 : ends[shard - 1]);
+      }
+    } else {
+      for (const Part& part : *parts) total += part.selection.count();
+    }
     for (const Part& part : *parts) {
       absl::StatusOr<Manifest> manifest =
           Reshard(*input, part.selection, part.ends, part.output, resharding);
@@ -218,9 +253,13 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     }
   }
   const double seconds = watch.Seconds();
-  const auto name_of = [&spec](const Manifest& manifest) {
-    return FormatSpec(spec->directory, manifest.stem, manifest.shards.size(), spec->suffix);
+  const auto name_of = [&](const Manifest& manifest) {
+    const uint64_t count = flags.job.given() ? *spec->count : manifest.shards.size();
+    return FormatSpec(spec->directory, manifest.stem, count, spec->suffix);
   };
+  const std::string only = FormatParts(resharding.only_shards, ", ");
+  const size_t taken_over =
+      flags.job.given() ? resharding.only_shards.size() - manifests.front().shards.size() : 0;
   if (options.json) {
     nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
     for (const Manifest& manifest : manifests) {
@@ -229,14 +268,24 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
                           {"records", manifest.num_records()},
                           {"bytes", manifest.num_bytes()}});
     }
-    const nlohmann::ordered_json json = {
-        {"datasets", datasets}, {"seconds", seconds}, {"peak_rss_bytes", PeakResidentBytes()}};
+    nlohmann::ordered_json json = {{"datasets", datasets}};
+    if (flags.job.given()) {
+      json["job"] = flags.job.job;
+      json["only_shards"] = FormatParts(resharding.only_shards, ",");
+      json["shards_taken_over"] = taken_over;
+    }
+    json["seconds"] = seconds;
+    json["peak_rss_bytes"] = PeakResidentBytes();
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!options.quiet) {
     uint64_t bytes = 0;
+    if (taken_over > 0) {
+      fmt::print("note: {} shards were taken over from an earlier run\n", taken_over);
+    }
     for (const Manifest& manifest : manifests) {
       bytes += manifest.num_bytes();
-      fmt::print("{}: {} records, {} in {} shards\n", name_of(manifest),
+      fmt::print("{}{}: {} records, {} in {} shards\n", name_of(manifest),
+                 only.empty() ? "" : fmt::format(", shards {} of job {}", only, flags.job.job),
                  FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
                  manifest.shards.size());
     }
@@ -254,8 +303,14 @@ std::vector<ReshardCommand> Commands() {
        "their order do not change.\n\n"
        "Examples:\n"
        "  shardfeed reshard old/train@1024 out/train@64\n"
-       "  shardfeed reshard out/train@64 out/small@64 --compression gzip\n",
-       1, [](CLI::App&, ReshardFlags&) {}, PlanReshard},
+       "  shardfeed reshard out/train@64 out/small@64 --compression gzip\n\n"
+       "Many processes write a dataset together with --only-shards, on any machines that share "
+       "the\n"
+       "folder, and 'commit' makes it appear:\n"
+       "  shardfeed reshard old/train@1024 out/train@64 --only-shards 0-7 --job 4711\n"
+       "  shardfeed commit out/train@64 --job 4711\n",
+       1, [](CLI::App& command, ReshardFlags& flags) { AddJobFlags(command, flags.job); },
+       PlanReshard},
       {"merge", "Concatenate datasets",
        "Without @N, each shard stays whole.\n\n"
        "Examples:\n"

@@ -70,11 +70,12 @@ std::string FormatDuration(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total) {
+absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total,
+                                               std::string_view what) {
   std::vector<Range> ranges;
   const auto wrong = [&] {
     return absl::InvalidArgumentError(
-        fmt::format("'{}': expected a list of record numbers such as 0,5,10-19 or 100-", text));
+        fmt::format("'{}': expected a list of {} numbers such as 0,5,10-19 or 100-", text, what));
   };
   std::string_view rest = text;
   while (true) {
@@ -91,13 +92,13 @@ absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t t
       uint64_t last;
       auto [stop, last_error] = std::from_chars(at + 1, end, last);
       if (last_error != std::errc() || stop != end || last < range.begin) return wrong();
-      range.end = last + 1;
+      range.end = last == UINT64_MAX ? last : last + 1;
     } else {
       return wrong();
     }
     if (range.begin >= total || range.end > total) {
       return absl::OutOfRangeError(
-          fmt::format("record {} does not exist: there are {} records, numbered from 0",
+          fmt::format("{0} {1} does not exist: there are {2} {0}s, numbered from 0", what,
                       range.begin >= total ? range.begin : range.end - 1, total));
     }
     ranges.push_back(range);

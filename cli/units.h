@@ -32,8 +32,9 @@ struct Range {
 
 // Parses "5", "10-19" (both ends included), "7-" (up to `total`), or several separated by commas,
 // and keeps their order. InvalidArgument: another form. OutOfRange: a number that is not below
-// `total`.
-absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total);
+// `total`. Messages call what is counted `what`.
+absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total,
+                                               std::string_view what = "record");
 
 // Parses the value of --max-skipped. InvalidArgument: neither a number nor a share.
 absl::StatusOr<SkipCeiling> ParseMaxSkipped(const std::string& text);

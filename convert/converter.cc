@@ -13,6 +13,7 @@
 #include "convert/items/item_shuffler.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
+#include "shard/job_input.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -76,19 +77,23 @@ class Output {
   Output(const Source& source, const ConvertOptions& options, ConvertProgress& progress)
       : source_(source), options_(options), progress_(progress) {}
 
-  // Locks the name. `split` is null if there is only one dataset.
+  // Locks the name, unless parts of a job are written. `split` is null if there is only one
+  // dataset.
   absl::Status Open(const Split* split);
+  // With a job: begins it, and attempts at its parts.
+  absl::Status OpenParts();
   const std::string& staging_directory() const { return staging_->path(); }
   // Whether an earlier run with the same options finished this dataset, so that nothing is written.
   bool is_complete() const { return complete_.has_value(); }
 
   // Starts writing `total` records, whose frames have `frame_bytes` on average and of which at most
-  // `max_skipped` may be broken.
+  // `max_skipped` may be broken. `shared` is the manifest as far as it is known.
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
-                     size_t sorting_bytes, uint64_t max_skipped);
-  uint64_t total() const { return total_; }
+                     size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared);
+  // Number of records to be written.
+  uint64_t num_to_write() const;
   // Number of shards taken over; 0 for a dataset that is already complete.
-  size_t num_taken_over() const { return is_complete() ? 0 : writer_->num_taken_over(); }
+  size_t num_taken_over() const { return num_taken_over_; }
 
   // Adds the next item in the order of the source. Returns OutOfRange once there are enough items.
   absl::Status Add(const Item& item);
@@ -102,6 +107,8 @@ class Output {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(shard + 1) * total_ / *spec_.count);
   }
   absl::Status LookForComplete();
+  absl::Status StartParts(const std::string& fingerprint, uint64_t max_skipped,
+                          const Manifest& shared);
   absl::Status Write(const Item& item);
   absl::Status HandOver();
   void CountWritten() {
@@ -118,8 +125,11 @@ class Output {
   std::optional<Manifest> complete_;
   std::unique_ptr<DatasetWriter> writer_;
   std::unique_ptr<ItemShuffler> shuffler_;
+  std::vector<uint64_t> parts_;  // with a job: the parts that are not finished yet
+  size_t num_taken_over_ = 0;
   uint64_t counted_ = 0;  // records written that progress_ includes
   uint64_t total_ = 0;
+  uint64_t end_ = 0;  // number of the first item that need not be looked at
   uint64_t batch_items_ = 0;
   uint64_t number_ = 0;  // number of the next item, in the order of writing
   size_t shard_ = 0;
@@ -139,6 +149,7 @@ absl::Status Output::Open(const Split* split) {
   if (absl::Status status = DatasetWriter::CheckMayResume(spec_, options_.resume); !status.ok()) {
     return status;
   }
+  if (options_.job != nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<Staging>> staging =
       Staging::Open(spec_.directory, spec_.stem, options_.overwrite);
   if (!staging.ok()) return staging.status();
@@ -172,10 +183,46 @@ absl::Status Output::LookForComplete() {
   return absl::OkStatus();
 }
 
+absl::Status Output::OpenParts() {
+  if (absl::Status status = options_.job->Join(); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Staging>> staging = options_.job->Stage(options_.only_shards);
+  if (!staging.ok()) return staging.status();
+  staging_ = *std::move(staging);
+  return absl::OkStatus();
+}
+
+absl::Status Output::StartParts(const std::string& fingerprint, uint64_t max_skipped,
+                                const Manifest& shared) {
+  const JobInput input{.made_by = shared.made_by,
+                       .notes = shared.notes,
+                       .skipped = shared.skipped,
+                       .fingerprint = fingerprint,
+                       .max_skipped = max_skipped};
+  if (absl::Status status = options_.job->Describe(*staging_, input); !status.ok()) return status;
+  absl::StatusOr<FinishedParts> finished = options_.job->Finished(options_.only_shards);
+  if (!finished.ok()) return finished.status();
+  num_taken_over_ = finished->parts.size();
+  parts_ = std::move(finished->missing);
+  end_ = parts_.empty() ? 0 : EndOf(parts_.back());
+  return absl::OkStatus();
+}
+
+uint64_t Output::num_to_write() const {
+  if (is_complete()) return 0;
+  if (options_.job == nullptr) return total_;
+  uint64_t records = 0;
+  for (const uint64_t part : parts_) records += EndOf(part) - (part == 0 ? 0 : EndOf(part - 1));
+  return records;
+}
+
 absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
-                           size_t sorting_bytes, uint64_t max_skipped) {
-  total_ = total;
+                           size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared) {
+  total_ = end_ = total;
   if (is_complete()) return absl::OkStatus();
+  if (options_.job != nullptr) {
+    absl::Status status = StartParts(fingerprint, max_skipped, shared);
+    if (!status.ok() || parts_.empty()) return status;
+  }
   if (!spec_.count) {
     spec_.count =
         std::clamp<uint64_t>(total * frame_bytes / std::max<uint64_t>(1, options_.shard_bytes) + 1,
@@ -191,11 +238,13 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
   writing.resume = options_.resume;
   writing.fingerprint = fingerprint;
   writing.max_skipped = max_skipped;
+  writing.only_shards = parts_;
   writing.stop = options_.stop;
   absl::StatusOr<std::unique_ptr<DatasetWriter>> created =
       DatasetWriter::Create(spec_, writing, std::move(staging_));
   if (!created.ok()) return created.status();
   writer_ = *std::move(created);
+  if (options_.job == nullptr) num_taken_over_ = writer_->num_taken_over();
   if (options_.shuffle_seed) {
     shuffler_ = std::make_unique<ItemShuffler>(*options_.shuffle_seed, writer_->staging_directory(),
                                                sorting_bytes);
@@ -206,20 +255,21 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
 
 absl::Status Output::Add(const Item& item) {
   if (is_complete()) return absl::OkStatus();
+  if (writer_ == nullptr) return absl::OutOfRangeError("all parts are finished");
   if (shuffler_ == nullptr) return Write(item);
   return options_.stop.stop_requested() ? Interrupted() : shuffler_->Add(item);
 }
 
 absl::Status Output::End() {
-  if (is_complete()) return absl::OkStatus();
+  if (is_complete() || writer_ == nullptr) return absl::OkStatus();
   absl::Status status;
   if (shuffler_ != nullptr) {
     status = shuffler_->ForEach([this](const Item& item) { return Write(item); });
-    if (absl::IsOutOfRange(status) && number_ == total_) status = absl::OkStatus();
+    if (absl::IsOutOfRange(status) && number_ == end_) status = absl::OkStatus();
     shuffler_ = nullptr;
   }
   if (status.ok()) status = HandOver();
-  if (!status.ok() || number_ == total_) return status;
+  if (!status.ok() || number_ == end_) return status;
   return absl::DataLossError(fmt::format(
       "the input changed while it was being read: {} records at first, {} later; run again", total_,
       number_));
@@ -238,16 +288,23 @@ absl::Status Output::HandOver() {
 
 absl::StatusOr<Manifest> Output::Finish(Manifest manifest) {
   if (is_complete()) return *complete_;
-  absl::StatusOr<Manifest> finished = writer_->Finish(std::move(manifest));
+  if (writer_ == nullptr) {  // all parts were finished
+    manifest.stem = spec_.stem;
+    manifest.suffix = spec_.suffix;
+    return manifest;
+  }
+  absl::StatusOr<Manifest> finished = options_.job != nullptr
+                                          ? writer_->FinishShards(std::move(manifest))
+                                          : writer_->Finish(std::move(manifest));
   CountWritten();
   return finished;
 }
 
 absl::Status Output::Write(const Item& item) {
-  if (number_ == total_) return absl::OutOfRangeError("enough");
+  if (number_ == end_) return absl::OutOfRangeError("enough");
   while (number_ == shard_end_) {
     absl::Status status = HandOver();
-    if (status.ok()) status = writer_->CloseShard(shard_);
+    if (status.ok() && !writer_->is_taken_over(shard_)) status = writer_->CloseShard(shard_);
     if (!status.ok()) return status;
     shard_end_ = EndOf(++shard_);
   }
@@ -329,6 +386,9 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   if (options.limit && !options.splits.empty()) {
     return absl::InvalidArgumentError("a limit cannot be combined with splits");
   }
+  if (options.job != nullptr && (options.resume || !options.splits.empty())) {
+    return absl::InvalidArgumentError("parts of a job cannot be resumed, nor be of several splits");
+  }
   std::vector<Output> outputs;
   outputs.reserve(std::max<size_t>(1, options.splits.size()));
   for (size_t i = 0; i < std::max<size_t>(1, options.splits.size()); ++i) {
@@ -359,6 +419,9 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   if (skipped.count > ceiling) return TooManySkipped(skipped.count, ceiling, skipped.first[0]);
   absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
+  if (options.job != nullptr) {
+    if (status = open->OpenParts(); !status.ok()) return status;
+  }
 
   std::optional<ItemSelection> selection;
   if (options.deduplicate || outputs.size() > 1) {
@@ -378,15 +441,28 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     if (!made.ok()) return made.status();
     selection = *std::move(made);
   }
+  Manifest shared;
+  shared.made_by = options.made_by;
+  shared.notes = source.notes();
+  if (selection && selection->num_duplicates() > 0) {
+    shared.notes.push_back(fmt::format("left out {} of {} records as duplicates of earlier ones",
+                                       selection->num_duplicates(), selection->num_items()));
+  }
+  if (options.reword) {
+    for (std::string& note : shared.notes) note = options.reword(std::move(note));
+  }
+  progress->skipped_in_scan = skipped.count;
+  shared.skipped = std::move(skipped);
   uint64_t total = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const uint64_t there = selection ? selection->CountOf(i) : source.num_records();
     const uint64_t wanted = std::min(there, options.limit.value_or(there));
     const uint64_t most = options.max_skipped.Of(wanted);
     status = outputs[i].Start(wanted, *frame_bytes, FingerprintOf(source, options, wanted),
-                              kSortingBytes / outputs.size(), most - std::min(most, skipped.count));
+                              kSortingBytes / outputs.size(),
+                              most - std::min(most, shared.skipped.count), shared);
     if (!status.ok()) return status;
-    if (!outputs[i].is_complete()) total += wanted;
+    total += outputs[i].num_to_write();
     progress->shards_taken_over += outputs[i].num_taken_over();
   }
   progress->records_to_write = total;
@@ -407,25 +483,14 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     if (output == ItemSelection::kNowhere) return absl::OkStatus();
     return outputs[output].Add(item);
   });
-  if (absl::IsOutOfRange(status) && options.limit) status = absl::OkStatus();
+  const bool may_stop = options.limit.has_value() || options.job != nullptr;
+  if (absl::IsOutOfRange(status) && may_stop) status = absl::OkStatus();
   if (absl::IsOutOfRange(status)) return changed();
   for (Output& output : outputs) {
     if (status.ok()) status = output.End();
   }
   if (!status.ok()) return status;
 
-  Manifest shared;
-  shared.made_by = options.made_by;
-  shared.notes = source.notes();
-  if (selection && selection->num_duplicates() > 0) {
-    shared.notes.push_back(fmt::format("left out {} of {} records as duplicates of earlier ones",
-                                       selection->num_duplicates(), selection->num_items()));
-  }
-  if (options.reword) {
-    for (std::string& note : shared.notes) note = options.reword(std::move(note));
-  }
-  progress->skipped_in_scan = skipped.count;
-  shared.skipped = std::move(skipped);
   for (Output& output : outputs) {
     absl::StatusOr<Manifest> finished = output.Finish(shared);
     if (!finished.ok()) return finished.status();

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "convert/items/source.h"
 #include "shard/manifest.h"
+#include "shard/shared_job.h"
 #include "shard/skipped_records.h"
 #include "shard/spec.h"
 #include "shard/writer.h"
@@ -59,6 +60,13 @@ struct ConvertOptions {
   // keeps the finished shards of this run if it is interrupted. The result is the same. A dataset
   // of the same name whose manifest names the same source and options counts as finished.
   bool resume = false;
+  // If set, only these shards of `output` are written, which ascend, as parts of a job that was
+  // prepared with `output`, `encode`, `overwrite`, `sync` and `made_by`; parts that are finished
+  // are not written again. Everything that concerns the whole input is done all the same, but only
+  // the records of these shards are built, besides the first ones of the input, which tell the size
+  // of records. Cannot be combined with `splits` and `resume`.
+  SharedJob* job = nullptr;
+  std::vector<uint64_t> only_shards;
   // Options of the source that it does not include in its own fingerprint; used by `resume`.
   std::string fingerprint;
   std::stop_token stop;
@@ -86,7 +94,8 @@ struct ConvertProgress {
 // options, not on `threads`. `limit` includes records that turn out to be broken only when they are
 // built.
 //
-// Returns a manifest for each dataset. Errors: those of the source (the first in its order) and of
+// Returns a manifest for each dataset; with `job`, one that has only the shards that were written.
+// Errors: those of the source (the first in its order) and of
 // DatasetWriter. After an error, no partial dataset is left; of several splits, those that were
 // finished before it remain.
 absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptions& options,

@@ -52,7 +52,7 @@ bool IsFetched(const ShardTable& table) {
   bool found = false;
   for (const size_t shard : Samples(table)) {
     const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
-    if (!file.ok()) return true;  // reading it will report the error
+    if (!file.ok()) return true;                               // reading it will report the error
     if ((*file)->fd() >= 0 || (*file)->size() == 0) continue;  // a copy of intact records
     const auto& object = static_cast<const RemoteFile&>(**file).cached();
     if (object == nullptr) return true;

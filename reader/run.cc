@@ -62,11 +62,11 @@ class ThreadedRun : public ReadRun {
                   .make_unit = [] { return std::make_shared<Unit>(); }},
                  place, position),
         skips_(options, order_->size()) {
-    // Cached data need not be read far ahead, and is best used while it is in the CPU caches; a
-    // device should be kept busy.
+    // A device should be kept busy. Cached data is best used while the CPU caches have it.
     max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
     // A store occasionally delays a request, so as many others continue as the budget has room for.
-    if (choice_.fetched) max_blocks_ = std::max(max_blocks_, options.budget_bytes / kReadBlockBytes);
+    if (choice_.fetched)
+      max_blocks_ = std::max(max_blocks_, options.budget_bytes / kReadBlockBytes);
     stats_.whole_chunks = whole_chunks;
     stats_.threads = thread_count_;
     stats_.io_reason = choice_.reason;

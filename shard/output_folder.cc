@@ -9,6 +9,7 @@
 #include "io/remedy.h"
 #include "net/open.h"
 #include "net/store.h"
+#include "shard/manifest.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -82,6 +83,34 @@ absl::Status CheckIndexesAreFree(const OutputSpec& spec) {
       });
   if (!listed.ok() && !absl::IsNotFound(listed)) return listed;
   return status;
+}
+
+absl::StatusOr<std::vector<std::string>> OldShards(const OutputSpec& spec) {
+  std::vector<std::string> old;
+  const auto add = [&](const std::string& name) {
+    const uint64_t index = ParseShardName(name)->index;
+    const bool taken =
+        index < *spec.count && name == ShardName(spec.stem, index, *spec.count, spec.suffix);
+    if (!taken) old.push_back(name);
+  };
+  absl::Status status = ForEachShardOf(spec, add);
+  if (!status.ok()) return status;
+  // The old dataset may have had another suffix. Remove only files in its manifest that are named
+  // like shards of this stem.
+  absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec.directory, spec.stem));
+  if (manifest.ok() && manifest->suffix != spec.suffix) {
+    for (const ManifestShard& listed : manifest->shards) {
+      const auto shard = ParseShardName(listed.file);
+      if (shard && shard->stem == spec.stem && shard->suffix == manifest->suffix &&
+          listed.file.find('/') == std::string::npos) {
+        old.push_back(listed.file);
+      }
+    }
+  } else if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
+             !absl::IsDataLoss(manifest.status())) {
+    return manifest.status();
+  }
+  return old;
 }
 
 }  // namespace shardfeed

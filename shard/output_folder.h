@@ -7,8 +7,10 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -22,6 +24,11 @@ absl::Status ForEachShardOf(const OutputSpec& spec,
 // (an index without its shard is useless). AlreadyExists: a path has a link or a special file,
 // which may be replaced. FailedPrecondition: a path has a folder.
 absl::Status CheckIndexesAreFree(const OutputSpec& spec);
+
+// Returns the names of the shards of a dataset of the spec's stem that must be removed once it is
+// replaced by that of the spec, whose number of shards must be set, because no new shard has the
+// same name. Errors: as ErrnoStatus, and those of ReadManifest except NotFound and DataLoss.
+absl::StatusOr<std::vector<std::string>> OldShards(const OutputSpec& spec);
 
 }  // namespace shardfeed
 

@@ -1,23 +1,19 @@
 #include "shard/reshard.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <mutex>
+#include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/types/span.h"
-#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/file.h"
-#include "io/output_file.h"
 #include "io/parallel.h"
 #include "net/open.h"
-#include "shard/index_build.h"
-#include "shard/index_check.h"
+#include "shard/reshard_pieces.h"
 #include "shard/shard_reader.h"
 #include "shard/writer.h"
+#include "tfrecord/crc32c.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -26,337 +22,57 @@ namespace {
 // Approximate size of the unit that is read, checked and encoded in one step.
 constexpr uint64_t kUnitBytes = 4 << 20;
 constexpr size_t kUnitRuns = 4096;
-// Raw frames up to this mean size are read completely. Larger ones are copied by the kernel, and
-// only their ends are read.
-constexpr uint64_t kReadThroughBytes = 16 << 10;
-constexpr size_t kCopyBytes = 1 << 20;
 
-// Returns the CRC-32C of A followed by B, where `a` and `b` are their CRCs and B has `bytes` bytes.
-uint32_t AppendedCrc32c(uint32_t a, uint32_t b, uint64_t bytes) {
-  // A CRC is a polynomial modulo the generator, with its highest power in the lowest bit. Multiply
-  // A by x to the power of 8 * bytes, by repeated squaring.
-  const auto times_x = [](uint32_t p) { return (p >> 1) ^ ((p & 1) != 0 ? 0x82f63b78u : 0); };
-  const auto product = [&](uint32_t p, uint32_t q) {
-    uint32_t sum = 0;
-    for (int bit = 31; bit >= 0; --bit, q = times_x(q)) {
-      if ((p >> bit & 1) != 0) sum ^= q;
-    }
-    return sum;
-  };
-  uint32_t factor = 1u << 23;  // x to the power of 8.
-  for (; bytes > 0; bytes >>= 1, factor = product(factor, factor)) {
-    if ((bytes & 1) != 0) a = product(a, factor);
-  }
-  return a ^ b;
-}
-
-absl::Status RecordError(const ReshardInput& input, size_t shard, uint64_t record,
-                         std::string_view what) {
-  return absl::DataLossError(fmt::format("{}: record {} at byte {}: {}", input.path(shard), record,
-                                         input.index(shard).Offset(record), what));
-}
-
-absl::Status IndexError(const ReshardInput& input, size_t shard, uint64_t record) {
-  return RecordError(input, shard, record,
-                     "its index does not match it; 'shardfeed verify' shows which of the two is "
-                     "damaged, 'shardfeed index' rebuilds the index");
-}
-
-// Records [begin, end) of one shard of the input.
-struct Piece {
-  size_t shard;
-  uint64_t begin;
-  uint64_t end;
-};
-
-// Computes the digests of raw shards whose records are all taken once, from the digests of their
-// pieces, which several threads report in any order.
-class WholeDigests {
+// The shards of the output.
+class Shards {
  public:
-  WholeDigests(const ReshardInput& input, const std::vector<uint64_t>& taken)
-      : input_(input), parts_(taken.size()) {
-    for (size_t shard = 0; shard < taken.size(); ++shard) {
-      whole_.push_back(taken[shard] == input.index(shard).records());
-    }
-  }
+  explicit Shards(const std::vector<uint64_t>& ends) : ends_(ends) {}
 
-  // Thread-safe.
-  void Add(const Piece& piece, uint32_t digest) {
-    if (!whole_[piece.shard]) return;
-    MutexLock lock(mutex_);
-    parts_[piece.shard][piece.begin] = {piece.end, digest};
-  }
-  // Compares the digests with those in the indexes, once all records have been reported.
-  absl::Status Compare() const {
-    MutexLock lock(mutex_);
-    for (size_t shard = 0; shard < parts_.size(); ++shard) {
-      const IndexSummary& summary = input_.index(shard).summary();
-      if (!whole_[shard] || summary.compression != Compression::kNone) continue;
-      uint32_t digest = 0;
-      for (const auto& [begin, part] : parts_[shard]) {
-        digest = AppendedCrc32c(digest, part.second, (part.first - begin) * kFrameBytes);
-      }
-      if (digest == summary.records_digest) continue;
-      return absl::DataLossError(fmt::format(
-          "{}: the digest of its records is {:08x}, but its index says {:08x}; 'shardfeed "
-          "verify' shows what is damaged",
-          input_.path(shard), digest, summary.records_digest));
-    }
-    return absl::OkStatus();
-  }
+  // The positions in the selection at which a shard begins and ends.
+  RecordRun Of(uint64_t shard) const { return {shard == 0 ? 0 : ends_[shard - 1], ends_[shard]}; }
+
+  // The numbers of those that are written.
+  std::vector<uint64_t> written;
 
  private:
-  const ReshardInput& input_;
-  std::vector<bool> whole_;
-  mutable Mutex mutex_;
-  // For each shard, maps the first record of a piece to the end of the piece and its digest.
-  std::vector<std::map<uint64_t, std::pair<uint64_t, uint32_t>>> parts_ ABSL_GUARDED_BY(mutex_);
+  const std::vector<uint64_t>& ends_;
 };
-
-// Splits a run at shard boundaries.
-absl::Status ForEachPiece(const ReshardInput& input, RecordRun run,
-                          const std::function<absl::Status(Piece)>& visit) {
-  size_t shard = 0;
-  size_t above = input.num_shards();
-  // Find the last shard that starts at or before the run.
-  while (shard + 1 < above) {
-    const size_t middle = shard + (above - shard) / 2;
-    (input.StartOf(middle) <= run.begin ? shard : above) = middle;
-  }
-  for (; run.begin < run.end; ++shard) {
-    const uint64_t end = std::min(run.end, input.StartOf(shard + 1));
-    if (end <= run.begin) continue;  // The shard has no records.
-    const uint64_t start = input.StartOf(shard);
-    absl::Status status = visit({shard, run.begin - start, end - start});
-    if (!status.ok()) return status;
-    run.begin = end;
-  }
-  return absl::OkStatus();
-}
-
-// ---- Copying bytes
-
-// Checks the frames of raw shards against the index while they are copied.
-class FrameCheck {
- public:
-  FrameCheck(const ReshardInput& input, IndexBuilder& index, RecordsDigest& digest,
-             WholeDigests& digests)
-      : input_(input), index_(index), digest_(digest), digests_(digests) {}
-
-  void Start(const Piece& piece) {
-    piece_ = piece;
-    record_ = piece.begin;
-    of_piece_ = RecordsDigest();
-  }
-  // Checks the header and the footer of the next record, whose frame has `frame` bytes according to
-  // the index.
-  absl::Status Add(const char* header, const char* footer, uint64_t frame) {
-    uint64_t length;
-    if (!ReadHeader(header, &length) || length + kFrameBytes != frame) {
-      return IndexError(input_, piece_.shard, record_);
-    }
-    const auto crc = LoadLittleEndian<uint32_t>(footer);
-    digest_.Add(length, crc);
-    of_piece_.Add(length, crc);
-    ++record_;
-    return index_.AddFrame(frame);
-  }
-  void End() const { digests_.Add(piece_, of_piece_.value()); }
-
- private:
-  const ReshardInput& input_;
-  IndexBuilder& index_;
-  RecordsDigest& digest_;
-  WholeDigests& digests_;
-  Piece piece_{};
-  uint64_t record_ = 0;
-  RecordsDigest of_piece_;
-};
-
-// Copies small frames by reading and writing them, so that their ends are available.
-absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const File& in,
-                         OutputFile& out, FrameCheck& check, std::stop_token stop) {
-  const ShardIndex& index = input.index(piece.shard);
-  const auto buffer = std::make_unique<char[]>(kCopyBytes);
-  for (uint64_t record = piece.begin; record < piece.end;) {
-    if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
-    // Take as many whole frames as fit into the buffer.
-    const uint64_t begin = index.Offset(record);
-    uint64_t after = piece.end;
-    if (index.Offset(piece.end) - begin > kCopyBytes) {
-      after = std::min(piece.end, index.RecordAt(begin + kCopyBytes));
-    }
-    if (after == record) {  // A single frame is larger than the buffer.
-      const uint64_t end = index.Offset(record + 1);
-      char header[kHeaderBytes];
-      char footer[kFooterBytes];
-      absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(header));
-      if (status.ok()) status = in.ReadExactlyAt(end - kFooterBytes, absl::MakeSpan(footer));
-      if (status.ok()) status = out.AppendFrom(in, begin, end - begin);
-      if (status.ok()) status = check.Add(header, footer, end - begin);
-      if (!status.ok()) return status;
-      ++record;
-      continue;
-    }
-    const uint64_t size = index.Offset(after) - begin;
-    absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(buffer.get(), size));
-    if (status.ok()) status = out.Append({buffer.get(), size});
-    if (!status.ok()) return status;
-    uint64_t at = 0;
-    for (; record < after; ++record) {
-      const uint64_t end = index.Offset(record + 1) - begin;
-      status = check.Add(buffer.get() + at, buffer.get() + end - kFooterBytes, end - at);
-      if (!status.ok()) return status;
-      at = end;
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Lets the kernel copy large frames, and reads only their ends.
-absl::Status CopyByKernel(const ReshardInput& input, const Piece& piece, const File& in,
-                          OutputFile& out, FrameCheck& check, std::stop_token stop) {
-  constexpr uint64_t kStep = 64 << 20;  // Number of bytes copied between two checks of `stop`.
-  const ShardIndex& index = input.index(piece.shard);
-  const uint64_t end = index.Offset(piece.end);
-  for (uint64_t at = index.Offset(piece.begin); at < end;) {
-    if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
-    const uint64_t size = std::min(end - at, kStep);
-    if (absl::Status status = out.AppendFrom(in, at, size); !status.ok()) return status;
-    at += size;
-  }
-  // Read a footer and the adjacent next header together.
-  char ends[kFooterBytes + kHeaderBytes];
-  char header[kHeaderBytes];
-  uint64_t begin = index.Offset(piece.begin);
-  absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(header));
-  for (uint64_t record = piece.begin; status.ok() && record < piece.end; ++record) {
-    const size_t size = record + 1 == piece.end ? kFooterBytes : sizeof(ends);
-    const uint64_t after = index.Offset(record + 1);
-    status = in.ReadExactlyAt(after - kFooterBytes, absl::MakeSpan(ends).subspan(0, size));
-    if (status.ok()) status = check.Add(header, ends, after - begin);
-    std::copy_n(ends + kFooterBytes, kHeaderBytes, header);
-    begin = after;
-  }
-  return status;
-}
-
-struct CopiedShard {
-  uint64_t bytes = 0;
-  uint64_t records = 0;
-  uint32_t digest = 0;
-};
-
-absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector<Piece>& pieces,
-                                    const std::string& base, const ReshardOptions& options,
-                                    WholeDigests& digests) {
-  absl::StatusOr<std::unique_ptr<OutputFile>> out = OutputFile::Create(base + ".shard");
-  if (!out.ok()) return out.status();
-  absl::StatusOr<std::unique_ptr<OutputFile>> index_file = OutputFile::Create(base + ".index");
-  if (!index_file.ok()) return index_file.status();
-  IndexBuilder index(index_file->get());
-  RecordsDigest digest;
-  FrameCheck check(input, index, digest, digests);
-  for (const Piece& piece : pieces) {
-    const IndexSummary& summary = input.index(piece.shard).summary();
-    absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(piece.shard));
-    if (!in.ok()) return in.status();
-    check.Start(piece);
-    const bool small = summary.stream_bytes < kReadThroughBytes * summary.records;
-    absl::Status status =
-        (*in)->size() != summary.shard_bytes
-            ? IndexError(input, piece.shard, 0)
-            : (small ? CopyThrough : CopyByKernel)(input, piece, **in, **out, check, options.stop);
-    if (!status.ok()) return status;
-    check.End();
-    if (options.records_written != nullptr) *options.records_written += piece.end - piece.begin;
-  }
-  CopiedShard copied{(*out)->size(), index.records(), digest.value()};
-  IndexSummary summary;
-  summary.records_digest = copied.digest;
-  summary.shard_bytes = copied.bytes;
-  absl::Status status = index.Finish(summary).status();
-  for (const auto& file : {out->get(), index_file->get()}) {
-    if (status.ok() && options.sync) status = file->Sync();
-    if (status.ok()) status = file->Close();
-  }
-  if (!status.ok()) return status;
-  return copied;
-}
-
-// Copies a whole compressed shard. Its index has been compared with it, and may have been built in
-// memory.
-absl::StatusOr<CopiedShard> CopyWhole(const ReshardInput& input, size_t shard,
-                                      const std::string& base, const ReshardOptions& options) {
-  const ShardIndex& index = input.index(shard);
-  absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(shard));
-  if (!in.ok()) return in.status();
-  if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, shard, 0);
-  absl::StatusOr<std::unique_ptr<OutputFile>> out = OutputFile::Create(base + ".shard");
-  if (!out.ok()) return out.status();
-  absl::StatusOr<std::unique_ptr<OutputFile>> index_file = OutputFile::Create(base + ".index");
-  if (!index_file.ok()) return index_file.status();
-  absl::Status status = (*out)->AppendFrom(**in, 0, (*in)->size());
-  if (status.ok()) status = (*index_file)->Append(index.bytes());
-  for (const auto& file : {out->get(), index_file->get()}) {
-    if (status.ok() && options.sync) status = file->Sync();
-    if (status.ok()) status = file->Close();
-  }
-  if (!status.ok()) return status;
-  if (options.records_written != nullptr) *options.records_written += index.records();
-  return CopiedShard{(*in)->size(), index.records(), index.summary().records_digest};
-}
-
-// How a shard of the output can be made by copying.
-enum class CopyWay { kNone, kRaw, kWhole };
-
-CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
-              const ReshardOptions& options) {
-  const auto compression_of = [&](const Piece& piece) {
-    return input.index(piece.shard).summary().compression;
-  };
-  if (options.encode.compression == Compression::kNone &&
-      std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
-        return compression_of(piece) == Compression::kNone;
-      })) {
-    return CopyWay::kRaw;
-  }
-  return pieces.size() == 1 && pieces[0].begin == 0 &&
-                 pieces[0].end == input.index(pieces[0].shard).records() &&
-                 compression_of(pieces[0]) == options.encode.compression
-             ? CopyWay::kWhole
-             : CopyWay::kNone;
-}
 
 // Compares indexes with their shards if reading the records would not reveal errors. Sets `taken`
 // to the number of records of each shard if all of them are taken once and in order, otherwise to
-// 0.
+// 0. If `digests_tell`, what reading reveals includes the digest of raw shards that are taken.
 absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& selection,
-                          const ReshardOptions& options, std::vector<uint64_t>* taken) {
+                          const Shards& shards, bool digests_tell, const ReshardOptions& options,
+                          std::vector<uint64_t>* taken) {
   std::vector<uint64_t> next(input.num_shards());
-  std::vector<char> used(input.num_shards());
+  std::vector<char> to_check(input.num_shards());
   taken->assign(input.num_shards(), 0);
-  absl::Status status = selection.ForEachRun(0, selection.count(), [&](RecordRun run) {
-    return ForEachPiece(input, run, [&](Piece piece) {
-      used[piece.shard] = true;
-      // Records must be taken from the first one on without a gap; otherwise the shard counts as
-      // taken in parts.
-      if (piece.begin == next[piece.shard]) {
-        next[piece.shard] = piece.end;
-      } else {
-        next[piece.shard] = UINT64_MAX;
-      }
-      return absl::OkStatus();
-    });
-  });
-  if (!status.ok()) return status;
+  const auto pass = [&](Piece piece) {
+    // Of the tasks of a job, the one that takes the first record checks the index for all of them.
+    if (options.job == nullptr || piece.begin == 0) to_check[piece.shard] = true;
+    // Records must be taken from the first one on without a gap; otherwise the shard counts as
+    // taken in parts.
+    if (piece.begin == next[piece.shard]) {
+      next[piece.shard] = piece.end;
+    } else {
+      next[piece.shard] = UINT64_MAX;
+    }
+    return absl::OkStatus();
+  };
+  for (const uint64_t shard : shards.written) {
+    const RecordRun of = shards.Of(shard);
+    absl::Status status = selection.ForEachRun(
+        of.begin, of.end, [&](RecordRun run) { return ForEachPiece(input, run, pass); });
+    if (!status.ok()) return status;
+  }
   for (size_t shard = 0; shard < next.size(); ++shard) {
     if (next[shard] == input.index(shard).records()) (*taken)[shard] = next[shard];
   }
   return ParallelFor(input.num_shards(), ThreadCount(options.threads), options.stop, [&](size_t i) {
     const IndexSummary& summary = input.index(i).summary();
-    const bool tells = summary.compression == Compression::kNone && (*taken)[i] == summary.records;
-    return !used[i] || tells ? absl::OkStatus() : input.CheckIndex(i, options.stop);
+    const bool tells =
+        digests_tell && summary.compression == Compression::kNone && (*taken)[i] == summary.records;
+    return !to_check[i] || tells ? absl::OkStatus() : input.CheckIndex(i, options.stop);
   });
 }
 
@@ -501,6 +217,146 @@ class Encoder {
   uint64_t counted_ = 0;
 };
 
+absl::Status EncodeShards(const ReshardInput& input, const RecordSelection& selection,
+                          const Shards& shards, const ReshardOptions& options,
+                          WholeDigests& digests, DatasetWriter& writer) {
+  Encoder encoder(input, writer, options, digests);
+  for (const uint64_t shard : shards.written) {
+    const RecordRun of = shards.Of(shard);
+    absl::Status status = selection.ForEachRun(of.begin, of.end, [&](RecordRun run) {
+      return ForEachPiece(input, run, [&](Piece piece) { return encoder.Add(shard, piece); });
+    });
+    if (status.ok()) status = encoder.Flush(shard);
+    if (status.ok()) status = writer.CloseShard(shard);
+    if (!status.ok()) return status;
+  }
+  absl::Status status = writer.WaitForAll();
+  return status.ok() ? digests.Compare() : status;
+}
+
+// ---- Copying
+
+// Returns the pieces of which each shard is copied; none if records must be encoded.
+absl::StatusOr<std::vector<std::vector<Piece>>> PiecesToCopy(const ReshardInput& input,
+                                                             const RecordSelection& selection,
+                                                             const std::vector<uint64_t>& ends,
+                                                             const OutputSpec& output,
+                                                             const ReshardOptions& options) {
+  std::vector<std::vector<Piece>> pieces_of_shard;
+  // Bytes can be copied only into files, and if all records are taken once and in order, so that
+  // the schemas of the manifests still apply.
+  uint64_t next = 0;
+  absl::Status status = selection.ForEachRun(0, selection.count(), [&next](RecordRun run) {
+    if (run.begin != next) return absl::OutOfRangeError("not the next");
+    next = run.end;
+    return absl::OkStatus();
+  });
+  if (IsRemote(output.directory) || !status.ok() || next != input.num_records() ||
+      !input.schema().has_value()) {
+    return pieces_of_shard;
+  }
+  const Shards shards(ends);
+  for (size_t shard = 0; shard < ends.size(); ++shard) {
+    std::vector<Piece>& pieces = pieces_of_shard.emplace_back();
+    if (const RecordRun of = shards.Of(shard); of.begin < of.end) {
+      status = ForEachPiece(input, of, [&pieces](Piece piece) {
+        pieces.push_back(piece);
+        return absl::OkStatus();
+      });
+      if (!status.ok()) return status;
+    }
+    if (WayOf(input, pieces, options.encode.compression) == CopyWay::kNone) {
+      return std::vector<std::vector<Piece>>();
+    }
+  }
+  return pieces_of_shard;
+}
+
+absl::Status CopyShards(const ReshardInput& input,
+                        const std::vector<std::vector<Piece>>& pieces_of_shard,
+                        const Shards& shards, const ReshardOptions& options, WholeDigests& digests,
+                        DatasetWriter& writer) {
+  const CopyOptions copying{
+      .sync = options.sync, .stop = options.stop, .records_written = options.records_written};
+  const std::vector<uint64_t>& written = shards.written;
+  std::vector<FinishedShard> copied(written.size());
+  absl::Status status = ParallelFor(
+      written.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
+        const std::string base = fmt::format("{}/{:05}", writer.staging_directory(), written[i]);
+        const std::vector<Piece>& pieces = pieces_of_shard[written[i]];
+        absl::StatusOr<FinishedShard> one =
+            WayOf(input, pieces, options.encode.compression) == CopyWay::kRaw
+                ? CopyRaw(input, pieces, base, copying, digests)
+                : CopyWhole(input, pieces[0].shard, base, copying);
+        if (!one.ok()) return one.status();
+        copied[i] = *std::move(one);
+        return absl::OkStatus();
+      });
+  if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
+  if (status.ok()) status = digests.Compare();
+  for (size_t i = 0; status.ok() && i < written.size(); ++i) {
+    status = writer.Adopt(written[i], copied[i]);
+  }
+  return status;
+}
+
+// ---- Writing the output
+
+// Identifies the records of the input and how they are divided. The names of the datasets are in
+// made_by.
+std::string FingerprintOf(const ReshardInput& input) {
+  std::string text;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < input.num_shards(); ++i) {
+    const IndexSummary& summary = input.index(i).summary();
+    text += fmt::format("{} {} {} {:08x} {}\n", summary.shard_bytes, summary.records,
+                        summary.stream_bytes, summary.records_digest,
+                        CompressionName(summary.compression));
+    bytes += summary.shard_bytes;
+  }
+  return fmt::format("{} {} {} {:08x}", input.num_shards(), input.num_records(), bytes,
+                     Crc32c(text));
+}
+
+// Begins attempts at the parts of the job that are not finished, which become those of `shards`;
+// null if there is none. `manifest` is that of the output as far as it is known.
+absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenParts(
+    const ReshardInput& input, const OutputSpec& output, const Manifest& manifest,
+    const ReshardOptions& options, DatasetWriterOptions writing, Shards* shards) {
+  if (absl::Status status = options.job->Join(); !status.ok()) return status;
+  // Once a part is finished, nobody asks whether the input was still the same.
+  absl::StatusOr<std::unique_ptr<Staging>> staging =
+      options.job->Stage(options.only_shards, [&input] { return input.CheckUnchanged(); });
+  if (!staging.ok()) return staging.status();
+  absl::Status status = options.job->Describe(**staging, {.made_by = manifest.made_by,
+                                                          .schema = manifest.schema,
+                                                          .fingerprint = FingerprintOf(input)});
+  if (!status.ok()) return status;
+  absl::StatusOr<FinishedParts> finished = options.job->Finished(options.only_shards);
+  if (!finished.ok()) return finished.status();
+  shards->written = std::move(finished->missing);
+  if (shards->written.empty()) return nullptr;
+  writing.only_shards = shards->written;
+  return DatasetWriter::Create(output, writing, *std::move(staging));
+}
+
+absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenWriter(const ReshardInput& input,
+                                                          const OutputSpec& output,
+                                                          const Manifest& manifest,
+                                                          const ReshardOptions& options,
+                                                          Shards* shards) {
+  DatasetWriterOptions writing;
+  writing.encode = options.encode;
+  writing.threads = options.threads;
+  writing.overwrite = options.overwrite;
+  writing.sync = options.sync;
+  writing.stop = options.stop;
+  if (options.job != nullptr) return OpenParts(input, output, manifest, options, writing, shards);
+  shards->written.resize(*output.count);
+  std::iota(shards->written.begin(), shards->written.end(), uint64_t{0});
+  return DatasetWriter::Create(output, writing);
+}
+
 }  // namespace
 
 std::vector<uint64_t> EvenEnds(uint64_t count, uint64_t shards) {
@@ -514,86 +370,36 @@ std::vector<uint64_t> EvenEnds(uint64_t count, uint64_t shards) {
 absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelection& selection,
                                  const std::vector<uint64_t>& ends, const OutputSpec& output,
                                  const ReshardOptions& options) {
-  DatasetWriterOptions writing;
-  writing.encode = options.encode;
-  writing.threads = options.threads;
-  writing.overwrite = options.overwrite;
-  writing.sync = options.sync;
-  writing.stop = options.stop;
-  absl::StatusOr<std::unique_ptr<DatasetWriter>> created = DatasetWriter::Create(output, writing);
-  if (!created.ok()) return created.status();
-  DatasetWriter& writer = **created;
+  const absl::StatusOr<std::vector<std::vector<Piece>>> pieces =
+      PiecesToCopy(input, selection, ends, output, options);
+  if (!pieces.ok()) return pieces.status();
+  const bool copies = !pieces->empty();
   Manifest manifest;
   manifest.made_by = options.made_by;
-
-  // Bytes can be copied only into files, and if all records are taken once and in order, so that
-  // the schemas of the manifests still apply.
-  uint64_t next = 0;
-  absl::Status status = selection.ForEachRun(0, selection.count(), [&next](RecordRun run) {
-    if (run.begin != next) return absl::OutOfRangeError("not the next");
-    next = run.end;
-    return absl::OkStatus();
-  });
-  bool copies = !IsRemote(output.directory) && status.ok() && next == input.num_records() &&
-                input.schema().has_value();
-  std::vector<std::vector<Piece>> pieces_of_shard;
-  for (size_t shard = 0; copies && shard < ends.size(); ++shard) {
-    std::vector<Piece>& pieces = pieces_of_shard.emplace_back();
-    const uint64_t begin = shard == 0 ? 0 : ends[shard - 1];
-    if (begin < ends[shard]) {
-      status = ForEachPiece(input, {begin, ends[shard]}, [&pieces](Piece piece) {
-        pieces.push_back(piece);
-        return absl::OkStatus();
-      });
-      if (!status.ok()) return status;
-    }
-    copies = WayOf(input, pieces, options) != CopyWay::kNone;
+  if (copies) manifest.schema = *input.schema();
+  Shards shards(ends);
+  const absl::StatusOr<std::unique_ptr<DatasetWriter>> opened =
+      OpenWriter(input, output, manifest, options, &shards);
+  if (!opened.ok()) return opened.status();
+  if (*opened == nullptr) {  // all parts were finished
+    manifest.stem = output.stem;
+    manifest.suffix = output.suffix;
+    return manifest;
   }
+  DatasetWriter& writer = **opened;
   std::vector<uint64_t> taken;
-  status = CheckIndexes(input, selection, options, &taken);
+  // A part that is encoded counts as finished before all digests are known.
+  const bool digests_tell = copies || options.job == nullptr;
+  absl::Status status = CheckIndexes(input, selection, shards, digests_tell, options, &taken);
   if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
   if (!status.ok()) return status;
   WholeDigests digests(input, taken);
-  if (copies) {
-    manifest.schema = *input.schema();
-    std::vector<CopiedShard> copied(ends.size());
-    status = ParallelFor(
-        ends.size(), ThreadCount(options.threads), options.stop, [&](size_t shard) -> absl::Status {
-          const std::string base = fmt::format("{}/{:05}", writer.staging_directory(), shard);
-          const std::vector<Piece>& pieces = pieces_of_shard[shard];
-          absl::StatusOr<CopiedShard> one = WayOf(input, pieces, options) == CopyWay::kRaw
-                                                ? CopyRaw(input, pieces, base, options, digests)
-                                                : CopyWhole(input, pieces[0].shard, base, options);
-          if (!one.ok()) return one.status();
-          copied[shard] = *one;
-          return absl::OkStatus();
-        });
-    if (status.ok()) status = digests.Compare();
-    if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
-    if (!status.ok()) return status;
-    for (size_t shard = 0; shard < copied.size(); ++shard) {
-      writer.Adopt(shard, {.bytes = copied[shard].bytes,
-                           .records = copied[shard].records,
-                           .records_digest = copied[shard].digest});
-    }
-    if (status = input.CheckUnchanged(); !status.ok()) return status;
-    return writer.Finish(std::move(manifest));
-  }
-
-  Encoder encoder(input, writer, options, digests);
-  for (size_t shard = 0; shard < ends.size(); ++shard) {
-    const uint64_t begin = shard == 0 ? 0 : ends[shard - 1];
-    status = selection.ForEachRun(begin, ends[shard], [&](RecordRun run) {
-      return ForEachPiece(input, run, [&](Piece piece) { return encoder.Add(shard, piece); });
-    });
-    if (status.ok()) status = encoder.Flush(shard);
-    if (status.ok()) status = writer.CloseShard(shard);
-    if (!status.ok()) return status;
-  }
-  if (status = writer.WaitForAll(); !status.ok()) return status;
-  if (status = digests.Compare(); !status.ok()) return status;
-  if (status = input.CheckUnchanged(); !status.ok()) return status;
-  return writer.Finish(std::move(manifest));
+  status = copies ? CopyShards(input, *pieces, shards, options, digests, writer)
+                  : EncodeShards(input, selection, shards, options, digests, writer);
+  if (status.ok()) status = input.CheckUnchanged();
+  if (!status.ok()) return status;
+  return options.job != nullptr ? writer.FinishShards(std::move(manifest))
+                                : writer.Finish(std::move(manifest));
 }
 
 }  // namespace shardfeed

@@ -16,6 +16,7 @@
 #include "shard/manifest.h"
 #include "shard/record_selection.h"
 #include "shard/reshard_input.h"
+#include "shard/shared_job.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -28,6 +29,12 @@ struct ReshardOptions {
   std::stop_token stop;
   // Stored in the manifest.
   std::map<std::string, std::string> made_by;
+  // If set, only these shards of the output are written, which ascend, as parts of a job that was
+  // prepared with the output and these options; parts that are finished are not written again. Only
+  // for selections of all records of the input in their order. Each shard of the input that no task
+  // uses completely is compared with its index by the task that uses its first record.
+  SharedJob* job = nullptr;
+  std::vector<uint64_t> only_shards;
   // If set, incremented as records are written, for progress.
   std::atomic<uint64_t>* records_written = nullptr;
 };
@@ -46,8 +53,11 @@ struct ReshardOptions {
 // are used, or if it is compressed, its index is compared with the shard first, unless it was built
 // from it.
 //
-// Errors: those of DatasetWriter. DataLoss: damage, or an index that does not match its shard; the
-// message names file, record and byte. After an error, no incomplete dataset remains.
+// Returns the manifest; with `job`, one that has only the shards that were written.
+//
+// Errors: those of DatasetWriter and SharedJob. DataLoss: damage, or an index that does not match
+// its shard; the message names file, record and byte. After an error, no incomplete dataset
+// remains.
 absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelection& selection,
                                  const std::vector<uint64_t>& ends, const OutputSpec& output,
                                  const ReshardOptions& options);

@@ -26,6 +26,8 @@
 
 namespace shardfeed {
 
+struct FinishedShard;
+
 // What is committed.
 struct CommitPlan {
   std::string suffix;
@@ -83,6 +85,13 @@ class Staging {
   // Begins shard number `number`, which will be `name` in the dataset.
   virtual absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
                                                               const std::string& name) = 0;
+
+  // Called for a shard whose files are complete, if a writer of only some shards wrote it.
+  // Thread-safe for different shards.
+  virtual absl::Status ShardFinished(size_t /*number*/, const FinishedShard& /*shard*/,
+                                     bool /*sync*/) {
+    return absl::OkStatus();
+  }
 
   // Makes the staged dataset the one of its name, with this manifest. With `sync`, all staged files
   // must be durable. An error leaves the old dataset unchanged unless committed() is true: then the

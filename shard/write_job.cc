@@ -1,7 +1,5 @@
 #include "shard/write_job.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,74 +31,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
-constexpr size_t kMaxAttemptBytes = 64;
 constexpr size_t kIdDigits = 32;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
-constexpr std::string_view kNameCharacters =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 std::string Dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-bool IsId(std::string_view text) {
-  return text.size() == kIdDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
-
-// Identifies the manifest of a dataset by its content; empty if there is none.
-absl::StatusOr<std::string> ManifestIdentity(const std::string& directory,
-                                             const std::string& stem) {
-  const absl::StatusOr<std::string> text =
-      ReadFile(ManifestPath(directory, stem), kMaxManifestBytes);
-  if (absl::IsNotFound(text.status())) return "";
-  if (!text.ok()) return text.status();
-  return fmt::format("{} {:08x}", text->size(), Crc32c(*text));
-}
-
-// The files of one attempt at a part, which a commit takes.
-class PartFolder : public Staging {
- public:
-  explicit PartFolder(std::string path) : Staging(std::move(path)) {}
-  ~PartFolder() override {
-    std::error_code ignored;
-    if (!keep_) fs::remove_all(path_, ignored);
-  }
-
-  void Keep(bool keep) override { keep_ = keep; }
-  absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
-                                                      const std::string& /*name*/) override {
-    return StageInFile(fmt::format("{}/{:05}.shard", path_, number));
-  }
-  absl::Status Commit(const CommitPlan& /*plan*/, std::string_view /*manifest*/, bool /*sync*/,
-                      const std::stop_token& /*stop*/) override {
-    return absl::InternalError(fmt::format("{}: a part is committed by its job", path_));
-  }
-
- private:
-  bool keep_ = false;
-};
-
-// What a message says.
-struct Part {
-  std::string folder;
-  uint64_t index_bytes = 0;
-  FinishedShard shard;
-};
-
-// Checks that `path` is a regular file of this size.
-absl::Status CheckSize(const std::string& path, uint64_t bytes) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0) {
-    if (errno != ENOENT) return ErrnoStatus(errno, path, "look up");
-    return absl::DataLossError(
-        fmt::format("{}: the file of a finished part is gone; write the part again", path));
-  }
-  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == bytes) {
-    return absl::OkStatus();
-  }
-  return absl::DataLossError(fmt::format(
-      "{}: expected the file of a finished part with {} bytes, found {}; write the part again",
-      path, bytes, S_ISREG(info.st_mode) ? fmt::format("{} bytes", info.st_size) : "no file"));
 }
 
 // A second name for a file: the job keeps its own until the dataset is committed. File systems
@@ -140,7 +75,8 @@ absl::Status RemoveAll(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJobOptions& options) {
+absl::StatusOr<WriteJob> WriteJob::Prepare(const OutputSpec& spec, const WriteJobOptions& options,
+                                           std::string id) {
   if (!spec.count) {
     return absl::InvalidArgumentError(
         fmt::format("{}: a job needs the number of shards; name the dataset as stem@N",
@@ -154,7 +90,7 @@ absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJob
   absl::Status status = DatasetWriter::CheckOptions(spec, options.encode);
   if (!status.ok()) return status;
   WriteJob job;
-  job.id_ = RandomDigits(kIdDigits);
+  job.id_ = std::move(id);
   job.spec_ = spec;
   std::error_code error;
   // Tasks may run in other folders.
@@ -166,18 +102,45 @@ absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJob
     job.spec_.directory.pop_back();
   }
   job.options_ = options;
-  status = FinishCommit(job.spec_.directory, spec.stem);
-  // The dataset's own folder may be new as well.
-  if (status.ok()) status = CreateFolders(job.Folder());
-  if (status.ok() && !options.overwrite) status = DatasetWriter::CheckNameIsFree(job.spec_);
-  absl::StatusOr<std::string> before = ManifestIdentity(job.spec_.directory, spec.stem);
-  if (status.ok()) status = before.status();
-  if (!status.ok()) {
-    job.Abort().IgnoreError();
-    return status;
-  }
-  job.before_ = *std::move(before);
   return job;
+}
+
+absl::Status WriteJob::CheckName() const {
+  absl::Status status = FinishCommit(spec_.directory, spec_.stem);
+  if (!status.ok() || options_.overwrite) return status;
+  status = DatasetWriter::CheckNameIsFree(spec_);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;  // a folder that is still to be made
+}
+
+absl::StatusOr<std::string> WriteJob::ManifestIdentity() const {
+  const absl::StatusOr<std::string> text =
+      ReadFile(ManifestPath(spec_.directory, spec_.stem), kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) return "";
+  if (!text.ok()) return text.status();
+  return fmt::format("{} {:08x}", text->size(), Crc32c(*text));
+}
+
+absl::Status WriteJob::NoteManifest() {
+  absl::StatusOr<std::string> before = ManifestIdentity();
+  if (before.ok()) before_ = *std::move(before);
+  return before.status();
+}
+
+absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJobOptions& options) {
+  absl::StatusOr<WriteJob> job = Prepare(spec, options, RandomDigits(kIdDigits));
+  if (!job.ok()) return job;
+  absl::Status status = FinishCommit(job->spec_.directory, spec.stem);
+  // The dataset's own folder may be new as well.
+  if (status.ok()) status = CreateFolders(job->Folder());
+  if (status.ok()) status = job->CheckName();
+  if (status.ok()) status = job->NoteManifest();
+  if (status.ok()) return job;
+  job->Abort().IgnoreError();
+  return status;
+}
+
+bool WriteJob::IsId(std::string_view text) {
+  return !text.empty() && text[0] != '.' && IsPlainName(text);
 }
 
 std::string WriteJob::Text() const {
@@ -239,42 +202,26 @@ std::string WriteJob::Folder() const {
   return JoinPath(JobsPath(spec_.directory, spec_.stem), id_);
 }
 
-std::string WriteJob::NumberOf(uint64_t part) const { return fmt::format("{:05}", part); }
-
 absl::StatusOr<std::unique_ptr<PartWriter>> WriteJob::Open(uint64_t part, std::string_view attempt,
                                                            int threads) const {
   if (part >= num_parts()) {
     return absl::OutOfRangeError(
         fmt::format("part {} does not exist: the job has {} parts", part, num_parts()));
   }
-  if (attempt.size() > kMaxAttemptBytes ||
-      attempt.find_first_not_of(kNameCharacters) != attempt.npos) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected an attempt of at most {} letters, digits, '.', '_' and '-', got '{}'",
-        kMaxAttemptBytes, std::string(absl::CHexEscape({attempt.data(), attempt.size()}))));
-  }
-  // Not only this attempt may have that name: engines repeat tasks whose results they lost.
-  const std::string folder = fmt::format("{}-{}{}{}", NumberOf(part), attempt,
-                                         attempt.empty() ? "" : "-", RandomDigits(16));
-  const std::string path = JoinPath(Folder(), folder);
-  // The job's folder is not created again: without it, nobody would commit this attempt.
-  if (::mkdir(path.c_str(), 0777) != 0) {
-    if (errno != ENOENT && errno != ENOTDIR) return ErrnoStatus(errno, path, "create the folder");
-    return absl::FailedPreconditionError(
-        fmt::format("{}: the folder of the job does not exist: the job has been committed, aborted "
-                    "or cleaned, or this machine does not share the folder with the one that "
-                    "created the job",
-                    Folder()));
-  }
+  absl::StatusOr<std::unique_ptr<PartFolder>> folder =
+      PartFolder::Create(Folder(), id_, part, attempt, /*leaves_messages=*/false,
+                         /*check=*/nullptr);
+  if (!folder.ok()) return folder.status();
+  const PartFolder* const seen = folder->get();
   DatasetWriterOptions options;
   options.encode = options_.encode;
   options.threads = threads;
   options.sync = options_.sync;
-  options.only_shard = part;
+  options.only_shards = {part};
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer =
-      DatasetWriter::Create(spec_, options, std::make_unique<PartFolder>(path));
+      DatasetWriter::Create(spec_, options, *std::move(folder));
   if (!writer.ok()) return writer.status();
-  return std::unique_ptr<PartWriter>(new PartWriter(id_, part, folder, *std::move(writer)));
+  return std::unique_ptr<PartWriter>(new PartWriter(part, seen, *std::move(writer)));
 }
 
 PartWriter::~PartWriter() = default;
@@ -285,67 +232,34 @@ absl::StatusOr<std::string> PartWriter::Close() {
   if (std::exchange(closed_, true)) {
     return absl::FailedPreconditionError("the part is closed already");
   }
-  absl::StatusOr<FinishedShard> shard = writer_->FinishShard();
-  if (!shard.ok()) return shard.status();
-  const std::string& path = writer_->staging_directory();
-  const std::string index = fmt::format("{}/{:05}.index", path, part_);
-  struct stat info;
-  absl::Status status =
-      ::lstat(index.c_str(), &info) == 0 ? absl::OkStatus() : ErrnoStatus(errno, index, "look up");
-  if (status.ok() && writer_->sync()) {
-    status = SyncDirectory(path);
-    if (status.ok()) status = SyncDirectory(std::string(SplitPath(path).directory));
-  }
-  if (!status.ok()) {
-    RemoveAll(path).IgnoreError();
-    return status;
-  }
-  return Dump({{"job", job_},
-               {"part", part_},
-               {"folder", folder_},
-               {"index_bytes", static_cast<uint64_t>(info.st_size)},
-               {"shard", FinishedToJson(*shard)}});
+  const absl::Status finished = writer_->FinishShards({}).status();
+  if (!finished.ok()) return finished;
+  return folder_->MessageOf(part_);
 }
 
 namespace {
 
 // Returns the parts of a job's messages, in order.
-absl::StatusOr<std::vector<Part>> ParseMessages(const WriteJob& job,
-                                                absl::Span<const std::string> messages) {
-  std::vector<std::optional<Part>> found(job.num_parts());
+absl::StatusOr<std::vector<PartMessage>> ParseMessages(const WriteJob& job,
+                                                       absl::Span<const std::string> messages) {
+  std::vector<std::optional<PartMessage>> found(job.num_parts());
   for (size_t i = 0; i < messages.size(); ++i) {
     const auto broken = [i](std::string_view what) {
       return absl::InvalidArgumentError(
           fmt::format("message {} is not that of a finished part: {}", i, what));
     };
-    nlohmann::json json;
-    if (absl::Status parsed = ParseBoundedJson(messages[i], &json); !parsed.ok()) {
-      return broken(std::string(parsed.message()));
-    }
-    JsonMembers members;
-    const std::string id = members.Text(json, "job");
-    const uint64_t number = members.Number(json, "part");
-    Part part;
-    part.folder = members.Text(json, "folder");
-    part.index_bytes = members.Number(json, "index_bytes");
-    const nlohmann::json& shard = members.Object(json, "shard");
-    if (!members.status().ok()) return broken(std::string(members.status().message()));
-    if (id != job.id()) return broken("it is of another job");
+    absl::StatusOr<PartMessage> part = ParseMessage(messages[i]);
+    if (!part.ok()) return broken(std::string(part.status().message()));
+    if (part->job != job.id()) return broken("it is of another job");
+    const uint64_t number = part->part;
     if (number >= job.num_parts()) {
       return broken(fmt::format("the job has {} parts, and no part {}", job.num_parts(), number));
     }
-    if (!part.folder.starts_with(fmt::format("{:05}-", number)) ||
-        part.folder.find_first_not_of(kNameCharacters) != part.folder.npos) {
-      return broken("its folder is not that of an attempt");
-    }
-    std::optional<FinishedShard> finished = FinishedFromJson(shard);
-    if (!finished) return broken("its totals are not those of a shard");
-    part.shard = *std::move(finished);
-    if (!found[number]) found[number] = std::move(part);
+    if (!found[number]) found[number] = *std::move(part);
   }
   std::string missing;
   size_t num_missing = 0;
-  std::vector<Part> parts;
+  std::vector<PartMessage> parts;
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i]) {
       parts.push_back(*std::move(found[i]));
@@ -359,16 +273,9 @@ absl::StatusOr<std::vector<Part>> ParseMessages(const WriteJob& job,
                   found.size(), missing, num_missing > 10 ? ", ..." : ""));
 }
 
-// Removes the staging folder, if it is empty, of a process that was killed when its commit was done.
-void RemoveEmptyStaging(const OutputSpec& spec) {
-  std::error_code error;
-  if (!fs::exists(StagingPath(spec.directory, spec.stem), error)) return;
-  const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec.directory, spec.stem);
-  if (staging.ok()) (*staging)->Keep(true);  // what another writer may resume
-}
-
 // Whether the dataset is the one that a job made of these parts.
-bool HasParts(const Manifest& manifest, const OutputSpec& spec, const std::vector<Part>& parts) {
+bool HasParts(const Manifest& manifest, const OutputSpec& spec,
+              const std::vector<PartMessage>& parts) {
   if (manifest.suffix != spec.suffix || manifest.shards.size() != parts.size()) return false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const ManifestShard& listed = manifest.shards[i];
@@ -385,24 +292,32 @@ bool HasParts(const Manifest& manifest, const OutputSpec& spec, const std::vecto
 
 absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages, Manifest manifest,
                                           const std::stop_token& stop) const {
-  absl::StatusOr<std::vector<Part>> parts = ParseMessages(*this, messages);
+  const absl::StatusOr<std::vector<PartMessage>> parts = ParseMessages(*this, messages);
   if (!parts.ok()) return parts.status();
+  absl::StatusOr<Manifest> finished = CommitParts(*parts, std::move(manifest), stop);
+  if (finished.ok()) Abort().IgnoreError();  // what may be left of the job does no harm
+  return finished;
+}
+
+absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& parts,
+                                               Manifest manifest,
+                                               const std::stop_token& stop) const {
   // An earlier call may have been interrupted after its commit.
   absl::Status status = FinishCommit(spec_.directory, spec_.stem);
   if (!status.ok()) return status;
   const std::string path = ManifestPath(spec_.directory, spec_.stem);
-  const absl::StatusOr<std::string> now = ManifestIdentity(spec_.directory, spec_.stem);
+  const absl::StatusOr<std::string> now = ManifestIdentity();
   if (!now.ok()) return now.status();
   std::error_code error;
   if (*now != before_ || !fs::exists(Folder(), error)) {
     absl::StatusOr<Manifest> there = ReadManifest(path);
-    if (there.ok() && HasParts(*there, spec_, *parts)) {
-      Abort().IgnoreError();  // what may be left of the job does no harm
-      RemoveEmptyStaging(spec_);
+    if (there.ok() && HasParts(*there, spec_, parts)) {
+      RemoveEmptyStaging();
       return there;
     }
   }
-  if (*now != before_) {
+  // Where nothing is any more, nothing can be lost.
+  if (*now != before_ && !now->empty()) {
     return absl::FailedPreconditionError(
         fmt::format("{}: another dataset of this name has been written since the job was created; "
                     "it stays. Abort the job, or move that dataset away",
@@ -416,27 +331,35 @@ absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages
   options.stop = stop;
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(spec_, options);
   if (!writer.ok()) return writer.status();
-  for (size_t i = 0; i < parts->size(); ++i) {
-    const Part& part = (*parts)[i];
-    const std::string from = fmt::format("{}/{}/{}", Folder(), part.folder, NumberOf(i));
-    const std::string to = fmt::format("{}/{}", (*writer)->staging_directory(), NumberOf(i));
-    status = CheckSize(from + ".shard", part.shard.bytes);
-    if (status.ok()) status = CheckSize(from + ".index", part.index_bytes);
+  for (const PartMessage& part : parts) {
+    const std::string from = PartBase(JoinPath(Folder(), part.folder), part.part);
+    const std::string to = PartBase((*writer)->staging_directory(), part.part);
+    status = CheckPartFiles(Folder(), part);
     if (status.ok()) status = LinkOrCopy(from + ".shard", to + ".shard", options_.sync);
     if (status.ok()) status = LinkOrCopy(from + ".index", to + ".index", options_.sync);
+    if (status.ok()) status = (*writer)->Adopt(part.part, part.shard);
     if (!status.ok()) return status;
-    (*writer)->Adopt(i, part.shard);
   }
-  absl::StatusOr<Manifest> finished = (*writer)->Finish(std::move(manifest));
-  if (!finished.ok()) return finished;
-  Abort().IgnoreError();
-  return finished;
+  return (*writer)->Finish(std::move(manifest));
+}
+
+void WriteJob::RemoveEmptyStaging() const {
+  std::error_code error;
+  if (!fs::exists(StagingPath(spec_.directory, spec_.stem), error)) return;
+  const absl::StatusOr<std::unique_ptr<Staging>> staging =
+      Staging::Open(spec_.directory, spec_.stem);
+  if (staging.ok()) (*staging)->Keep(true);  // what another writer may resume
 }
 
 absl::Status WriteJob::Abort() const {
-  absl::Status status = RemoveAll(Folder());
-  ::rmdir(JobsPath(spec_.directory, spec_.stem).c_str());  // unless there are other jobs
-  ::rmdir(SidecarPath(spec_.directory).c_str());           // unless there are other sidecars
+  // Tasks that still write find no folder of this name any more, so nothing is created in it while
+  // it is being removed.
+  const std::string jobs = JobsPath(spec_.directory, spec_.stem);
+  const std::string hidden = JoinPath(jobs, HiddenJobName(id_));
+  absl::Status status = MoveFile(Folder(), hidden);
+  status = absl::IsNotFound(status) ? absl::OkStatus() : status.ok() ? RemoveAll(hidden) : status;
+  ::rmdir(jobs.c_str());                          // unless there are other jobs
+  ::rmdir(SidecarPath(spec_.directory).c_str());  // unless there are other sidecars
   return status;
 }
 
@@ -449,9 +372,11 @@ absl::Status CleanJobs(const std::string& directory, const std::string& stem, st
   if (!listed.ok()) return listed.status();
   for (const std::string& id : listed->folders) {
     const std::string path = JoinPath(jobs, id);
-    if (!IsId(id)) continue;  // not ours
+    if (!WriteJob::IsId(id) && !IsHiddenJobName(id)) continue;  // not ours
     if (LatestChange(path) >= before) {
-      kept->push_back(path);
+      // What remains of a job that was committed is nothing unfinished.
+      std::error_code error;
+      if (!fs::exists(CommittedPath(path), error)) kept->push_back(path);
       continue;
     }
     removed->push_back(path);

@@ -6,7 +6,8 @@
 // removes.
 //
 // In a folder, which all processes must reach by the same path, an attempt's files are in
-// .shardfeed/STEM.jobs/ID/. docs/jobs.md has the steps and the formats of jobs and messages.
+// .shardfeed/STEM.jobs/ID/ (part_folder.h). docs/jobs.md has the steps and the formats of jobs and
+// messages. Tasks that have no driver find their job by a name (shared_job.h).
 
 #ifndef SHARDFEED_SHARD_WRITE_JOB_H_
 #define SHARDFEED_SHARD_WRITE_JOB_H_
@@ -23,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "shard/manifest.h"
+#include "shard/part_folder.h"
 #include "shard/writer.h"
 #include "shardfeed/spec.h"
 #include "shardfeed/writer.h"
@@ -48,6 +50,8 @@ class WriteJob {
   // The job of which `text` is the Text. InvalidArgument: it is none.
   static absl::StatusOr<WriteJob> FromText(std::string_view text);
   std::string Text() const;
+  // Whether `text` can be the id of a job: an IsPlainName that is not empty or a hidden file's.
+  static bool IsId(std::string_view text);
 
   const std::string& id() const { return id_; }
   const OutputSpec& spec() const { return spec_; }
@@ -78,9 +82,25 @@ class WriteJob {
   absl::Status Abort() const;
 
  private:
+  friend class SharedJob;
+
   WriteJob() = default;
+  // A job with this id. Checks spec and options, as Create does, but accesses no dataset.
+  static absl::StatusOr<WriteJob> Prepare(const OutputSpec& spec, const WriteJobOptions& options,
+                                          std::string id);
+  // Checks that the name of the dataset may be written.
+  absl::Status CheckName() const;
+  // Identifies the manifest that is there by its content; empty if there is none.
+  absl::StatusOr<std::string> ManifestIdentity() const;
+  // Notes which manifest is there.
+  absl::Status NoteManifest();
+  // As Commit, with one message for each part, in their order; the folder of the job stays.
+  absl::StatusOr<Manifest> CommitParts(const std::vector<PartMessage>& parts, Manifest manifest,
+                                       const std::stop_token& stop) const;
+  // Removes the staging folder, if it is empty, of a process that was killed when its commit was
+  // done.
+  void RemoveEmptyStaging() const;
   std::string Folder() const;
-  std::string NumberOf(uint64_t part) const;
 
   std::string id_;
   OutputSpec spec_;  // its directory is absolute
@@ -106,20 +126,18 @@ class PartWriter {
 
  private:
   friend class WriteJob;
-  PartWriter(std::string job, uint64_t part, std::string folder,
-             std::unique_ptr<DatasetWriter> writer)
-      : job_(std::move(job)), part_(part), folder_(std::move(folder)), writer_(std::move(writer)) {}
+  PartWriter(uint64_t part, const PartFolder* folder, std::unique_ptr<DatasetWriter> writer)
+      : part_(part), folder_(folder), writer_(std::move(writer)) {}
 
-  const std::string job_;
   const uint64_t part_;
-  const std::string folder_;  // name of the attempt's folder
+  const PartFolder* const folder_;  // belongs to the writer
   const std::unique_ptr<DatasetWriter> writer_;
   bool closed_ = false;
 };
 
 // Removes the folders of jobs of a dataset that have not been written to since `before`, and
 // appends their paths to `removed`, or only does the latter if `dry_run`. Those of later jobs go to
-// `kept`.
+// `kept`, unless they have been committed.
 absl::Status CleanJobs(const std::string& directory, const std::string& stem, std::time_t before,
                        bool dry_run, std::vector<std::string>* removed,
                        std::vector<std::string>* kept);

@@ -96,7 +96,7 @@ DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions&
     : spec_(spec), options_(options) {
   const size_t threads = ThreadCount(options.threads);
   max_in_flight_ = 2 * threads + 2;
-  const uint64_t shards = options.only_shard ? 1 : *spec.count;
+  const uint64_t shards = options.only_shards.empty() ? *spec.count : options.only_shards.size();
   pending_bytes_ = std::clamp(kPendingBudget / shards, kMinBatchBytes, kBatchBytes);
 }
 
@@ -167,17 +167,19 @@ absl::Status DatasetWriter::Prepare() {
     if (!staging.ok()) return staging.status();
     staging_ = *std::move(staging);
   }
-  const uint64_t first = options_.only_shard.value_or(0);
-  const uint64_t end = options_.only_shard ? first + 1 : *spec_.count;
-  for (uint64_t i = first; i < end; ++i) {
-    shards_.push_back(std::make_unique<Shard>());
-    shards_.back()->number = i;
+  const bool all = options_.only_shards.empty();
+  shards_.resize(all ? *spec_.count : options_.only_shards.size());
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    shards_[i] = std::make_unique<Shard>();
+    shards_[i]->number = all ? i : options_.only_shards[i];
   }
   taken_over_.assign(shards_.size(), false);
-  absl::Status status = options_.resume ? TakeOver() : RemoveLeftovers({});
-  // Whoever commits a shard that is written by itself looks then.
-  if (status.ok() && !options_.overwrite && !options_.only_shard) status = CheckNameIsFree(spec_);
-  if (!status.ok()) return status;
+  // The folder of some shards is a new one, and whoever commits them checks the name.
+  if (all) {
+    absl::Status status = options_.resume ? TakeOver() : RemoveLeftovers({});
+    if (status.ok() && !options_.overwrite) status = CheckNameIsFree(spec_);
+    if (!status.ok()) return status;
+  }
   const int threads = ThreadCount(options_.threads);
   threads_.reserve(threads);
   for (int i = 0; i < threads; ++i) {
@@ -237,6 +239,18 @@ absl::Status DatasetWriter::TakeOver() {
   return status.ok() ? WritePlan(staging_->path(), plan, options_.sync) : status;
 }
 
+size_t DatasetWriter::PlaceOf(size_t shard) const {
+  const std::vector<uint64_t>& only = options_.only_shards;
+  if (only.empty()) return shard;
+  const auto found = std::lower_bound(only.begin(), only.end(), shard);
+  return found != only.end() && *found == shard ? found - only.begin() : only.size();
+}
+
+bool DatasetWriter::is_taken_over(size_t shard) const {
+  const size_t place = PlaceOf(shard);
+  return place == taken_over_.size() || taken_over_[place];
+}
+
 bool DatasetWriter::MayBeResumed(const std::string& path) { return HasPlan(path); }
 
 size_t DatasetWriter::num_taken_over() const {
@@ -257,8 +271,7 @@ DatasetWriter::~DatasetWriter() {
   work_or_stop_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
   if (staging_ == nullptr || staging_->committed()) return;
-  if (options_.only_shard && finished_) return;
-  staging_->Keep(taking_over_ || (options_.resume && !finished_ && NumDone() > 0));
+  staging_->Keep(taking_over_ || (!finished_ && NumDone() > 0));
   if (taking_over_) return;
   // Only finished shards are of use to a writer that resumes.
   std::error_code error;
@@ -411,16 +424,26 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (status.ok()) status = shard.index_file->Close();
   if (status.ok()) status = shard.file->Close(options_.sync);
   shard.index.reset();
-  if (status.ok() && options_.resume) {
-    status = WriteFinished(staging_->path(), shard.number, shard, options_.sync);
-    shard.done = status.ok();
-  }
+  return status.ok() ? MarkFinished(shard) : status;
+}
+
+// Records a shard whose files are complete, if it is of use without the others.
+absl::Status DatasetWriter::MarkFinished(Shard& shard) {
+  if (!options_.resume && options_.only_shards.empty()) return absl::OkStatus();
+  absl::Status status = options_.resume
+                            ? WriteFinished(staging_->path(), shard.number, shard, options_.sync)
+                            : staging_->ShardFinished(shard.number, shard, options_.sync);
+  shard.done = status.ok();
   return status;
 }
 
 absl::Status DatasetWriter::Interrupted() const {
-  const size_t done = options_.resume ? NumDone() : 0;
+  const size_t done = NumDone();
   if (done == 0) return absl::CancelledError("interrupted; nothing was kept");
+  if (!options_.only_shards.empty()) {
+    return absl::CancelledError(fmt::format(
+        "interrupted; {} of {} shards are finished and stay in the job", done, shards_.size()));
+  }
   return WithRemedy(absl::CancelledError(fmt::format("interrupted; {} of {} shards are finished",
                                                      done, shards_.size())),
                     ToResume());
@@ -441,7 +464,8 @@ absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(Reco
     });
     return failure_;
   }
-  tasks_.push_back({next_number_++, shard, shards_[shard]->submitted++, std::move(fill)});
+  const size_t place = PlaceOf(shard);
+  tasks_.push_back({next_number_++, place, shards_[place]->submitted++, std::move(fill)});
   ++in_flight_;
   lock.Unlock();
   work_or_stop_.NotifyOne();
@@ -463,37 +487,40 @@ void DatasetWriter::Recycle(std::string memory) {
   if (spares_.size() < max_in_flight_) spares_.push_back(std::move(memory));
 }
 
-absl::Status DatasetWriter::FlushPending(size_t shard) {
-  if (shards_[shard]->pending.empty()) return absl::OkStatus();
+absl::Status DatasetWriter::FlushPending(size_t place) {
+  Shard& shard = *shards_[place];
+  if (shard.pending.empty()) return absl::OkStatus();
   // std::function requires a copyable target.
-  auto batch = std::make_shared<RecordBatch>(
-      std::exchange(shards_[shard]->pending, RecordBatch(TakeSpare())));
-  return Submit(shard, [batch](RecordBatch& out) {
+  auto batch =
+      std::make_shared<RecordBatch>(std::exchange(shard.pending, RecordBatch(TakeSpare())));
+  return Submit(shard.number, [batch](RecordBatch& out) {
     std::swap(out, *batch);
     return absl::OkStatus();
   });
 }
 
 absl::Status DatasetWriter::Write(std::string_view record) {
-  const size_t shard = next_shard_;
+  const size_t place = next_shard_;
   next_shard_ = next_shard_ + 1 == shards_.size() ? 0 : next_shard_ + 1;
-  RecordBatch& pending = shards_[shard]->pending;
+  RecordBatch& pending = shards_[place]->pending;
   pending.Add(record);
-  return pending.size() >= pending_bytes_ ? FlushPending(shard) : absl::OkStatus();
+  return pending.size() >= pending_bytes_ ? FlushPending(place) : absl::OkStatus();
 }
 
 absl::Status DatasetWriter::CloseShard(size_t shard) {
-  absl::Status status = FlushPending(shard);
+  absl::Status status = FlushPending(PlaceOf(shard));
   return status.ok() ? Submit(shard, nullptr) : status;
 }
 
-void DatasetWriter::Adopt(size_t number, const FinishedShard& finished) {
-  Shard& shard = *shards_[number];
+absl::Status DatasetWriter::Adopt(size_t number, const FinishedShard& finished) {
+  const size_t place = PlaceOf(number);
+  Shard& shard = *shards_[place];
   static_cast<FinishedShard&>(shard) = finished;
   shard.closed = true;
-  taken_over_[number] = true;
+  taken_over_[place] = true;
   records_written_ += finished.records;
   bytes_written_ += finished.bytes;
+  return options_.only_shards.empty() ? absl::OkStatus() : MarkFinished(shard);
 }
 
 absl::Status DatasetWriter::WaitForAll() {
@@ -506,67 +533,41 @@ absl::Status DatasetWriter::WaitForAll() {
 }
 
 absl::Status DatasetWriter::CloseAll() {
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    absl::Status status = CloseShard(i);
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    absl::Status status = CloseShard(shard->number);
     if (!status.ok()) return status;
   }
   return WaitForAll();
 }
 
-absl::StatusOr<FinishedShard> DatasetWriter::FinishShard() {
+void DatasetWriter::AddShards(Manifest* manifest) const {
+  manifest->stem = spec_.stem;
+  manifest->suffix = spec_.suffix;
+  manifest->compression = options_.encode.compression;
+  manifest->shards.clear();
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    manifest->shards.push_back({ShardName(spec_.stem, shard->number, *spec_.count, spec_.suffix),
+                                shard->bytes, shard->records, shard->records_digest});
+    manifest->schema.Merge(shard->schema);
+    manifest->skipped.Append(shard->skipped);
+  }
+}
+
+absl::StatusOr<Manifest> DatasetWriter::FinishShards(Manifest manifest) {
   absl::Status status = CloseAll();
   if (!status.ok()) return status;
-  finished_ = true;
-  staging_->Keep(true);
-  return static_cast<const FinishedShard&>(*shards_[0]);
+  AddShards(&manifest);
+  return manifest;
 }
 
 absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   absl::Status status = CloseAll();
   if (!status.ok()) return status;
-  manifest.stem = spec_.stem;
-  manifest.suffix = spec_.suffix;
-  manifest.compression = options_.encode.compression;
-  manifest.shards.clear();
-  for (const std::unique_ptr<Shard>& shard : shards_) {
-    manifest.shards.push_back({ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix),
-                               shard->bytes, shard->records, shard->records_digest});
-    manifest.schema.Merge(shard->schema);
-    manifest.skipped.Append(shard->skipped);
-  }
+  AddShards(&manifest);
   status = Commit(manifest);
   if (!status.ok()) return status;
   finished_ = true;
   return manifest;
-}
-
-// Returns the names of old shards that must be removed, because no new shard has the same name.
-absl::StatusOr<std::vector<std::string>> DatasetWriter::OldShards() const {
-  std::vector<std::string> old;
-  const auto add = [&](const std::string& name) {
-    const uint64_t index = ParseShardName(name)->index;
-    const bool taken =
-        index < *spec_.count && name == ShardName(spec_.stem, index, *spec_.count, spec_.suffix);
-    if (!taken) old.push_back(name);
-  };
-  absl::Status status = ForEachShardOf(spec_, add);
-  if (!status.ok()) return status;
-  // The old dataset may have had another suffix. Remove only files in its manifest that are named
-  // like shards of this stem.
-  absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec_.directory, spec_.stem));
-  if (manifest.ok() && manifest->suffix != spec_.suffix) {
-    for (const ManifestShard& listed : manifest->shards) {
-      const auto shard = ParseShardName(listed.file);
-      if (shard && shard->stem == spec_.stem && shard->suffix == manifest->suffix &&
-          listed.file.find('/') == std::string::npos) {
-        old.push_back(listed.file);
-      }
-    }
-  } else if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
-             !absl::IsDataLoss(manifest.status())) {
-    return manifest.status();
-  }
-  return old;
 }
 
 absl::Status DatasetWriter::Commit(const Manifest& manifest) {
@@ -576,7 +577,7 @@ absl::Status DatasetWriter::Commit(const Manifest& manifest) {
   // Someone else may have written shards of this name in the meantime.
   absl::Status status = options_.overwrite ? absl::OkStatus() : CheckNameIsFree(spec_);
   if (status.ok() && options_.overwrite) {
-    absl::StatusOr<std::vector<std::string>> old = OldShards();
+    absl::StatusOr<std::vector<std::string>> old = OldShards(spec_);
     if (!old.ok()) return old.status();
     plan.old_shards = *std::move(old);
   }

@@ -39,9 +39,9 @@ struct DatasetWriterOptions {
   std::string fingerprint;
   // The writer fails once more broken records than this have been left out (RecordBatch::Skip).
   uint64_t max_skipped = UINT64_MAX;
-  // If set, only this shard of the dataset is written, and FinishShard takes the place of Finish
-  // (write_job.h). The shard is then number 0 in the calls below.
-  std::optional<uint64_t> only_shard;
+  // If not empty, only these shards of the dataset are written, in ascending order, and
+  // FinishShards takes the place of Finish (write_job.h). All others count as taken over.
+  std::vector<uint64_t> only_shards;
   std::stop_token stop;
 };
 
@@ -91,8 +91,8 @@ class DatasetWriter {
 
   // Adopts the files NNNNN.shard and NNNNN.index, which the caller has written to
   // staging_directory(), as the finished shard and its index; NNNNN is the shard's number. Only
-  // where the dataset is written to a folder.
-  void Adopt(size_t shard, const FinishedShard& finished);
+  // where the dataset is written to a folder. Errors: those of Staging::ShardFinished.
+  absl::Status Adopt(size_t shard, const FinishedShard& finished);
 
   // Waits until all submitted batches have been appended.
   absl::Status WaitForAll();
@@ -101,18 +101,21 @@ class DatasetWriter {
   // earlier and the schema of adopted shards.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
-  // With `only_shard`: completes the shard and its index, which stay staged.
-  absl::StatusOr<FinishedShard> FinishShard();
+  // With `only_shards`: completes these shards and their indexes, which stay staged, and returns
+  // what Finish would, with these shards alone.
+  absl::StatusOr<Manifest> FinishShards(Manifest manifest);
 
   // A folder for temporary files of the caller; removed with the writer.
   const std::string& staging_directory() const { return staging_->path(); }
 
-  // True if the shard was reused from an earlier writer, or adopted; it must not be written to.
-  bool is_taken_over(size_t shard) const { return taken_over_[shard]; }
+  // True if the shard was reused from an earlier writer, adopted, or is not one of `only_shards`;
+  // it must not be written to.
+  bool is_taken_over(size_t shard) const;
   size_t num_taken_over() const;
   // The error of calls after `stop` was requested; it says what is kept.
   absl::Status Interrupted() const;
 
+  // Number of shards that this writer writes.
   size_t num_shards() const { return shards_.size(); }
   bool sync() const { return options_.sync; }
   // Numbers of bytes and records appended so far. Thread-safe.
@@ -129,19 +132,22 @@ class DatasetWriter {
   absl::Status Run(Task& task);
   absl::Status Append(Shard& shard, const EncodedBlock& block);
   absl::Status Close(Shard& shard);
-  absl::Status FlushPending(size_t shard);
+  absl::Status MarkFinished(Shard& shard);
+  absl::Status FlushPending(size_t place);
   absl::Status CloseAll();
+  void AddShards(Manifest* manifest) const;
   std::string TakeSpare();
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
   absl::Status TakeOver();
   size_t NumDone() const;
-  absl::StatusOr<std::vector<std::string>> OldShards() const;
   absl::Status Commit(const Manifest& manifest);
   void Fail(uint64_t number, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const OutputSpec spec_;
   const DatasetWriterOptions options_;
+  // The place of a shard in the members below; their length if it is not one of `only_shards`.
+  size_t PlaceOf(size_t shard) const;
   std::unique_ptr<Staging> staging_;
   std::vector<bool> taken_over_;
   // Size at which a batch of Write is submitted.

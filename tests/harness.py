@@ -175,6 +175,11 @@ def tree(folder):
             for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def tree_without_jobs(folder):
+    """The same without the files of jobs."""
+    return {name: data for name, data in tree(folder).items() if ".jobs/" not in name}
+
+
 def looks_complete(folder, stem):
     """Whether the content of `folder` could be taken for the dataset `stem`."""
     if (folder / ".shardfeed" / f"{stem}.manifest.json").exists():

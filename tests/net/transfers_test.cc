@@ -169,9 +169,7 @@ class LearningStore : public Store {
   }
 
  private:
-  bool LearnFrom(const HttpResponse& /*response*/) const override {
-    return !knows_.exchange(true);
-  }
+  bool LearnFrom(const HttpResponse& /*response*/) const override { return !knows_.exchange(true); }
 
   const std::string url_;
   mutable std::atomic<bool> knows_ = false;

@@ -7,6 +7,8 @@ import pathlib
 import pickle
 import random
 import signal
+import threading
+import time
 
 import harness
 import pytest
@@ -196,6 +198,32 @@ def test_wrong_arguments_of_jobs(tmp_path):
         writer.write({"n": 1})
     job.abort()
     job.abort()
+    assert not (tmp_path / ".shardfeed").exists()
+
+
+def test_a_job_is_aborted_while_its_tasks_write(tmp_path):
+    """Of the tasks, some have their folder, some make it, and some remove it; none is in the way."""
+    stop = threading.Event()
+
+    def write(part):
+        while not stop.is_set():
+            try:
+                write_part(jobs[-1], part % PARTS)
+            except (OSError, RuntimeError):
+                pass  # the job is gone
+
+    jobs = [sf.write_job(tmp_path / "a@4")]
+    tasks = [threading.Thread(target=write, args=(part,)) for part in range(2 * PARTS)]
+    for task in tasks:
+        task.start()
+    for _ in range(40):
+        time.sleep(0.01)
+        jobs[-1].abort()
+        jobs.append(sf.write_job(tmp_path / "a@4"))
+    stop.set()
+    for task in tasks:
+        task.join()
+    jobs[-1].abort()
     assert not (tmp_path / ".shardfeed").exists()
 
 

@@ -22,7 +22,6 @@
 namespace shardfeed {
 namespace {
 
-using testing::OnDisk;
 using ::shardfeed::testing::Collect;
 using ::shardfeed::testing::FirstError;
 using ::shardfeed::testing::Noisy;
@@ -33,6 +32,7 @@ using ::shardfeed::testing::TestFolder;
 using ::shardfeed::testing::Total;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::OnDisk;
 using ::testing::UnorderedElementsAreArray;
 
 class ShardsTest : public ::testing::Test {

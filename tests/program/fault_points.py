@@ -82,6 +82,11 @@ def run_in(folder, command, **environment):
                           timeout=60, env={**os.environ, **environment})
 
 
+def under(folder):
+    """The folder of datasets; jobs name it by its absolute path."""
+    return f"{FOLDER}:{folder / FOLDER}"
+
+
 def must(folder, *arguments):
     done = run_in(folder, shardfeed(*arguments))
     assert done.returncode == harness.DONE, done.stderr.decode()
@@ -150,7 +155,22 @@ def with_old_pack(folder):
     shutil.copy(shards[0], shards[1])
 
 
+def finished_parts(*more, old=None):
+    """What the tasks of a job leave that is to be committed: some parts twice."""
+    def prepare(folder):
+        if old is not None:
+            old(folder)
+        for shards in ("0-1", "1-2"):
+            must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@3", "--only-shards", shards,
+                 "--job", "7", *more)
+            # As if they had run at the same time: no task writes what is finished.
+            for part in folder.glob(f"{FOLDER}/.shardfeed/d.jobs/7/00000-*"):
+                shutil.copytree(part, part.with_name(part.name + "0"), dirs_exist_ok=True)
+    return prepare
+
+
 RESUMED = ["convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@3", "--resume"]
+COMMIT = shardfeed("commit", f"{FOLDER}/d@3", "--job", "7")
 
 
 def scenarios(library):
@@ -171,6 +191,9 @@ def scenarios(library):
                  shardfeed(*jsonl, f"{FOLDER}/d@3", "--split", "x=0.5,y=0.5", "--resume"),
                  ["d-x", "d-y"], overwrites=True),
         Scenario("convert_resume", shardfeed(*RESUMED), ["d"], killed_run(library, 30), True),
+        Scenario("commit_parts", COMMIT, ["d"], finished_parts(), True),
+        Scenario("commit_parts_over", [*COMMIT, "--overwrite"], ["d"],
+                 finished_parts("--overwrite", old=old), True),
         Scenario("reshard", shardfeed("reshard", f"{FOLDER}/d@8", f"{FOLDER}/c@3"), ["c"], eight),
         Scenario("reshard_in_place",
                  shardfeed("reshard", f"{FOLDER}/d@*", f"{FOLDER}/d@3", "--overwrite"), ["d"], eight,
@@ -247,7 +270,7 @@ class Trial:
 
     def run(self, folder, **environment):
         return run_in(folder, self.scenario.command, LD_PRELOAD=str(self.library),
-                      FAULTS_UNDER=FOLDER, FAULTS_CALLS="all", **self.scenario.environment,
+                      FAULTS_UNDER=under(folder), FAULTS_CALLS="all", **self.scenario.environment,
                       **environment)
 
     def points(self):

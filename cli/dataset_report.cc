@@ -1,0 +1,108 @@
+#include "cli/dataset_report.h"
+
+#include <algorithm>
+
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "shard/names.h"
+#include "shard/shared_job.h"
+
+namespace shardfeed {
+namespace {
+
+std::string NameOf(const DatasetReport& report, const Manifest& manifest) {
+  const uint64_t count =
+      report.only_shards.empty() ? manifest.shards.size() : report.output.count.value_or(0);
+  return FormatSpec(report.output.directory, manifest.stem, count, report.output.suffix);
+}
+
+uint64_t NumRecords(const DatasetReport& report) {
+  uint64_t sum = 0;
+  for (const Manifest& manifest : report.manifests) sum += manifest.num_records();
+  return sum;
+}
+
+uint64_t NumBytes(const DatasetReport& report) {
+  uint64_t sum = 0;
+  for (const Manifest& manifest : report.manifests) sum += manifest.num_bytes();
+  return sum;
+}
+
+void PrintJson(const DatasetReport& report, const nlohmann::ordered_json& more) {
+  nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
+  for (const Manifest& manifest : report.manifests) {
+    datasets.push_back({{"dataset", NameOf(report, manifest)},
+                        {"shards", manifest.shards.size()},
+                        {"records", manifest.num_records()},
+                        {"bytes", manifest.num_bytes()}});
+  }
+  nlohmann::ordered_json json;
+  if (report.manifests.size() == 1) {
+    json = datasets[0];
+  } else {
+    json = {{"datasets", datasets}, {"records", NumRecords(report)}, {"bytes", NumBytes(report)}};
+  }
+  if (!report.job.empty()) json["job"] = report.job;
+  if (!report.only_shards.empty()) json["only_shards"] = FormatParts(report.only_shards, ",");
+  json.update(more);
+  json["notes"] = report.notes;
+  json["skipped"] = report.skipped;
+  json["shards_taken_over"] = report.shards_taken_over;
+  json["datasets_complete"] = report.datasets_complete;
+  json["seconds"] = report.seconds;
+  json["peak_rss_bytes"] = PeakResidentBytes();
+  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void PrintNotes(const DatasetReport& report) {
+  const Manifest& first = report.manifests.front();
+  for (const std::string& note : report.notes) fmt::print("note: {}\n", OneLine(note));
+  if (report.skipped == 1) {
+    fmt::print("note: 1 broken record was left out; the manifest lists it: {}\n",
+               OneLine(first.skipped.first.front()));
+  } else if (report.skipped > 1) {
+    fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
+               FormatCount(report.skipped), OneLine(first.skipped.first.front()));
+  }
+  if (report.datasets_complete > 0) {
+    fmt::print(
+        "note: {} of {} datasets {} already complete and kept; --overwrite writes {} again\n",
+        report.datasets_complete, report.manifests.size(),
+        report.datasets_complete == 1 ? "was" : "were",
+        report.datasets_complete == 1 ? "it" : "them");
+  }
+  if (report.shards_taken_over > 0) {
+    fmt::print("note: {} shards were taken over from an earlier run\n", report.shards_taken_over);
+  }
+}
+
+}  // namespace
+
+void PrintReport(const DatasetReport& report, const CommandOptions& options,
+                 const nlohmann::ordered_json& more) {
+  if (options.json) return PrintJson(report, more);
+  if (options.quiet) return;
+  PrintNotes(report);
+  for (const Manifest& manifest : report.manifests) {
+    if (report.only_shards.empty() && manifest.num_records() < manifest.shards.size()) {
+      fmt::print("note: there are more shards than records, so some are empty\n");
+    }
+    const bool one = report.manifests.size() == 1 && report.datasets_complete == 0;
+    const auto per_second = [&](uint64_t n) {
+      return static_cast<uint64_t>(static_cast<double>(n) / std::max(report.seconds, 1e-9));
+    };
+    fmt::print("{}{}: {} records, {} in {} shards{}\n", OneLine(NameOf(report, manifest)),
+               report.only_shards.empty()
+                   ? ""
+                   : fmt::format(", shards {} of job {}", FormatParts(report.only_shards, ", "),
+                                 report.job),
+               FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
+               manifest.shards.size(),
+               one ? fmt::format(", {} ({} records/s, {}/s)", FormatDuration(report.seconds),
+                                 FormatCount(per_second(NumRecords(report))),
+                                 FormatSize(per_second(NumBytes(report))))
+                   : "");
+  }
+}
+
+}  // namespace shardfeed

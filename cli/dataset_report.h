@@ -1,0 +1,37 @@
+// What the commands convert and commit print at their end.
+
+#ifndef SHARDFEED_CLI_DATASET_REPORT_H_
+#define SHARDFEED_CLI_DATASET_REPORT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "nlohmann/json.hpp"
+#include "shard/manifest.h"
+#include "shardfeed/spec.h"
+
+namespace shardfeed {
+
+struct DatasetReport {
+  std::vector<Manifest> manifests;
+  OutputSpec output;
+  std::vector<std::string> notes;  // those of the manifests, and others
+  uint64_t skipped = 0;
+  uint64_t shards_taken_over = 0;
+  uint64_t datasets_complete = 0;
+  double seconds = 0;
+  // With --only-shards: the shards that the manifest has, and the job.
+  std::vector<uint64_t> only_shards;
+  std::string job;
+};
+
+// `more` is added to the JSON object.
+void PrintReport(const DatasetReport& report, const CommandOptions& options,
+                 const nlohmann::ordered_json& more = nlohmann::ordered_json::object());
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_DATASET_REPORT_H_

@@ -1,0 +1,61 @@
+#include "shard/job_input.h"
+
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "nlohmann/json.hpp"
+
+namespace shardfeed {
+
+std::string FormatJobInput(const JobInput& input) {
+  const nlohmann::json json = {
+      {"made_by", input.made_by},          {"notes", input.notes},
+      {"skipped", input.skipped.count},    {"skipped_first", input.skipped.first},
+      {"records", input.schema.records()}, {"not_examples", input.schema.not_examples()},
+      {"features", input.schema.ToJson()}, {"fingerprint", input.fingerprint},
+      {"max_skipped", input.max_skipped}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+absl::StatusOr<JobInput> ParseJobInput(std::string_view text) {
+  nlohmann::json json;
+  if (absl::Status parsed = ParseBoundedJson(text, &json); !parsed.ok()) return parsed;
+  JsonMembers members;
+  JobInput input;
+  const nlohmann::json& made_by = members.Object(json, "made_by");
+  for (const auto& [key, value] : made_by.items()) {
+    input.made_by[key] = members.Text(made_by, key);
+  }
+  input.notes = members.Texts(json, "notes");
+  input.skipped.count = members.Number(json, "skipped");
+  input.skipped.first = members.Texts(json, "skipped_first");
+  const uint64_t records = members.Number(json, "records");
+  const uint64_t not_examples = members.Number(json, "not_examples");
+  const nlohmann::json& features = members.Object(json, "features");
+  input.fingerprint = members.Text(json, "fingerprint");
+  input.max_skipped = members.Number(json, "max_skipped");
+  if (!members.status().ok()) return members.status();
+  if (absl::Status parsed = input.schema.FromJson(features, records, not_examples); !parsed.ok()) {
+    return parsed;
+  }
+  return input;
+}
+
+std::string DifferenceOf(const JobInput& a, const JobInput& b) {
+  std::map<std::string, std::string> all = a.made_by;
+  all.insert(b.made_by.begin(), b.made_by.end());
+  for (const auto& [key, unused] : all) {
+    const auto in_a = a.made_by.find(key);
+    const auto in_b = b.made_by.find(key);
+    if (in_a == a.made_by.end() || in_b == b.made_by.end() || in_a->second != in_b->second) {
+      return fmt::format("'{}'", key);
+    }
+  }
+  if (a.fingerprint != b.fingerprint) return "the names, sizes or times of the input's files";
+  if (a.notes != b.notes) return "the notes about the input";
+  if (a.skipped != b.skipped) return "the broken records of the input";
+  if (a.max_skipped != b.max_skipped) return "the number of records that may be broken";
+  // The texts are compared as the manifest would have them.
+  return FormatJobInput(a) == FormatJobInput(b) ? "" : "the features of the input";
+}
+
+}  // namespace shardfeed

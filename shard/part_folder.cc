@@ -1,0 +1,195 @@
+#include "shard/part_folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "base/random_digits.h"
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "io/errno_status.h"
+#include "io/output_file.h"
+#include "nlohmann/json.hpp"
+#include "shard/names.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kNumberDigits = 5;
+constexpr size_t kRandomDigits = 16;
+// No job has such a name (WriteJob::IsId).
+constexpr std::string_view kHiddenJobBeginning = ".hidden-";
+constexpr std::string_view kNameCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+bool HasNameCharacters(std::string_view text) {
+  return text.find_first_not_of(kNameCharacters) == text.npos;
+}
+
+// Checks that `path` is a regular file of this size.
+absl::Status CheckSize(const std::string& path, uint64_t bytes) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return ErrnoStatus(errno, path, "look up");
+    return absl::DataLossError(
+        fmt::format("{}: the file of a finished part is gone; write the part again", path));
+  }
+  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == bytes) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(fmt::format(
+      "{}: expected the file of a finished part with {} bytes, found {}; write the part again",
+      path, bytes, S_ISREG(info.st_mode) ? fmt::format("{} bytes", info.st_size) : "no file"));
+}
+
+}  // namespace
+
+std::string FormatMessage(const PartMessage& message) {
+  const nlohmann::json json = {{"job", message.job},
+                               {"part", message.part},
+                               {"folder", message.folder},
+                               {"index_bytes", message.index_bytes},
+                               {"shard", FinishedToJson(message.shard)}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
+  nlohmann::json json;
+  if (absl::Status parsed = ParseBoundedJson(text, &json); !parsed.ok()) {
+    return absl::InvalidArgumentError(parsed.message());
+  }
+  JsonMembers members;
+  PartMessage message;
+  message.job = members.Text(json, "job");
+  message.part = members.Number(json, "part");
+  message.folder = members.Text(json, "folder");
+  message.index_bytes = members.Number(json, "index_bytes");
+  const nlohmann::json& shard = members.Object(json, "shard");
+  if (!members.status().ok()) return absl::InvalidArgumentError(members.status().message());
+  if (!IsPartFolderName(message.folder)) {
+    return absl::InvalidArgumentError("its folder is not that of an attempt");
+  }
+  std::optional<FinishedShard> finished = FinishedFromJson(shard);
+  if (!finished) return absl::InvalidArgumentError("its totals are not those of a shard");
+  message.shard = *std::move(finished);
+  return message;
+}
+
+std::string PartBase(const std::string& folder, uint64_t part) {
+  return fmt::format("{}/{:05}", folder, part);
+}
+
+absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message) {
+  const std::string base = PartBase(JoinPath(job_folder, message.folder), message.part);
+  absl::Status status = CheckSize(base + ".shard", message.shard.bytes);
+  return status.ok() ? CheckSize(base + ".index", message.index_bytes) : status;
+}
+
+bool IsPlainName(std::string_view text) {
+  return text.size() <= kMaxNameBytes && HasNameCharacters(text);
+}
+
+bool IsPartFolderName(std::string_view name) {
+  const size_t digits = LeadingDigits(name);
+  return digits >= kNumberDigits && digits < name.size() && name[digits] == '-' &&
+         HasNameCharacters(name);
+}
+
+std::string HiddenJobName(std::string_view id) {
+  return fmt::format("{}{}-{}", kHiddenJobBeginning, id, RandomDigits(kRandomDigits));
+}
+
+bool IsHiddenJobName(std::string_view name) {
+  return name.starts_with(kHiddenJobBeginning) && HasNameCharacters(name);
+}
+
+std::string CommittedPath(std::string_view job_folder) { return JoinPath(job_folder, "committed"); }
+
+PartFolder::PartFolder(std::string path, std::string job, bool leaves_messages,
+                       std::function<absl::Status()> check)
+    : Staging(std::move(path)),
+      job_(std::move(job)),
+      leaves_messages_(leaves_messages),
+      check_(std::move(check)) {}
+
+absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(
+    const std::string& job_folder, const std::string& job, uint64_t first, std::string_view attempt,
+    bool leaves_messages, std::function<absl::Status()> check) {
+  if (!IsPlainName(attempt)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected an attempt of at most {} letters, digits, '.', '_' and '-', got '{}'",
+        kMaxNameBytes, std::string(absl::CHexEscape({attempt.data(), attempt.size()}))));
+  }
+  // Not only this attempt may have that name: engines repeat tasks whose results they lost.
+  const std::string path =
+      JoinPath(job_folder, fmt::format("{:05}-{}{}{}", first, attempt, attempt.empty() ? "" : "-",
+                                       RandomDigits(kRandomDigits)));
+  // The job's folder is not created again: without it, nobody would commit this attempt.
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return ErrnoStatus(errno, path, "create the folder");
+    return absl::FailedPreconditionError(
+        fmt::format("{}: the folder of the job does not exist: the job has been committed, aborted "
+                    "or cleaned, or this machine does not share the folder with the one that "
+                    "created the job",
+                    job_folder));
+  }
+  return std::unique_ptr<PartFolder>(new PartFolder(path, job, leaves_messages, std::move(check)));
+}
+
+PartFolder::~PartFolder() {
+  std::error_code ignored;
+  if (!keep_) std::filesystem::remove_all(path_, ignored);
+}
+
+absl::StatusOr<std::unique_ptr<StagedShard>> PartFolder::Create(size_t number,
+                                                                const std::string& /*name*/) {
+  return StageInFile(PartBase(path_, number) + ".shard");
+}
+
+absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard, bool sync) {
+  if (check_) {
+    if (absl::Status status = check_(); !status.ok()) return status;
+  }
+  const std::string base = PartBase(path_, number);
+  const std::string index = base + ".index";
+  struct stat info;
+  if (::lstat(index.c_str(), &info) != 0) return ErrnoStatus(errno, index, "look up");
+  std::string text = FormatMessage({.job = job_,
+                                    .part = number,
+                                    .folder = std::string(SplitPath(path_).name),
+                                    .index_bytes = static_cast<uint64_t>(info.st_size),
+                                    .shard = shard});
+  absl::Status status;
+  if (leaves_messages_) {
+    const std::string path = base + std::string(kMessageEnding);
+    status = WriteFile(path + ".tmp", text, sync);
+    if (status.ok()) status = MoveFile(path + ".tmp", path);
+  }
+  if (status.ok() && sync) {
+    status = SyncDirectory(path_);
+    if (status.ok()) status = SyncDirectory(std::string(SplitPath(path_).directory));
+  }
+  if (!status.ok()) return status;
+  MutexLock lock(mutex_);
+  messages_[number] = std::move(text);
+  return absl::OkStatus();
+}
+
+absl::Status PartFolder::Commit(const CommitPlan& /*plan*/, std::string_view /*manifest*/,
+                                bool /*sync*/, const std::stop_token& /*stop*/) {
+  return absl::InternalError(fmt::format("{}: a part is committed by its job", path_));
+}
+
+std::string PartFolder::MessageOf(uint64_t part) const {
+  MutexLock lock(mutex_);
+  const auto found = messages_.find(part);
+  return found == messages_.end() ? "" : found->second;
+}
+
+}  // namespace shardfeed

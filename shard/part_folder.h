@@ -1,0 +1,99 @@
+// The folders in which processes write shards of a job (write_job.h), and the messages that report
+// finished shards to whoever commits the job.
+//
+// DIRECTORY/.shardfeed/STEM.jobs/ID/NNNNN-ATTEMPT-RANDOM/ has attempts at one part or at several,
+// of which NNNNN is the first: for each part, its shard and its index. No two attempts share a
+// folder.
+
+#ifndef SHARDFEED_SHARD_PART_FOLDER_H_
+#define SHARDFEED_SHARD_PART_FOLDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "shard/finished_shards.h"
+#include "shard/staging.h"
+
+namespace shardfeed {
+
+inline constexpr std::string_view kMessageEnding = ".message";
+
+// What a message says. Its text is JSON without line feeds (docs/jobs.md).
+struct PartMessage {
+  std::string job;
+  uint64_t part = 0;
+  std::string folder;  // name of the attempt's folder
+  uint64_t index_bytes = 0;
+  FinishedShard shard;
+};
+
+std::string FormatMessage(const PartMessage& message);
+// InvalidArgument: `text` is not a message; the error says what is wrong with it.
+absl::StatusOr<PartMessage> ParseMessage(std::string_view text);
+
+// The path of the shard of a part, or of its index, without the ending.
+std::string PartBase(const std::string& folder, uint64_t part);
+// Checks that the files of a part are there and have their sizes. `job_folder` is the folder of the
+// job. DataLoss: a file is gone, or has another size.
+absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message);
+
+// Whether `text` has at most 64 characters, which are letters, digits, '.', '_' and '-'.
+bool IsPlainName(std::string_view text);
+// Whether this is a name of a folder of attempts.
+bool IsPartFolderName(std::string_view name);
+// A name for the folder of a job that is being created or removed, and whether `name` is one.
+std::string HiddenJobName(std::string_view id);
+bool IsHiddenJobName(std::string_view name);
+// The file in the folder of a job that says that it was committed.
+std::string CommittedPath(std::string_view job_folder);
+
+// The folder of attempts at parts of a job. Removed by the destructor unless it is to be kept.
+class PartFolder : public Staging {
+ public:
+  // Creates the folder in that of the job, whose name is `job`. If `leaves_messages`, the message
+  // for each part is also written to NNNNN.message beside the part's shard. `check`, if any, is
+  // called before a part counts as finished, and an error of it is one of the part.
+  //
+  // InvalidArgument: `attempt` is no IsPlainName. FailedPrecondition: the job's folder does not
+  // exist. Others: as ErrnoStatus.
+  static absl::StatusOr<std::unique_ptr<PartFolder>> Create(const std::string& job_folder,
+                                                            const std::string& job, uint64_t first,
+                                                            std::string_view attempt,
+                                                            bool leaves_messages,
+                                                            std::function<absl::Status()> check);
+  ~PartFolder() override;
+
+  void Keep(bool keep) override { keep_ = keep; }
+  absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
+                                                      const std::string& name) override;
+  absl::Status ShardFinished(size_t number, const FinishedShard& shard, bool sync) override;
+  // Always fails: the job commits its parts.
+  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
+                      const std::stop_token& stop) override;
+
+  // The message for a part that is finished; empty if it is not.
+  std::string MessageOf(uint64_t part) const;
+
+ private:
+  PartFolder(std::string path, std::string job, bool leaves_messages,
+             std::function<absl::Status()> check);
+
+  const std::string job_;
+  const bool leaves_messages_;
+  const std::function<absl::Status()> check_;
+  bool keep_ = false;
+  mutable Mutex mutex_;
+  std::map<uint64_t, std::string> messages_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_PART_FOLDER_H_
