@@ -22,12 +22,12 @@ struct CommitFlags {
   bool dry_run = false;
 };
 
-absl::Status Missing(const FinishedParts& finished, uint64_t num_parts) {
+absl::Status Missing(const FinishedParts& finished, const WriteJob& job) {
   const bool one = finished.missing.size() == 1;
   std::string text =
-      fmt::format("{} {} of {} {} missing; run the tasks again with --only-shards {}",
-                  one ? "part" : "parts", FormatParts(finished.missing, ", "), num_parts,
-                  one ? "is" : "are", FormatParts(finished.missing, ","));
+      fmt::format("{}: {} {} of {} {} missing; run the tasks again with --only-shards {}",
+                  job.Folder(), one ? "part" : "parts", FormatParts(finished.missing, ", "),
+                  job.num_parts(), one ? "is" : "are", FormatParts(finished.missing, ","));
   if (!finished.unsound.empty()) {
     text += fmt::format(" ({}{})", finished.unsound.front(),
                         finished.unsound.size() == 1
@@ -53,10 +53,11 @@ Manifest Foreseen(const SharedJob& job, const FinishedParts& finished, Manifest 
 absl::StatusOr<Manifest> Finish(const SharedJob& job, bool dry_run) {
   const absl::StatusOr<FinishedParts> finished = job.AllFinished();
   if (!finished.ok()) return finished.status();
-  if (!finished->missing.empty()) return Missing(*finished, job.job().num_parts());
+  if (!finished->missing.empty()) return Missing(*finished, job.job());
   if (!dry_run) return job.Commit(*finished, InterruptToken());
   absl::StatusOr<Manifest> manifest = job.Check(*finished);
   if (!manifest.ok()) return manifest;
+  if (absl::Status status = job.job().CheckMayCommit(); !status.ok()) return status;
   return Foreseen(job, *finished, *std::move(manifest));
 }
 
@@ -103,7 +104,7 @@ void AddCommitCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->get_option("--job")->required();
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
   command->add_flag("--dry-run", flags->dry_run,
-                    "change nothing; tell whether all parts are finished");
+                    "change nothing; tell whether all parts are finished and may be committed");
   AddCommonOptions(*command, options);
   command->footer(
       "The dataset appears as a whole, with the bytes that a single process would have written, "

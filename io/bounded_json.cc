@@ -1,6 +1,8 @@
 #include "io/bounded_json.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -58,7 +60,10 @@ absl::Status Parse(std::string_view text, size_t max_values,
   try {
     *json = Json::parse(text, callback);
   } catch (const Json::exception& e) {
-    return absl::DataLossError(e.what());
+    // Without the library's own code in brackets.
+    std::string_view what = e.what();
+    if (what.starts_with('[')) what.remove_prefix(std::min(what.find(' '), what.size() - 1) + 1);
+    return absl::DataLossError(std::string(what));
   }
   return absl::OkStatus();
 }

@@ -41,11 +41,11 @@ std::optional<FinishedShard> FinishedFromJson(const nlohmann::json& json) {
   shard.bytes = members.Number(json, "bytes");
   shard.records = members.Number(json, "records");
   shard.records_digest = static_cast<uint32_t>(members.Number(json, "records_digest", UINT32_MAX));
-  shard.skipped.count = members.Number(json, "skipped");
+  shard.skipped.count = members.Number(json, "skipped", SkippedRecords::kMaxCount);
   shard.skipped.first = members.Texts(json, "skipped_first");
   const uint64_t not_examples = members.Number(json, "not_examples");
   const nlohmann::json& features = members.Object(json, "features");
-  if (!members.status().ok() ||
+  if (!members.status().ok() || !shard.skipped.IsPlausible() ||
       !shard.schema.FromJson(features, shard.records, not_examples).ok()) {
     return std::nullopt;
   }

@@ -26,8 +26,9 @@ absl::StatusOr<JobInput> ParseJobInput(std::string_view text) {
     input.made_by[key] = members.Text(made_by, key);
   }
   input.notes = members.Texts(json, "notes");
-  input.skipped.count = members.Number(json, "skipped");
+  input.skipped.count = members.Number(json, "skipped", SkippedRecords::kMaxCount);
   input.skipped.first = members.Texts(json, "skipped_first");
+  if (!input.skipped.IsPlausible()) members.Fail("its broken records are not described");
   const uint64_t records = members.Number(json, "records");
   const uint64_t not_examples = members.Number(json, "not_examples");
   const nlohmann::json& features = members.Object(json, "features");

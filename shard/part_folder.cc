@@ -15,6 +15,7 @@
 #include "io/errno_status.h"
 #include "io/output_file.h"
 #include "nlohmann/json.hpp"
+#include "shard/index.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -46,6 +47,14 @@ absl::Status CheckSize(const std::string& path, uint64_t bytes) {
   return absl::DataLossError(fmt::format(
       "{}: expected the file of a finished part with {} bytes, found {}; write the part again",
       path, bytes, S_ISREG(info.st_mode) ? fmt::format("{} bytes", info.st_size) : "no file"));
+}
+
+absl::Status JobIsGone(const std::string& job_folder) {
+  return absl::FailedPreconditionError(
+      fmt::format("{}: the folder of the job does not exist: the job has been committed, aborted "
+                  "or cleaned, or this machine does not share the folder with the one that "
+                  "created the job",
+                  job_folder));
 }
 
 }  // namespace
@@ -88,7 +97,18 @@ std::string PartBase(const std::string& folder, uint64_t part) {
 absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message) {
   const std::string base = PartBase(JoinPath(job_folder, message.folder), message.part);
   absl::Status status = CheckSize(base + ".shard", message.shard.bytes);
-  return status.ok() ? CheckSize(base + ".index", message.index_bytes) : status;
+  if (status.ok()) status = CheckSize(base + ".index", message.index_bytes);
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(base + ".index");
+  if (!index.ok() && !absl::IsDataLoss(index.status())) return index.status();
+  if (index.ok() && (*index)->summary().shard_bytes == message.shard.bytes &&
+      (*index)->records() == message.shard.records &&
+      (*index)->summary().records_digest == message.shard.records_digest) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(fmt::format(
+      "{}.index: {}; write the part again", base,
+      index.ok() ? "not the index of the shard that its message describes" : "it is damaged"));
 }
 
 bool IsPlainName(std::string_view text) {
@@ -108,6 +128,14 @@ std::string HiddenJobName(std::string_view id) {
 bool IsHiddenJobName(std::string_view name) {
   return name.starts_with(kHiddenJobBeginning) && HasNameCharacters(name);
 }
+
+bool IsHiddenNameOf(std::string_view name, std::string_view id) {
+  const size_t size = kHiddenJobBeginning.size() + id.size() + 1 + kRandomDigits;
+  return IsHiddenJobName(name) && name.size() == size &&
+         name.substr(kHiddenJobBeginning.size()).starts_with(fmt::format("{}-", id));
+}
+
+std::string SharedJobPath(std::string_view job_folder) { return JoinPath(job_folder, "job"); }
 
 std::string CommittedPath(std::string_view job_folder) { return JoinPath(job_folder, "committed"); }
 
@@ -133,11 +161,7 @@ absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(
   // The job's folder is not created again: without it, nobody would commit this attempt.
   if (::mkdir(path.c_str(), 0777) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return ErrnoStatus(errno, path, "create the folder");
-    return absl::FailedPreconditionError(
-        fmt::format("{}: the folder of the job does not exist: the job has been committed, aborted "
-                    "or cleaned, or this machine does not share the folder with the one that "
-                    "created the job",
-                    job_folder));
+    return JobIsGone(job_folder);
   }
   return std::unique_ptr<PartFolder>(new PartFolder(path, job, leaves_messages, std::move(check)));
 }
@@ -149,7 +173,10 @@ PartFolder::~PartFolder() {
 
 absl::StatusOr<std::unique_ptr<StagedShard>> PartFolder::Create(size_t number,
                                                                 const std::string& /*name*/) {
-  return StageInFile(PartBase(path_, number) + ".shard");
+  absl::StatusOr<std::unique_ptr<StagedShard>> shard =
+      StageInFile(PartBase(path_, number) + ".shard");
+  if (absl::IsNotFound(shard.status())) return JobIsGone(std::string(SplitPath(path_).directory));
+  return shard;
 }
 
 absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard, bool sync) {
@@ -159,7 +186,10 @@ absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard
   const std::string base = PartBase(path_, number);
   const std::string index = base + ".index";
   struct stat info;
-  if (::lstat(index.c_str(), &info) != 0) return ErrnoStatus(errno, index, "look up");
+  if (::lstat(index.c_str(), &info) != 0) {
+    return errno == ENOENT ? JobIsGone(std::string(SplitPath(path_).directory))
+                           : ErrnoStatus(errno, index, "look up");
+  }
   std::string text = FormatMessage({.job = job_,
                                     .part = number,
                                     .folder = std::string(SplitPath(path_).name),

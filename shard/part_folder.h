@@ -52,6 +52,10 @@ bool IsPartFolderName(std::string_view name);
 // A name for the folder of a job that is being created or removed, and whether `name` is one.
 std::string HiddenJobName(std::string_view id);
 bool IsHiddenJobName(std::string_view name);
+// Whether `name` is such a name for the job `id`.
+bool IsHiddenNameOf(std::string_view name, std::string_view id);
+// The description of a job that tasks share, in its folder.
+std::string SharedJobPath(std::string_view job_folder);
 // The file in the folder of a job that says that it was committed.
 std::string CommittedPath(std::string_view job_folder);
 

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/strings/escaping.h"
+#include "base/random_digits.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/errno_status.h"
@@ -24,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kFormat[] = "shardfeed shared job 1";
-constexpr std::string_view kJobFile = "job";
 constexpr std::string_view kInputFile = "input";
 constexpr uint64_t kMaxFileBytes = 64 << 20;
 constexpr size_t kHostBytes = 40;  // with a process's number, less than an attempt's name may have
@@ -54,7 +54,8 @@ absl::Status NoInput(const std::string& path, const absl::Status& why) {
 }
 
 absl::Status WriteAtomically(const std::string& path, std::string_view text, bool sync) {
-  const std::string temporary = path + ".tmp";
+  // Two commits may be at work.
+  const std::string temporary = fmt::format("{}.{}.tmp", path, RandomDigits(16));
   absl::Status status = WriteFile(temporary, text, sync);
   if (status.ok()) status = MoveFile(temporary, path);
   if (status.ok() && sync) status = SyncDirectory(std::string(SplitPath(path).directory));
@@ -88,7 +89,7 @@ std::string SharedJob::Text() const {
 }
 
 absl::StatusOr<std::optional<SharedJob>> SharedJob::Read(const WriteJob& like) {
-  const std::string path = JoinPath(like.Folder(), kJobFile);
+  const std::string path = SharedJobPath(like.Folder());
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
@@ -144,7 +145,7 @@ std::string SharedJob::DifferenceOf(const SharedJob& other) const {
     const auto value = [](const auto& it, const auto& map) {
       return it == map.end() ? std::string("none") : fmt::format("'{}'", it->second);
     };
-    return fmt::format("{} is {}, but this task has {}", key, value(b, theirs), value(a, mine));
+    return fmt::format("{}: {}, but this task has {}", key, value(b, theirs), value(a, mine));
   }
   return "";
 }
@@ -165,7 +166,7 @@ absl::Status SharedJob::Publish() const {
   const std::string path = JoinPath(jobs, HiddenJobName(job.id_));
   absl::Status status = CreateFolders(path);
   if (status.ok()) {
-    status = WriteAtomically(JoinPath(path, kJobFile), Text(), job.options_.sync);
+    status = WriteAtomically(SharedJobPath(path), Text(), job.options_.sync);
   }
   if (status.ok() && ::rename(path.c_str(), job.Folder().c_str()) != 0) {
     status = errno == ENOTEMPTY || errno == EEXIST
@@ -186,8 +187,8 @@ absl::StatusOr<bool> SharedJob::TakeOver() {
   if (!there->has_value()) return false;
   if (const std::string wrong = DifferenceOf(**there); !wrong.empty()) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: the job's {}; all tasks of a job need the same options, and another job "
-                    "another name",
+        fmt::format("{}: the job has another option, {}; all tasks of a job need the same options, "
+                    "and another job another name",
                     job_.Folder(), wrong));
   }
   job_.before_ = (*there)->job_.before_;
@@ -320,7 +321,8 @@ absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
                                                    const std::string& name, uint64_t part) const {
   const std::string path = JoinPath(JoinPath(job_.Folder(), folder), name);
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
-  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+  const bool unsound = absl::IsNotFound(text.status()) || absl::IsResourceExhausted(text.status());
+  if (!text.ok() && !unsound) return text.status();
   absl::StatusOr<PartMessage> message = ParseMessage(text.value_or(""));
   if (!message.ok() || message->job != job_.id_ || message->part != part ||
       message->folder != folder) {
@@ -344,11 +346,18 @@ absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& p
     if (absl::IsNotFound(listed.status())) continue;  // a task that failed has removed it
     if (!listed.ok()) return listed.status();
     std::sort(listed->files.begin(), listed->files.end());
+    const absl::StatusOr<std::string> input = ReadFile(InputPath(folder), kMaxFileBytes);
+    const absl::Status described = input.ok() ? ParseJobInput(*input).status() : input.status();
     for (const std::string& name : listed->files) {
       const std::optional<uint64_t> part = PartOfMessage(name);
       if (!part) continue;
       const auto at = std::lower_bound(parts.begin(), parts.end(), *part);
       if (at == parts.end() || *at != *part || found[at - parts.begin()]) continue;
+      if (!described.ok()) {
+        result.unsound.push_back(
+            fmt::format("{}: the description of its input is missing or damaged", path));
+        break;
+      }
       absl::StatusOr<PartMessage> message = ReadMessage(folder, name, *part);
       if (message.ok()) {
         found[at - parts.begin()] = *std::move(message);
@@ -386,8 +395,9 @@ absl::StatusOr<std::optional<Manifest>> SharedJob::Committed() const {
   if (!now.ok()) return now.status();
   if (*now != *identity) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: the job has been committed, but its dataset has been {} since", path,
-                    now->empty() ? "removed" : "replaced"));
+        fmt::format("{}: the job has been committed, but its dataset has been {} since; choose "
+                    "another name for a new job",
+                    path, now->empty() ? "removed" : "replaced"));
   }
   absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec.directory, spec.stem));
   if (!manifest.ok()) return manifest.status();
@@ -442,7 +452,12 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
   if (status.ok()) {
     status = WriteAtomically(CommittedPath(job_.Folder()), *identity, job_.options_.sync);
   }
-  if (!status.ok()) return status;  // the next call finds the dataset in place
+  if (!status.ok()) {
+    return absl::Status(
+        status.code(),
+        fmt::format("{}; the dataset is in place, and the next commit of the job tidies up",
+                    std::string(status.message())));
+  }
   RemoveLeftovers();
   return manifest;
 }

@@ -22,6 +22,8 @@ namespace shardfeed {
 struct SkippedRecords {
   // Maximum number of stored descriptions.
   static constexpr size_t kMaxFirst = 100;
+  // Maximum count that is believed from a file, so that sums do not overflow.
+  static constexpr uint64_t kMaxCount = uint64_t{1} << 48;
 
   uint64_t count = 0;
   std::vector<std::string> first;
@@ -35,6 +37,11 @@ struct SkippedRecords {
     for (const std::string& what : later.first) {
       if (first.size() < kMaxFirst) first.push_back(what);
     }
+  }
+
+  // Whether the descriptions may be those of the records, for what comes from a file.
+  bool IsPlausible() const {
+    return first.size() <= kMaxFirst && first.size() <= count && first.empty() == (count == 0);
   }
 
   friend bool operator==(const SkippedRecords&, const SkippedRecords&) = default;

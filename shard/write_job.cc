@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -32,6 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
 constexpr size_t kIdDigits = 32;
+constexpr int kMaxRemovals = 100;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
 
 std::string Dump(const nlohmann::json& json) {
@@ -67,10 +70,44 @@ std::time_t LatestChange(const std::string& path) {
   return latest;
 }
 
+// Removes a folder in which a process that looked it up before it was renamed may still create
+// something.
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
-  fs::remove_all(path, error);
+  for (int attempt = 0; attempt < kMaxRemovals; ++attempt) {
+    fs::remove_all(path, error);
+    if (error != std::errc::directory_not_empty) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return error ? ErrnoStatus(error.value(), path, "remove") : absl::OkStatus();
+}
+
+// Removes the folder of a job, and what a call that was killed has left of it. Tasks that still
+// write find no folder of this name any more, so nothing is created in it while it is removed.
+absl::Status RemoveJob(const std::string& jobs, const std::string& name) {
+  if (IsHiddenJobName(name)) return RemoveAll(JoinPath(jobs, name));
+  absl::Status status = MoveFile(JoinPath(jobs, name), JoinPath(jobs, HiddenJobName(name)));
+  if (!status.ok() && !absl::IsNotFound(status)) return status;
+  const absl::StatusOr<Folder> listed = ListFolder(jobs);
+  if (absl::IsNotFound(listed.status())) return absl::OkStatus();
+  if (!listed.ok()) return listed.status();
+  for (const std::string& folder : listed->folders) {
+    if (!IsHiddenNameOf(folder, name)) continue;
+    if (status = RemoveAll(JoinPath(jobs, folder)); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Whether a name is an id that Create has chosen.
+bool IsRandomId(std::string_view name) {
+  return name.size() == kIdDigits && name.find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+absl::Status CheckIsNoLink(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{}: expected the folder of jobs, found a symbolic link; remove it", path));
 }
 
 }  // namespace
@@ -129,7 +166,8 @@ absl::Status WriteJob::NoteManifest() {
 absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJobOptions& options) {
   absl::StatusOr<WriteJob> job = Prepare(spec, options, RandomDigits(kIdDigits));
   if (!job.ok()) return job;
-  absl::Status status = FinishCommit(job->spec_.directory, spec.stem);
+  absl::Status status = CheckIsNoLink(JobsPath(job->spec_.directory, spec.stem));
+  if (status.ok()) status = FinishCommit(job->spec_.directory, spec.stem);
   // The dataset's own folder may be new as well.
   if (status.ok()) status = CreateFolders(job->Folder());
   if (status.ok()) status = job->CheckName();
@@ -299,6 +337,19 @@ absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages
   return finished;
 }
 
+absl::Status WriteJob::CheckMayCommit() const {
+  absl::Status status = CheckName();
+  const absl::StatusOr<std::string> now = ManifestIdentity();
+  if (status.ok()) status = now.status();
+  // Where nothing is any more, nothing can be lost.
+  if (!status.ok() || *now == before_ || now->empty()) return status;
+  return absl::FailedPreconditionError(
+      fmt::format("{}: another dataset of this name has been written since the job was created; "
+                  "it stays. Begin another job ('shardfeed clean' removes what this one has "
+                  "written), or move that dataset away",
+                  ManifestPath(spec_.directory, spec_.stem)));
+}
+
 absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& parts,
                                                Manifest manifest,
                                                const std::stop_token& stop) const {
@@ -316,13 +367,8 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
       return there;
     }
   }
-  // Where nothing is any more, nothing can be lost.
-  if (*now != before_ && !now->empty()) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: another dataset of this name has been written since the job was created; "
-                    "it stays. Abort the job, or move that dataset away",
-                    path));
-  }
+  status = CheckMayCommit();
+  if (!status.ok()) return status;
   DatasetWriterOptions options;
   options.encode = options_.encode;
   options.threads = 1;
@@ -352,27 +398,37 @@ void WriteJob::RemoveEmptyStaging() const {
 }
 
 absl::Status WriteJob::Abort() const {
-  // Tasks that still write find no folder of this name any more, so nothing is created in it while
-  // it is being removed.
   const std::string jobs = JobsPath(spec_.directory, spec_.stem);
-  const std::string hidden = JoinPath(jobs, HiddenJobName(id_));
-  absl::Status status = MoveFile(Folder(), hidden);
-  status = absl::IsNotFound(status) ? absl::OkStatus() : status.ok() ? RemoveAll(hidden) : status;
+  absl::Status status = RemoveJob(jobs, id_);
   ::rmdir(jobs.c_str());                          // unless there are other jobs
   ::rmdir(SidecarPath(spec_.directory).c_str());  // unless there are other sidecars
   return status;
 }
 
+namespace {
+
+// Whether a folder among the jobs is one: no other folder is removed.
+bool IsJob(const std::string& path, std::string_view name) {
+  if (IsHiddenJobName(name)) return true;
+  if (!WriteJob::IsId(name)) return false;
+  std::error_code error;
+  return IsRandomId(name) || fs::exists(SharedJobPath(path), error) ||
+         fs::exists(CommittedPath(path), error);
+}
+
+}  // namespace
+
 absl::Status CleanJobs(const std::string& directory, const std::string& stem, std::time_t before,
                        bool dry_run, std::vector<std::string>* removed,
                        std::vector<std::string>* kept) {
   const std::string jobs = JobsPath(directory, stem);
+  if (absl::Status status = CheckIsNoLink(jobs); !status.ok()) return status;
   const absl::StatusOr<Folder> listed = ListFolder(jobs);
   if (absl::IsNotFound(listed.status())) return absl::OkStatus();
   if (!listed.ok()) return listed.status();
   for (const std::string& id : listed->folders) {
     const std::string path = JoinPath(jobs, id);
-    if (!WriteJob::IsId(id) && !IsHiddenJobName(id)) continue;  // not ours
+    if (!IsJob(path, id)) continue;  // not ours
     if (LatestChange(path) >= before) {
       // What remains of a job that was committed is nothing unfinished.
       std::error_code error;
@@ -381,7 +437,7 @@ absl::Status CleanJobs(const std::string& directory, const std::string& stem, st
     }
     removed->push_back(path);
     if (dry_run) continue;
-    if (absl::Status status = RemoveAll(path); !status.ok()) return status;
+    if (absl::Status status = RemoveJob(jobs, id); !status.ok()) return status;
   }
   if (!dry_run) {
     ::rmdir(jobs.c_str());

@@ -77,6 +77,13 @@ class WriteJob {
   absl::StatusOr<Manifest> Commit(absl::Span<const std::string> messages, Manifest manifest,
                                   const std::stop_token& stop = {}) const;
 
+  // Where the attempts write: DIRECTORY/.shardfeed/STEM.jobs/ID.
+  std::string Folder() const;
+
+  // Whether Commit may replace what is there now. AlreadyExists: there is a dataset of the name,
+  // and `overwrite` is not set. FailedPrecondition: as Commit.
+  absl::Status CheckMayCommit() const;
+
   // Removes all that the job's attempts have written. Attempts that are still running fail. OK if
   // there is nothing.
   absl::Status Abort() const;
@@ -100,7 +107,6 @@ class WriteJob {
   // Removes the staging folder, if it is empty, of a process that was killed when its commit was
   // done.
   void RemoveEmptyStaging() const;
-  std::string Folder() const;
 
   std::string id_;
   OutputSpec spec_;  // its directory is absolute

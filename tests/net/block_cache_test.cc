@@ -30,6 +30,7 @@ class BlockCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("SHARDFEED_NET_SECONDS", "20", 1);
+    setenv("SHARDFEED_NET_HEDGED_PERCENT", "0", 1);  // the tests count requests
     server_.Put("/object", bytes_);
   }
   std::shared_ptr<BlockCache> Cache(std::optional<uint64_t> max_bytes = std::nullopt) {

@@ -131,7 +131,7 @@ def test_tasks_whose_input_was_replaced_are_refused(inputs, tmp_path):
     lines.write_text('{"i": 1}\n' * 6_000)
     convert("jsonl", lines, source / "d@3")
     assert "the tasks disagree about" in fail(USAGE, *arguments(source / "d@3", out, "3-4"))
-    assert "source is" in fail(USAGE, *arguments(inputs / "raw/d@3", out, "3-4"))
+    assert "source: " in fail(USAGE, *arguments(inputs / "raw/d@3", out, "3-4"))
 
 
 def test_wrong_use(inputs, tmp_path):

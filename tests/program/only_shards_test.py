@@ -160,16 +160,16 @@ def test_missing_parts_are_listed(sources, tmp_path):
     task(sources["csv"], out, "1,3-5")
     for more in ([], ["--dry-run"]):
         error = fail(USAGE, "commit", out / "d@7", "--job", "7", *more)
-        assert error == "parts 0, 2, 6 of 7 are missing; run the tasks again with --only-shards 0,2,6"
+        assert error == f"{job_of(out, '7')}: parts 0, 2, 6 of 7 are missing; run the tasks again with --only-shards 0,2,6"
     task(sources["csv"], out, "0,2")
     error = fail(USAGE, "commit", out / "d@7", "--job", "7")
-    assert error == "part 6 of 7 is missing; run the tasks again with --only-shards 6"
+    assert error == f"{job_of(out, '7')}: part 6 of 7 is missing; run the tasks again with --only-shards 6"
     assert not dataset(out)
     task(sources["csv"], out, "6")
     (shard,) = job_of(out).glob("*/00003.shard")
     shard.unlink()
     error = fail(USAGE, "commit", out / "d@7", "--job", "7")
-    assert error == ("part 3 of 7 is missing; run the tasks again with --only-shards 3 "
+    assert error == (f"{job_of(out)}: part 3 of 7 is missing; run the tasks again with --only-shards 3 "
                      f"({shard}: the file of a finished part is gone; write the part again)")
     shutil.copy(next(job_of(out).glob("*/00002.shard")), shard)
     shard.write_bytes(b"")
@@ -177,6 +177,76 @@ def test_missing_parts_are_listed(sources, tmp_path):
         USAGE, "commit", out / "d@7", "--job", "7")
     task(sources["csv"], out, "0-6")
     commit(out)
+
+
+def spoil_message(message):
+    message.write_text(message.read_text().replace('"skipped":0', '"skipped":3'))
+
+
+def spoil_totals(message):
+    text = json.loads(message.read_text())
+    text["shard"]["records"] += 1
+    message.write_text(json.dumps(text))
+
+
+def spoil_index(message):
+    index = message.with_suffix(".index")
+    index.write_bytes(bytes(index.stat().st_size))
+
+
+def spoil_input(message):
+    (message.parent / "input").unlink()
+
+
+def spoil_by_size(message):
+    os.truncate(message, 65 << 20)
+
+
+@pytest.mark.parametrize("spoil, told", [
+    (spoil_message, "not the message of this part"), (spoil_totals, "not the index of the shard"),
+    (spoil_index, "00003.index: it is damaged"), (spoil_input, "the description of its input is missing"),
+    (spoil_by_size, "not the message of this part")])
+def test_parts_that_are_damaged_are_written_again(sources, tmp_path, spoil, told):
+    """Tasks and the commit agree about which parts are finished."""
+    out = tmp_path / "out"
+    wanted = alone(sources["csv"], tmp_path / "alone")
+    task(sources["csv"], out, "0-6")
+    (message,) = job_of(out).glob("*/00003.message")
+    spoil(message)
+    for more in ([], ["--dry-run"]):
+        assert told in fail(USAGE, "commit", out / "d@7", "--job", "7", *more)
+    assert not dataset(out)
+    task(sources["csv"], out, "0-6")
+    commit(out)
+    assert dataset(out) == wanted
+
+
+def test_dry_runs_tell_what_the_commit_would(sources, tmp_path):
+    out = tmp_path / "out"
+    convert("csv", sources["csv"][1], out / "d@3")
+    succeed(*arguments(sources["csv"], out, "0-6"), "--overwrite")
+    for more in ([], ["--dry-run"]):
+        assert "there is a dataset of this name" in fail(USAGE, "commit", out / "d@7", "--job", "7", *more)
+    convert("csv", sources["csv"][1], out / "d@5", "--overwrite")
+    for more in ([], ["--dry-run"]):
+        assert "another dataset of this name has been written" in fail(
+            USAGE, "commit", out / "d@7", "--job", "7", "--overwrite", *more)
+
+
+def test_cleaning_removes_jobs_alone(sources, tmp_path):
+    out = tmp_path / "out"
+    task(sources["csv"], out, "0-6")
+    jobs = out / ".shardfeed/d.jobs"
+    other = jobs / "notes"
+    other.mkdir()
+    (other / "file").write_text("mine")
+    succeed("clean", out / "d", "--older-than", "0s")
+    assert [p.name for p in jobs.iterdir()] == ["notes"]
+    moved = tmp_path / "elsewhere"
+    jobs.rename(moved)
+    jobs.symlink_to(moved)
+    assert "found a symbolic link" in fail(USAGE, "clean", out / "d", "--older-than", "0s")
+    assert (moved / "notes/file").read_text() == "mine"
 
 
 def test_parts_that_are_finished_are_not_written_again(sources, tmp_path):
@@ -233,19 +303,19 @@ def test_tasks_with_other_options_are_refused(sources, lines, tmp_path):
     out = tmp_path / "out"
     kind, path = sources["jsonl"]
     task(sources["jsonl"], out, "0")
-    for more, told in [(["--compression", "gzip"], "compression is 'none', but this task has 'gzip'"),
-                       (["--shuffle", "1"], "shuffle is 'no', but this task has 'seed 1'"),
-                       (["--limit", "10"], "limit is none, but this task has '10'"),
-                       (["--dedup"], "dedup is none, but this task has 'by content'"),
-                       (["--no-sync"], "sync is 'yes', but this task has 'no'"),
-                       (["--level", "1"], "level is '6', but this task has '1'")]:
+    for more, told in [(["--compression", "gzip"], "compression: 'none', but this task has 'gzip'"),
+                       (["--shuffle", "1"], "shuffle: 'no', but this task has 'seed 1'"),
+                       (["--limit", "10"], "limit: none, but this task has '10'"),
+                       (["--dedup"], "dedup: none, but this task has 'by content'"),
+                       (["--no-sync"], "sync: 'yes', but this task has 'no'"),
+                       (["--level", "1"], "level: '6', but this task has '1'")]:
         error = fail(USAGE, *arguments((kind, path, *more), out, "1"))
-        assert error == (f"{job_of(out)}: the job's {told}; all tasks of a job need the same options, "
+        assert error == (f"{job_of(out)}: the job has another option, {told}; all tasks of a job need the same options, "
                          "and another job another name")
-    assert "shards is '7', but this task has '8'" in fail(
+    assert "shards: '7', but this task has '8'" in fail(
         USAGE, *arguments(sources["jsonl"], out, "1", name="d@8"))
-    assert "source is" in fail(USAGE, *arguments((kind, tmp_path / "other.jsonl"), out, "1"))
-    assert "command is 'convert jsonl', but this task has 'convert text'" in fail(
+    assert "source: " in fail(USAGE, *arguments((kind, tmp_path / "other.jsonl"), out, "1"))
+    assert "command: 'convert jsonl', but this task has 'convert text'" in fail(
         USAGE, *arguments(("text", path), out, "1"))
     assert "the job writes d@7, not d@8" in fail(USAGE, "commit", out / "d@8", "--job", "7")
     assert len(list(job_of(out).iterdir())) == 2

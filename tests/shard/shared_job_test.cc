@@ -254,20 +254,21 @@ TEST_F(SharedJobTest, ATaskThatEndsEarlyLeavesItsFinishedParts) {
 
 TEST_F(SharedJobTest, TasksWithOtherOptionsAreRefused) {
   ASSERT_OK(Join());
-  EXPECT_FAILS(Join("d@5"), kFailedPrecondition, "the job's shards is '4', but this task has '5'");
-  EXPECT_FAILS(Join("d@4.gz"), kFailedPrecondition, "suffix is '', but this task has '.gz'");
+  EXPECT_FAILS(Join("d@5"), kFailedPrecondition,
+               "the job has another option, shards: '4', but this task has '5'");
+  EXPECT_FAILS(Join("d@4.gz"), kFailedPrecondition, "suffix: '', but this task has '.gz'");
   EXPECT_FAILS(Join("d@4", {.encode = {.compression = Compression::kGzip}}), kFailedPrecondition,
-               "compression is 'none', but this task has 'gzip'");
+               "compression: 'none', but this task has 'gzip'");
   EXPECT_FAILS(Join("d@4", {.encode = {.compression_level = 1}}), kFailedPrecondition,
-               "level is '6', but this task has '1'");
+               "level: '6', but this task has '1'");
   EXPECT_FAILS(Join("d@4", {.encode = {.member_bytes = 1}}), kFailedPrecondition,
                "member_bytes is");
   EXPECT_FAILS(Join("d@4", {.sync = false}), kFailedPrecondition,
-               "sync is 'yes', but this task has 'no'");
+               "sync: 'yes', but this task has 'no'");
   EXPECT_FAILS(SharedJob::Prepare(Spec(), {}, "7", {{"tool", "a test"}, {"seed", "2"}}),
-               kFailedPrecondition, "seed is '1', but this task has '2'");
+               kFailedPrecondition, "seed: '1', but this task has '2'");
   EXPECT_FAILS(SharedJob::Prepare(Spec(), {}, "7", {{"tool", "a test"}}), kFailedPrecondition,
-               "seed is '1', but this task has none");
+               "seed: '1', but this task has none");
   EXPECT_OK(Join("d@5", {}, "8"));
 }
 
@@ -278,7 +279,7 @@ TEST_F(SharedJobTest, PreparingCreatesNothing) {
   ASSERT_OK(other);
   EXPECT_TRUE(fs::is_empty(folder_.path()));
   ASSERT_OK(first->Join());
-  EXPECT_FAILS(other->Join(), kFailedPrecondition, "seed is '1', but this task has none");
+  EXPECT_FAILS(other->Join(), kFailedPrecondition, "seed: '1', but this task has none");
 }
 
 TEST_F(SharedJobTest, JobsAreFoundByNameAlone) {
