@@ -1,7 +1,8 @@
 #include "reader/io_choice.h"
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <random>
 
 #include "base/rounding.h"
 #include "fmt/format.h"
@@ -18,6 +19,8 @@ constexpr size_t kShardsLookedAt = 16;
 // Samples of each shard: this many places of this many bytes.
 constexpr uint64_t kPlaces = 4;
 constexpr uint64_t kPlaceBytes = 1 << 20;
+// Of a cache on disk.
+constexpr uint64_t kBlocksLookedAt = 1024;
 constexpr double kMostlyCached = 0.9;
 constexpr int kDepth = 64;
 // What is on its way from a store: 75 ms of 3 GB/s. More would only share the line, and leave less
@@ -36,33 +39,39 @@ int RemoteDepth(const ShardTable& table, const OrderSpec& order) {
                                              HttpClient::kMaxConnections));
 }
 
-// The shards that are looked at.
-std::vector<size_t> Samples(const ShardTable& table) {
-  std::vector<size_t> shards(std::min(table.num_shards(), kShardsLookedAt));
-  for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i] = i * table.num_shards() / shards.size();
-  }
-  return shards;
-}
-
 }  // namespace
 
 bool IsFetched(const ShardTable& table) {
   if (!table.remote()) return false;
-  bool found = false;
-  for (const size_t shard : Samples(table)) {
-    const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
-    if (!file.ok()) return true;                               // reading it will report the error
-    if ((*file)->fd() >= 0 || (*file)->size() == 0) continue;  // a copy of intact records
-    const auto& object = static_cast<const RemoteFile&>(**file).cached();
-    if (object == nullptr) return true;
-    const uint64_t blocks = CeilDivide((*file)->size(), kCacheBlockBytes);
-    for (uint64_t place = 0; place < kPlaces; ++place) {
-      if (!object->cache().Has(*object, (blocks - 1) * place / (kPlaces - 1))) return true;
-      found = true;
-    }
+  uint64_t blocks = 0;
+  for (size_t i = 0; i < table.num_shards(); ++i) {
+    blocks += CeilDivide(table.summary(i).shard_bytes, kCacheBlockBytes);
   }
-  return !found;
+  if (blocks == 0) return true;
+  // One block of each stretch of `step`, at random: a cache that lacks a hundredth of the data is
+  // seen to with near certainty.
+  const uint64_t step = CeilDivide(blocks, kBlocksLookedAt);
+  std::minstd_rand random(static_cast<uint32_t>(blocks));
+  uint64_t next = random() % step;
+  uint64_t begin = 0;  // of the shard's blocks
+  for (size_t i = 0; i < table.num_shards(); ++i) {
+    const uint64_t end = begin + CeilDivide(table.summary(i).shard_bytes, kCacheBlockBytes);
+    std::shared_ptr<const File> file;
+    for (; next < end; next = (next / step + 1) * step + random() % step) {
+      if (file == nullptr) {
+        absl::StatusOr<std::shared_ptr<const File>> opened = table.OpenFile(i);
+        if (!opened.ok()) return true;  // reading it will report the error
+        file = *std::move(opened);
+      }
+      if (file->fd() >= 0) break;  // a copy of intact records
+      const auto& object = static_cast<const RemoteFile&>(*file).cached();
+      if (object == nullptr || !object->cache().Has(*object, next - begin)) return true;
+    }
+    // The next look of a stretch that was broken off is in another shard.
+    if (next < end) next = std::max(next, end);
+    begin = end;
+  }
+  return false;
 }
 
 uint64_t ClientBytes(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes) {
@@ -92,7 +101,9 @@ IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind ki
   }
   uint64_t bytes = 0;
   uint64_t cached = 0;
-  for (const size_t shard : Samples(table)) {
+  const size_t looked_at = std::min(table.num_shards(), kShardsLookedAt);
+  for (size_t i = 0; i < looked_at; ++i) {
+    const size_t shard = i * table.num_shards() / looked_at;
     absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
     if (!file.ok()) continue;  // reading it will report the error
     const uint64_t size = (*file)->size();

@@ -29,7 +29,8 @@ struct IoChoice {
 IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind kind,
                   CacheUse cache = CacheUse::kAuto);
 
-// Whether shards are in a store, and a cache on disk does not have all samples of them.
+// Whether shards are in a store, and a cache on disk does not have all of their blocks, or of a
+// sample of 1024.
 bool IsFetched(const ShardTable& table);
 
 // How much of a budget the client of a store takes for what is on its way, besides the buffers that

@@ -16,6 +16,20 @@ _RANGES = {name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 _LARGEST = {name: float(np.finfo(dtype).max) for name, dtype in _DTYPES.items() if dtype.kind == "f"}
 
 
+def check_no_nulls(name: str, value: Any) -> None:
+    """NumPy would make NaN of the missing values of a column of pyarrow, polars or pandas, and floats of its
+    integers. TypeError: it has some."""
+    count = getattr(value, "null_count", 0)
+    if callable(count):  # polars
+        count = count()
+    if not count and hasattr(value, "isna") and not isinstance(getattr(value, "dtype", None), np.dtype):
+        count = int(value.isna().sum())  # of pandas' types of its own; those of NumPy have NaN
+    if isinstance(count, int) and count > 0:
+        raise TypeError(f"column {name!r}: it has {count} missing value{'' if count == 1 else 's'}, which an array "
+                        "cannot have; fill them, or give the whole table (sf.from_arrow, sf.from_pandas, "
+                        "writer.write_batch(table))")
+
+
 def exact_array(value: Any, dtype: str, column: str) -> np.ndarray:
     """Returns the value as an array of the type. Floats may be rounded to the precision of the
     type; integers must be in its range and, in a column of floats, exactly representable.

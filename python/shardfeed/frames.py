@@ -3,6 +3,7 @@ tables, and Hugging Face's datasets. It takes pyarrow, which is imported by the 
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
 
@@ -60,8 +61,7 @@ def _columns_of_polars(function: str, frame: Any) -> Columns:
     columns: Columns = []
     for name in frame.columns:
         try:
-            if _is_object(frame.schema[name]):  # Arrow would have its pointers
-                raise TypeError("a column of Python's objects")
+            _check_polars(frame, name)
             columns.append((name, pa.table(frame.select(name)).column(0)))
         except BaseException as error:  # polars panics, which is no Exception
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
@@ -71,18 +71,19 @@ def _columns_of_polars(function: str, frame: Any) -> Columns:
     return columns
 
 
-def _is_object(kind: Any) -> bool:
+def _check_polars(frame: Any, name: str) -> None:
     import polars
-    return bool(kind == polars.Object)
+    if frame.schema[name] == polars.Object:
+        raise TypeError("a column of Python's objects, of which Arrow would have the pointers")
 
 
-def _columns_of_hf(table: Any) -> Columns:
+def _columns_of_hf(table: Any, features: Mapping[str, Any]) -> Columns:
     """The columns of a table of Hugging Face's: images and sounds as their encoded bytes, arrays
     of a shape as such."""
     import pyarrow as pa
     from datasets.table import embed_table_storage
-    encoded = {i for i, field in enumerate(table.schema) if pa.types.is_struct(field.type) and
-               {field.type.field(j).name for j in range(field.type.num_fields)} == {"bytes", "path"}}
+    encoded = {i for i, field in enumerate(table.schema)
+               if hasattr(features[field.name], "decode_example") and pa.types.is_struct(field.type)}
     if encoded and table.num_rows > 0:
         # What has only a path is read from there.
         table = embed_table_storage(table)
@@ -251,11 +252,29 @@ class _Values:
         return Ragged(values, splits - splits[0])
 
     def tensors(self, array: Any, shape: Tuple[int, ...]) -> np.ndarray:
-        types = self.pa.types
-        rows = len(array)
-        while types.is_large_list(array.type) or types.is_fixed_size_list(array.type):
+        """Arrays of this shape, of lists of lists whose lengths nobody has checked."""
+        count = len(array)
+        rows = np.arange(count)  # of each list of the level
+        depth, kind = 0, array.type
+        while hasattr(kind, "value_type"):
+            depth, kind = depth + 1, kind.value_type
+        # pyarrow's tensors are stored as flat lists.
+        for length in shape if depth == len(shape) else (math.prod(shape),):
+            if array.null_count:
+                row = rows[np.flatnonzero(np.asarray(array.is_null()))[0]]
+                raise self.refuse(f"row {row} lacks a part of its array of shape {shape}; fill it, or leave out "
+                                  "such rows")
+            if self.pa.types.is_fixed_size_list(array.type):
+                lengths = np.full(len(array), array.type.list_size)
+            else:
+                lengths = np.diff(np.asarray(array.offsets, np.int64))
+            wrong = np.flatnonzero(lengths != length)
+            if wrong.size:
+                raise self.refuse(f"row {rows[wrong[0]]} has a list of {lengths[wrong[0]]} values where the arrays, "
+                                  f"of shape {shape}, have {length}")
+            rows = np.repeat(rows, length)
             array = array.flatten()
-        return self.elements(array, "an array").reshape(rows, *shape)
+        return self.elements(array, "an array").reshape(count, *shape)
 
 
 def _chain(function: str, columns: Columns, defaults: Optional[Mapping[str, Any]]) -> Dataset:
@@ -341,7 +360,7 @@ def from_hf(dataset: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Da
                         "or load it without streaming")
     if not _is(dataset, "datasets", "Dataset"):
         raise TypeError(f"from_hf: dataset must be a datasets.Dataset of Hugging Face, not {shown(dataset)}")
-    return _chain("from_hf", _columns_of_hf(dataset.with_format("arrow")[:]), defaults)
+    return _chain("from_hf", _columns_of_hf(dataset.with_format("arrow")[:], dataset.features), defaults)
 
 
 # ---- Writers
@@ -354,7 +373,13 @@ def tables_of(data: Any) -> Optional[Iterator[Any]]:
         return iter([_table(_columns_of_pandas("write_batch", data))])
     if _is(data, "datasets", "Dataset"):
         batches = data.with_format("arrow").iter(_ROWS)
-        return (_table(_columns_of_hf(batch)) for batch in batches)
+        return (_table(_columns_of_hf(batch, data.features)) for batch in batches)
+    if _is(data, "polars", "DataFrame"):
+        for name in data.columns:
+            try:
+                _check_polars(data, name)
+            except TypeError as error:
+                raise TypeError(f"column {name!r}: {error}; leave it out: frame.drop({name!r})") from None
     return None
 
 

@@ -14,6 +14,7 @@ from . import structure as structures
 from .arguments import Count, Size, Threads, checked, specs_of
 from .choices import End, Exhausted, Io
 from .dataset import Dataset, _alike, _concatenate, _mix, _zip
+from .exact import check_no_nulls
 from .features import ColumnSpec, FeatureLike
 
 Records = Union[str, Sequence[Tuple[int, int]], None]
@@ -129,6 +130,7 @@ def from_arrays(columns: Mapping[str, Any]) -> Dataset:
     values = []
     rows = 0
     for name, value in columns.items():
+        check_no_nulls(name, value)
         if isinstance(value, list):
             array = np.asarray(value)
             value = value if array.dtype.kind in "SUO" else array

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from .arguments import Count, Level, Threads, checked, shown
+from .exact import check_no_nulls
 from .features import ColumnSpec, FeatureLike, as_features
 
 Compression = Literal["none", "gzip", "zlib"]
@@ -131,6 +132,7 @@ def _columns_of(columns: Mapping[str, Any]) -> Tuple[List[ColumnSpec], List[Any]
     for name, value in columns.items():
         if not isinstance(name, str):
             raise TypeError(f"write_batch: names must be str, not {shown(name)}")
+        check_no_nulls(name, value)
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"feature {name!r}: a masked array's mask would be lost; give data of "
                             "Arrow, whose nulls are records without the feature")

@@ -135,6 +135,16 @@ def test_the_second_epoch_asks_for_nothing(folder, store, url, tmp_path, shard_b
     assert after["trouble"] == ""
 
 
+def test_data_counts_as_cached_if_all_of_it_is(url, tmp_path):
+    """Reads of a disk's size would fetch what is missing too slowly."""
+    def reason():
+        return run("bench", url, "--cache", tmp_path / "c", "--json").json["io_reason"]
+    assert reason() == "the data is in a store"
+    assert reason() == "the data is in the cache on disk"
+    blocks(tmp_path / "c")[1].unlink()
+    assert reason() == "the data is in a store"
+
+
 def test_a_share_of_the_data_saves_that_share(folder, store, url, tmp_path, shard_bytes):
     kept = 2
     chain = sf.read(url, cache=tmp_path / "c", cache_size=kept * BLOCK_FILE).shuffle(seed=1)

@@ -360,3 +360,51 @@ class TestHuggingFace:
         found = rows(sf.read(tmp_path / "a@1").parse())
         assert len(found) == 1200
         assert found[-1] == {"n": 2, "image": image.read_bytes(), "text": b"c", "label": 0, "array": [1, 2, 3, 4]}
+
+
+# ---- What would change without a word
+
+
+@pytest.mark.parametrize("make", [lambda: pa.array([123456789, None]), lambda: pa.chunked_array([[1], [None]])])
+def test_columns_with_nulls_are_no_arrays(make, tmp_path):
+    with pytest.raises(TypeError, match="column 'a': it has 1 missing value, which an array cannot have"):
+        sf.from_arrays({"a": make()})
+    writer = sf.write(str(tmp_path / "d@1"))
+    with pytest.raises(TypeError, match="column 'a': it has 1 missing value"):
+        writer.write_batch({"a": make()})
+    writer.abort()
+
+
+def test_columns_of_others_with_nulls_are_no_arrays(pd, pl):
+    for column in (pd.Series([1, None], dtype="Int64"), pl.Series([1, None])):
+        with pytest.raises(TypeError, match="column 'a': it has 1 missing value"):
+            sf.from_arrays({"a": column})
+    assert rows(sf.from_arrays({"a": pd.Series([1, 2], dtype="Int64").to_numpy(np.int64)})) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("values, told", [
+    ([[[1, 2], [3, 4], [5, 6]], [[7, 8]]], "row 0 has a list of 3 values where the arrays, of shape .2, 2., have 2"),
+    ([[[1, 2], [3, 4]], [[1], [2, 3, 4]]], "row 1 has a list of 1 values"),
+    ([[[1, 2], None], [[5, 6], [7, 8]]], "row 0 lacks a part of its array")])
+def test_arrays_of_another_shape_than_declared(datasets, tmp_path, values, told):
+    features = datasets.Features({"c": datasets.Array2D((2, 2), "int64")})
+    data = datasets.Dataset.from_dict({"c": values}, features=features)
+    with pytest.raises(ValueError, match="column 'c': " + told):
+        sf.from_hf(data)
+    writer = sf.write(str(tmp_path / "d@1"))
+    with pytest.raises(ValueError, match="column 'c': " + told):
+        writer.write_batch(data)
+    writer.abort()
+
+
+def test_objects_of_polars_are_not_written(pl, tmp_path):
+    frame = pl.DataFrame({"c": pl.Series([object()], dtype=pl.Object)})
+    writer = sf.write(str(tmp_path / "d@1"))
+    with pytest.raises(TypeError, match="column 'c': a column of Python's objects.*leave it out"):
+        writer.write_batch(frame)
+    writer.abort()
+
+
+def test_structs_that_look_like_images_are_none(datasets):
+    with pytest.raises(TypeError, match="column 'c': chains have no counterpart of Arrow's type struct"):
+        sf.from_hf(datasets.Dataset.from_dict({"c": [{"bytes": 7, "path": 8}]}))
