@@ -94,7 +94,7 @@ TEST(ParallelStageTest, OneThreadPullsWhileTheNumberOfWorkersChanges) {
   std::atomic<bool> over = false;
   // As the tuner does, without synchronisation with the stage.
   std::thread tuner([&] {
-    for (int n = 0; !over; ++n) counters->workers = n % 4 + 1;
+    for (unsigned n = 0; !over; ++n) counters->workers = static_cast<int>(n % 4 + 1);
   });
   Batch batch;
   int64_t rows = 0;
