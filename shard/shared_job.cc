@@ -1,5 +1,6 @@
 #include "shard/shared_job.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kFormat[] = "shardfeed shared job 1";
+constexpr std::string_view kTemporaryEnding = ".tmp";
 constexpr std::string_view kInputFile = "input";
 constexpr uint64_t kMaxFileBytes = 64 << 20;
 constexpr size_t kHostBytes = 40;  // with a process's number, less than an attempt's name may have
@@ -55,11 +57,27 @@ absl::Status NoInput(const std::string& path, const absl::Status& why) {
 
 absl::Status WriteAtomically(const std::string& path, std::string_view text, bool sync) {
   // Two commits may be at work.
-  const std::string temporary = fmt::format("{}.{}.tmp", path, RandomDigits(16));
+  const std::string temporary = fmt::format("{}.{}{}", path, RandomDigits(16), kTemporaryEnding);
   absl::Status status = WriteFile(temporary, text, sync);
   if (status.ok()) status = MoveFile(temporary, path);
   if (status.ok() && sync) status = SyncDirectory(std::string(SplitPath(path).directory));
   return status;
+}
+
+// Reads a file that a task has written. Nullopt: it is missing, too large, or no regular file.
+absl::StatusOr<std::optional<std::string>> ReadTaskFile(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return std::nullopt;
+    return ErrnoStatus(errno, path, "look up");
+  }
+  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > kMaxFileBytes) {
+    return std::nullopt;
+  }
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  return *std::move(text);
 }
 
 // Returns the number of the part of which the file `name` is the message.
@@ -320,10 +338,9 @@ absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) 
 absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
                                                    const std::string& name, uint64_t part) const {
   const std::string path = JoinPath(JoinPath(job_.Folder(), folder), name);
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
-  const bool unsound = absl::IsNotFound(text.status()) || absl::IsResourceExhausted(text.status());
-  if (!text.ok() && !unsound) return text.status();
-  absl::StatusOr<PartMessage> message = ParseMessage(text.value_or(""));
+  const absl::StatusOr<std::optional<std::string>> text = ReadTaskFile(path);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<PartMessage> message = ParseMessage(text->value_or(""));
   if (!message.ok() || message->job != job_.id_ || message->part != part ||
       message->folder != folder) {
     return absl::DataLossError(fmt::format("{}: not the message of this part", path));
@@ -346,14 +363,15 @@ absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& p
     if (absl::IsNotFound(listed.status())) continue;  // a task that failed has removed it
     if (!listed.ok()) return listed.status();
     std::sort(listed->files.begin(), listed->files.end());
-    const absl::StatusOr<std::string> input = ReadFile(InputPath(folder), kMaxFileBytes);
-    const absl::Status described = input.ok() ? ParseJobInput(*input).status() : input.status();
+    const absl::StatusOr<std::optional<std::string>> input = ReadTaskFile(InputPath(folder));
+    if (!input.ok()) return input.status();
+    const bool described = ParseJobInput(input->value_or("")).ok();
     for (const std::string& name : listed->files) {
       const std::optional<uint64_t> part = PartOfMessage(name);
       if (!part) continue;
       const auto at = std::lower_bound(parts.begin(), parts.end(), *part);
       if (at == parts.end() || *at != *part || found[at - parts.begin()]) continue;
-      if (!described.ok()) {
+      if (!described) {
         result.unsound.push_back(
             fmt::format("{}: the description of its input is missing or damaged", path));
         break;
@@ -452,6 +470,10 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
   if (status.ok()) {
     status = WriteAtomically(CommittedPath(job_.Folder()), *identity, job_.options_.sync);
   }
+  std::error_code error;
+  if (absl::IsNotFound(status) && fs::exists(CommittedPath(job_.Folder()), error)) {
+    status = absl::OkStatus();  // another commit has done it, and tidied up
+  }
   if (!status.ok()) {
     return absl::Status(
         status.code(),
@@ -469,6 +491,11 @@ void SharedJob::RemoveLeftovers() const {
   std::error_code ignored;  // what is left does no harm
   for (const std::string& folder : *folders) {
     fs::remove_all(JoinPath(job_.Folder(), folder), ignored);
+  }
+  const absl::StatusOr<Folder> listed = ListFolder(job_.Folder());
+  if (!listed.ok()) return;
+  for (const std::string& name : listed->files) {
+    if (name.ends_with(kTemporaryEnding)) fs::remove(JoinPath(job_.Folder(), name), ignored);
   }
 }
 
