@@ -8,9 +8,11 @@
 #include "cli/commands.h"
 #include "cli/order_flags.h"
 #include "cli/pipeline_run.h"
+#include "cli/progress.h"
 #include "cli/store_report.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "io/engine_choice.h"
 #include "io/parallel.h"
 #include "net/block_cache.h"
@@ -67,6 +69,16 @@ Dataset DecodeImages(const Dataset& shards, const BenchFlags& flags) {
   return shards.Parse(std::move(features)).DecodeImage(flags.image_feature, decode);
 }
 
+// Returns the number of rows that a run reads, or 0 if it is not known. Without `indexed`, counting
+// the records would read all shards first.
+uint64_t RowsToRead(const Dataset& rows, bool indexed, const BenchFlags& flags) {
+  const uint64_t taken = flags.take.value_or(0) * flags.order.batch;
+  if (!indexed || flags.headspace) return taken;
+  const absl::StatusOr<Length> length = rows.CountElements();
+  if (!length.ok() || !length->known()) return taken;
+  return taken > 0 ? std::min(taken, length->elements) : length->elements;
+}
+
 int Read(const BenchFlags& flags, const CommandOptions& options) {
   const Stopwatch whole;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
@@ -108,9 +120,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     reading->damage.max_skipped = *ceiling;
   }
   if (!options.quiet) {
-    reading->on_skip = [](const DamagedRecord& record) {
-      fmt::print(stderr, "shardfeed: skipped: {}\n", OneLine(record.Message()));
-    };
+    reading->on_skip = [](const DamagedRecord& record) { Say("skipped: " + record.Message()); };
   }
   if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
     return ReportError(absl::InvalidArgumentError(
@@ -133,9 +143,15 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     if (flags.order.world == 1) reading->batch = 1;
     const Dataset shards = Dataset::Read(*std::move(lazy), *std::move(reading));
     const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.ParseAll();
-    return RunPipeline(
-        rows.Batch(flags.order.batch),
-        {flags.take, flags.any_order, flags.headspace, flags.trace, flags.grid, "image"}, options);
+    return RunPipeline(rows.Batch(flags.order.batch),
+                       {.take = flags.take,
+                        .rows = RowsToRead(rows, table != nullptr, flags),
+                        .any_order = flags.any_order,
+                        .headspace = flags.headspace,
+                        .trace = flags.trace,
+                        .grid = flags.grid,
+                        .image = "image"},
+                       options);
   }
   if (!flags.trace.empty() || flags.headspace) {
     return ReportError(absl::InvalidArgumentError(
@@ -168,8 +184,10 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   absl::Status status = absl::OkStatus();
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{
-          .what = "reading", .done = passed, .total = total == UINT64_MAX ? 0 : total};
+      return Progress{.what = "reading",
+                      .name = fmt::format("{}", fmt::join(flags.order.specs, " ")),
+                      .done = passed,
+                      .total = total == UINT64_MAX ? 0 : total};
     });
     ReadBlock block;
     while (passed < total) {
@@ -197,9 +215,8 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     order = &(*indexed)->order();
     NoteIndexes((*indexed)->table(), options);
   } else if (unindexed != nullptr && !options.quiet) {
-    fmt::print(stderr,
-               "shardfeed: note: not all shards had an index when reading ended; 'shardfeed index' "
-               "writes the missing ones\n");
+    Say("note: not all shards had an index when reading ended; 'shardfeed index' writes the "
+        "missing ones");
   }
   const std::string described = order != nullptr ? order->Describe() : flags.order.order;
   const double amplification =

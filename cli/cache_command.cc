@@ -139,6 +139,7 @@ void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command = app.add_subcommand(
       "cache", "Tell what is in a cache of datasets in stores, or make it smaller");
   command->require_subcommand(1);
+  AddCommonOptions(*command, options);
   auto flags = std::make_shared<CacheFlags>();
   const auto add = [&](const char* name, const char* description,
                        int (*run)(const CacheFlags&, const CommandOptions&)) {

@@ -66,8 +66,7 @@ void NoteCache(const CommandOptions& options) {
   if (options.cache.empty() || options.quiet) return;
   const std::string trouble = GetBlockCacheStats().trouble;
   if (trouble.empty()) return;
-  fmt::print(stderr, "shardfeed: note: the cache was not used for everything: {}\n",
-             OneLine(trouble));
+  Say("note: the cache was not used for everything: " + trouble);
 }
 
 }  // namespace shardfeed

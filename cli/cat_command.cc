@@ -1,9 +1,14 @@
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "shard/spec.h"
 #include "shardfeed/index.h"
 #include "tfrecord/example_text.h"
@@ -29,6 +34,18 @@ int Cat(const CatFlags& flags, const CommandOptions& options) {
     if (!parsed.ok()) return ReportError(parsed.status());
     ranges = *std::move(parsed);
   }
+  uint64_t wanted = 0;
+  for (const Range& range : ranges) wanted += range.end - range.begin;
+  std::atomic<uint64_t> printed{0};
+  // On a terminal, the records themselves show the progress.
+  CommandOptions showing = options;
+  showing.quiet |= ::isatty(STDOUT_FILENO) != 0;
+  const ProgressDisplay display(showing, [&] {
+    return Progress{.what = "printing",
+                    .name = fmt::format("{}", fmt::join(flags.specs, " ")),
+                    .done = printed,
+                    .total = wanted};
+  });
   for (const Range& range : ranges) {
     absl::Status status =
         (*access)->Read(range.begin, range.end, [&](uint64_t number, std::string_view payload) {
@@ -46,6 +63,7 @@ int Cat(const CatFlags& flags, const CommandOptions& options) {
           const std::string_view bytes = flags.format == "payload" ? payload : *text;
           std::fwrite(bytes.data(), 1, bytes.size(), stdout);
           if (flags.format != "payload") std::fputc('\n', stdout);
+          ++printed;
           if (InterruptToken().stop_requested()) return absl::CancelledError("interrupted");
           // The reader has gone (`head` closed the pipe) or the disk is full; main reports it.
           if (std::ferror(stdout)) return absl::UnavailableError("cannot write to standard output");

@@ -89,7 +89,7 @@ int RunCommit(const CommitFlags& flags, const CommandOptions& options) {
         fmt::format("all parts of job {} are finished; nothing was changed", report.job));
   }
   PrintReport(report, options, {{"committed_earlier", already}, {"dry_run", flags.dry_run}});
-  return kExitDone;
+  return report.skipped > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace

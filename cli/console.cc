@@ -10,8 +10,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/mutex.h"
-#include "cli/units.h"
+#include "cli/terminal.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "io/thread.h"
@@ -51,8 +50,10 @@ std::string DescribeError(const absl::Status& status) {
   return text;
 }
 
+void Say(std::string_view text) { PrintMessage(fmt::format("shardfeed: {}", OneLine(text))); }
+
 int ReportError(const absl::Status& status) {
-  fmt::print(stderr, "shardfeed: {}\n", OneLine(DescribeError(status)));
+  Say(DescribeError(status));
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitDone;
@@ -84,6 +85,7 @@ void StartInterruptHandler() {
     sigwait(&signals, &signal_number);
     InterruptSource().request_stop();
     sigwait(&signals, &signal_number);
+    RemoveStatusLine();
     _exit(kExitInterrupted);
   });
   if (thread.ok()) {
@@ -95,70 +97,6 @@ void StartInterruptHandler() {
 }
 
 std::stop_token InterruptToken() { return InterruptSource().get_token(); }
-
-ProgressDisplay::ProgressDisplay(const CommandOptions& options, std::function<State()> state)
-    : state_(std::move(state)),
-      terminal_(isatty(STDERR_FILENO) != 0),
-      start_(std::chrono::steady_clock::now()),
-      what_start_(start_) {
-  if (options.quiet) return;
-  absl::StatusOr<std::thread> thread =
-      StartThread([this] { CatchAll([this] { Run(); }).IgnoreError(); });
-  if (thread.ok()) thread_ = *std::move(thread);
-}
-
-ProgressDisplay::~ProgressDisplay() {
-  if (!thread_.joinable()) return;
-  {
-    MutexLock lock(mutex_);
-    ended_ = true;
-  }
-  ended_changed_.NotifyAll();
-  thread_.join();
-  if (terminal_) fmt::print(stderr, "\r\033[K");
-}
-
-void ProgressDisplay::Run() {
-  using std::chrono::milliseconds;
-  MutexLock lock(mutex_);
-  // Work that ends at once shows no progress.
-  milliseconds wait(terminal_ ? 200 : 5000);
-  while (!ended_changed_.WaitFor(
-      lock, wait, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; })) {
-    const State state = state_();
-    if (state.what != what_) {
-      what_ = state.what;
-      what_start_ = std::chrono::steady_clock::now() - wait;
-    }
-    if (terminal_) {
-      fmt::print(stderr, "\r\033[K{}", Line(state));
-    } else {
-      fmt::print(stderr, "{}\n", Line(state));
-    }
-    std::fflush(stderr);
-    wait = milliseconds(terminal_ ? 200 : 10000);
-  }
-}
-
-std::string ProgressDisplay::Line(const State& state) const {
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - what_start_).count();
-  const double rate = seconds > 0 ? static_cast<double>(state.done) / seconds : 0;
-  const auto amount = [&](uint64_t n) {
-    return state.bytes ? FormatSize(n) : fmt::format("{} {}", FormatCount(n), state.unit);
-  };
-  std::string line = fmt::format("{}: {}", state.what, amount(state.done));
-  if (state.total > 0) {
-    line += fmt::format(" of {} ({:.0f} %)", amount(state.total),
-                        100.0 * static_cast<double>(state.done) / static_cast<double>(state.total));
-  }
-  line += fmt::format(", {}/s", amount(static_cast<uint64_t>(rate)));
-  if (state.total > state.done && rate > 0) {
-    line += fmt::format(", {} left",
-                        FormatDuration(static_cast<double>(state.total - state.done) / rate));
-  }
-  return line;
-}
 
 uint64_t PeakResidentBytes() {
   // The peak that getrusage reports includes that of the process that started this one.

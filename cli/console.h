@@ -1,27 +1,36 @@
-// What the commands share: exit statuses, interruption and progress.
+// What the commands share: exit statuses, messages and interruption.
 
 #ifndef SHARDFEED_CLI_CONSOLE_H_
 #define SHARDFEED_CLI_CONSOLE_H_
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <stop_token>
 #include <string>
-#include <thread>
+#include <string_view>
 
 #include "absl/status/status.h"
-#include "base/mutex.h"
 
 namespace shardfeed {
 
-// Exit statuses: 0 done, 1 defects in data, 2 usage error, 3 input or output failed, 130
-// interrupted.
+// Exit statuses of all commands. docs/command_line.md says what they mean for each.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitDefects = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitIo = 3;
 inline constexpr int kExitInterrupted = 130;
+
+struct ExitStatus {
+  int status;
+  std::string_view meaning;
+};
+inline constexpr ExitStatus kExitStatuses[] = {
+    {kExitDone, "All is well."},
+    {kExitDefects, "Data is damaged or incomplete, or records were left out."},
+    {kExitUsage, "Wrong use: of the command line, or of a name that is taken or unfinished."},
+    {kExitIo,
+     "The system failed: a file that is not there, a full disk, no permission, no memory."},
+    {kExitInterrupted, "Interrupted."},
+};
 
 // The options that every command has.
 struct CommandOptions {
@@ -41,6 +50,9 @@ std::string OneLine(std::string_view text);
 // replace it".
 std::string DescribeError(const absl::Status& status);
 
+// Prints "shardfeed: TEXT" to standard error, above the progress if it is shown.
+void Say(std::string_view text);
+
 // Prints "shardfeed: MESSAGE" to standard error and returns the matching exit status.
 int ReportError(const absl::Status& status);
 
@@ -48,36 +60,6 @@ int ReportError(const absl::Status& status);
 // once. Call StartInterruptHandler before any thread is started.
 void StartInterruptHandler();
 std::stop_token InterruptToken();
-
-// Shows the progress of long work on standard error: on a terminal a line that is redrawn,
-// otherwise a plain line every few seconds. Shows nothing if `quiet`.
-class ProgressDisplay {
- public:
-  struct State {
-    std::string what;  // "scanning", "writing"
-    uint64_t done = 0;
-    uint64_t total = 0;  // 0: unknown
-    bool bytes = false;  // whether amounts are sizes rather than `unit`s
-    std::string unit = "records";
-  };
-  // `state` is called from the display's own thread until the display is destroyed.
-  ProgressDisplay(const CommandOptions& options, std::function<State()> state);
-  ~ProgressDisplay();
-
- private:
-  void Run();
-  std::string Line(const State& state) const;
-
-  const std::function<State()> state_;
-  const bool terminal_;
-  const std::chrono::steady_clock::time_point start_;
-  std::string what_;  // `what` of the previous line
-  std::chrono::steady_clock::time_point what_start_;
-  Mutex mutex_;
-  CondVar ended_changed_;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // none if quiet
-};
 
 // The most memory this process has had resident, in bytes.
 uint64_t PeakResidentBytes();

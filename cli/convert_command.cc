@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,8 +10,11 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/convert_kinds.h"
+#include "cli/convert_preview.h"
+#include "cli/convert_progress.h"
 #include "cli/dataset_report.h"
 #include "cli/job_flags.h"
+#include "cli/progress.h"
 #include "cli/standard_input.h"
 #include "cli/units.h"
 #include "convert/converter.h"
@@ -43,8 +47,16 @@ struct ConvertFlags {
   bool overwrite = false;
   bool no_sync = false;
   bool tfds = false;
+  bool dry_run = false;
   JobFlags job;
 };
+
+// Returns the folder for the copy of standard input that a dry run makes.
+std::string TemporaryFolder() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  return error ? "/tmp" : folder.string();
+}
 
 // Returns the value of a size option, or `fallback` if the option was not given.
 absl::StatusOr<uint64_t> SizeOption(std::string_view name, const std::string& text,
@@ -108,8 +120,7 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
     if (input != nullptr) return absl::InvalidArgumentError("standard input (-) appears twice");
     std::atomic<uint64_t> copied{0};
     ProgressDisplay display(options, [&copied] {
-      return ProgressDisplay::State{
-          .what = "reading standard input", .done = copied, .bytes = true};
+      return Progress{.what = "reading standard input", .done = copied, .bytes = true};
     });
     absl::StatusOr<std::unique_ptr<StandardInput>> opened =
         StandardInput::Open(directory, InterruptToken(), copied);
@@ -160,11 +171,16 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
             const CommandOptions& options) {
   const Stopwatch watch;
   std::vector<std::string> sources = flags.paths;
-  const std::string output = sources.back();
-  sources.pop_back();
+  const bool named = sources.size() > 1 || !flags.dry_run;
+  const std::string output = named ? sources.back() : "preview";
+  if (named) sources.pop_back();
   if (sources.empty()) {
     return ReportError(absl::InvalidArgumentError(fmt::format(
         "only one path is given; usage: shardfeed convert {} SOURCE... OUT@N", kind.name)));
+  }
+  if (flags.dry_run && flags.job.given()) {
+    return ReportError(absl::InvalidArgumentError(
+        "--dry-run cannot be combined with --only-shards: it shows the whole dataset"));
   }
   ConvertOptions converting;
   absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
@@ -238,27 +254,23 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     return ReportError(WithMessage(status, input->WithName(std::string(status.message()))));
   };
   absl::StatusOr<std::vector<std::string>> paths =
-      FindSources(kind, std::move(sources), spec->directory, options, input);
+      FindSources(kind, std::move(sources), flags.dry_run ? TemporaryFolder() : spec->directory,
+                  options, input);
   if (!paths.ok()) return report_error(paths.status());
   if (input != nullptr) {
     converting.reword = [&input](std::string text) { return input->WithName(std::move(text)); };
   }
+  const uint64_t input_bytes = InputBytes(*paths);
   absl::StatusOr<std::unique_ptr<Source>> source = make_source(*std::move(paths));
   if (!source.ok()) return report_error(source.status());
+  if (flags.dry_run) {
+    const std::string name = named ? output : flags.paths.front();
+    return PreviewConversion(**source, converting, {name, named, input_bytes}, options);
+  }
   ConvertProgress progress;
   absl::StatusOr<std::vector<Manifest>> manifests;
   {
-    ProgressDisplay display(options, [&] {
-      if (progress.records_to_write == 0 && progress.items_selected > 0) {
-        return ProgressDisplay::State{.what = "selecting", .done = progress.items_selected};
-      }
-      if (progress.records_to_write == 0) {
-        return ProgressDisplay::State{
-            .what = "scanning", .done = progress.bytes_scanned, .bytes = true};
-      }
-      return ProgressDisplay::State{
-          .what = "writing", .done = progress.records, .total = progress.records_to_write};
-    });
+    ProgressDisplay display(options, [&] { return PhaseOf(progress, input_bytes, output); });
     manifests = Convert(**source, converting, &progress);
   }
   if (!manifests.ok()) return report_error(manifests.status());
@@ -282,7 +294,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   report.only_shards = converting.only_shards;
   report.job = flags.job.job;
   PrintReport(report, options);
-  return kExitDone;
+  return report.skipped > 0 ? kExitDefects : kExitDone;
 }
 
 void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options, int* exit) {
@@ -341,6 +353,9 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
       "continue from the shards that an interrupted run finished, and keep the finished shards of "
       "this run if it is interrupted");
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
+  command->add_flag("--dry-run", flags->dry_run,
+                    "write nothing; print the schema, notes, the first records, and what the "
+                    "dataset's size and the time would be; OUT may be left out");
   command->add_flag("--tfds", flags->tfds,
                     "write dataset_info.json and features.json, so that "
                     "tfds.builder_from_directory opens the folder; its datasets are the splits");
@@ -363,6 +378,7 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* convert = app.add_subcommand("convert", "Turn raw data into a sharded dataset");
   convert->require_subcommand(1);
+  AddCommonOptions(*convert, options);
   convert->footer(
       "Writes shards, an index for each and a manifest, which appear together once all are "
       "complete.\n\n"

@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
@@ -52,8 +54,11 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   absl::Status status;
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{
-          .what = "indexing", .done = passed, .total = total, .bytes = true};
+      return Progress{.what = "indexing",
+                      .name = fmt::format("{}", fmt::join(flags.specs, " ")),
+                      .done = passed,
+                      .total = total,
+                      .bytes = true};
     });
     status =
         ParallelFor(set->paths.size(), threads, InterruptToken(), [&](size_t i) -> absl::Status {

@@ -8,10 +8,14 @@
 #include <memory>
 #include <mutex>
 
+#include "base/suggestion.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/schema_text.h"
 #include "cli/terminal_image.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "reader/scan.h"
 #include "reader/shard_table.h"
@@ -48,21 +52,6 @@ struct Histogram {
   }
 };
 
-// Returns a number or a range: "1", "3 to 7".
-std::string Span(uint64_t min, uint64_t max) {
-  return min == max ? FormatCount(min)
-                    : fmt::format("{} to {}", FormatCount(min), FormatCount(max));
-}
-
-std::string Shape(const FeatureSchema& feature) {
-  if (feature.is_list) return "list";
-  if (feature.records == 0) return "";
-  if (feature.min_values != feature.max_values) {
-    return fmt::format("[{}]", Span(feature.min_values, feature.max_values));
-  }
-  return feature.min_values == 1 ? "scalar" : fmt::format("[{}]", FormatCount(feature.min_values));
-}
-
 void PrintSchema(const Schema& schema, const std::string& only) {
   size_t width = 7;
   for (const auto& [name, feature] : schema.features()) width = std::max(width, name.size());
@@ -72,17 +61,10 @@ void PrintSchema(const Schema& schema, const std::string& only) {
     if (!only.empty() && name != only) continue;
     const std::string bytes =
         feature.kind == FeatureKind::kBytes && feature.min_bytes <= feature.max_bytes
-            ? Span(feature.min_bytes, feature.max_bytes)
+            ? SpanText(feature.min_bytes, feature.max_bytes)
             : "";
-    std::string records =
-        feature.records == schema.records()
-            ? "all"
-            : fmt::format("{} of {}", FormatCount(feature.records), FormatCount(schema.records()));
-    if (feature.mixed_kinds > 0) {
-      records += fmt::format(", {} of another kind", FormatCount(feature.mixed_kinds));
-    }
     fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", name, width, FeatureKindName(feature.kind),
-               Shape(feature), bytes, records);
+               ShapeText(feature), bytes, PresenceText(feature, schema));
   }
   if (schema.not_examples() > 0) {
     fmt::print("  {} records are not tf.train.Examples\n", FormatCount(schema.not_examples()));
@@ -175,8 +157,11 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     absl::Status status;
     {
       ProgressDisplay display(options, [&] {
-        return ProgressDisplay::State{
-            .what = "inspecting", .done = passed, .total = bytes, .bytes = true};
+        return Progress{.what = "inspecting",
+                        .name = fmt::format("{}", fmt::join(flags.specs, " ")),
+                        .done = passed,
+                        .total = bytes,
+                        .bytes = true};
       });
       status = ScanDataset(*set, scanning, [&](size_t shard, const RecordBlock& block) {
         for (const Record& record : block.records) {
@@ -189,8 +174,10 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     for (const Schema& part : schemas) schema.Merge(part);
   }
   if (!flags.feature.empty() && !schema.features().contains(flags.feature)) {
-    return ReportError(absl::InvalidArgumentError(
-        fmt::format("no record has a feature named '{}'", flags.feature)));
+    std::vector<std::string> names;
+    for (const auto& [name, feature] : schema.features()) names.push_back(name);
+    return ReportError(absl::InvalidArgumentError(fmt::format(
+        "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
   const uint64_t shown = std::min(flags.records, (*access)->num_records());

@@ -47,6 +47,23 @@ CLI::Validator WholeNumber(uint64_t least) {
 
 namespace {
 
+std::string ExitStatusHelp() {
+  std::string text = "Exit statuses:\n";
+  for (const ExitStatus& exit : kExitStatuses) {
+    text += fmt::format("  {}: {}\n", exit.status, exit.meaning);
+  }
+  return text;
+}
+
+// Returns the place of the command among the arguments, which options may precede; 0 if there is
+// none.
+int PlaceOfCommand(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] != '-') return i;
+  }
+  return 0;
+}
+
 int Run(int argc, char** argv) {
   CLI::App app(
       "Turns raw data into sharded TFRecord datasets, and indexes, verifies and reads them.",
@@ -63,9 +80,8 @@ int Run(int argc, char** argv) {
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
       "  shardfeed bench out/train@64 --shuffle 1\n"
       "\n"
-      "Each command has its own --help.\n"
-      "Exit status: 0 done, 1 defects found in data, 2 usage error, 3 input or output failed,\n"
-      "130 interrupted.");
+      "Each command has its own --help. -q, --json, -j and --max-record-bytes may precede it.\n\n" +
+      ExitStatusHelp());
 #ifdef NDEBUG
   const std::string build;
 #else
@@ -76,6 +92,7 @@ int Run(int argc, char** argv) {
   app.failure_message(
       [](const CLI::App* all, const CLI::Error& error) { return ExplainWrongUse(*all, error); });
   CommandOptions options;
+  AddCommonOptions(app, options);
   int exit = kExitDone;
   AddConvertCommand(app, options, &exit);
   AddVerifyCommand(app, options, &exit);
@@ -93,9 +110,10 @@ int Run(int argc, char** argv) {
   AddShellCommands(app);
   // The previous release called this command `read`.
   std::string bench = "bench";
-  if (argc > 1 && std::string_view(argv[1]) == "read") {
-    fmt::print(stderr, "shardfeed: 'read' is now called 'bench'; the next release drops 'read'\n");
-    argv[1] = bench.data();
+  if (const int place = PlaceOfCommand(argc, argv);
+      place > 0 && std::string_view(argv[place]) == "read") {
+    Say("'read' is now called 'bench'; the next release drops 'read'");
+    argv[place] = bench.data();
   }
   StartInterruptHandler();
   try {
@@ -104,10 +122,10 @@ int Run(int argc, char** argv) {
     const int status = app.exit(e);
     return status == 0 ? kExitDone : kExitUsage;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "shardfeed: out of memory; fewer --jobs need less memory\n");
+    Say("out of memory; fewer --jobs need less memory");
     return kExitIo;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "shardfeed: unexpected error: {}\n", e.what());
+    Say(fmt::format("unexpected error: {}", e.what()));
     return kExitIo;
   }
   NoteCache(options);
@@ -122,7 +140,7 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   // The last output may have failed to be written, for example to a full disk.
   if (std::ferror(stdout) && status == shardfeed::kExitDone) {
-    fmt::print(stderr, "shardfeed: cannot write to standard output\n");
+    shardfeed::Say("cannot write to standard output");
     return shardfeed::kExitIo;
   }
   return status;

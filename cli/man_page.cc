@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "cli/console.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -112,16 +113,15 @@ std::string ManPage(const CommandDescription& program, std::string_view version)
       ".SH DESCRIPTION\n{}\n",
       version, Roff(program.text));
   const Options common = CommonOptions(program);
-  page += ".SH COMMON OPTIONS\nEvery command has these options.\n" + DescribeOptions(common, {});
+  page += ".SH COMMON OPTIONS\nEvery command has these options; they may also precede it.\n" +
+          DescribeOptions(common, {});
   page += ".TP\n\\fB\\-\\-version\\fR\nPrint the version and exit; given without a command.\n";
   page += ".SH COMMANDS\n" + DescribeCommands(program, common);
+  page += ".SH EXIT STATUS\nThe statuses mean the same for every command.\n";
+  for (const ExitStatus& exit : kExitStatuses) {
+    page += fmt::format(".TP\n{}\n{}\n", exit.status, Roff(exit.meaning));
+  }
   page +=
-      ".SH EXIT STATUS\n"
-      ".TP\n0\nThe command succeeded.\n"
-      ".TP\n1\nDefects were found in data.\n"
-      ".TP\n2\nThe command line is wrong.\n"
-      ".TP\n3\nInput or output failed.\n"
-      ".TP\n130\nThe command was interrupted.\n"
       ".SH ENVIRONMENT\n"
       ".TP\nSHARDFEED_IO\nHow files are read, as with \\fB\\-\\-io\\fR: uring, threads or mmap.\n"
       ".TP\nTMPDIR\nThe folder for temporary files.\n"

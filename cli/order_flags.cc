@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "shard/spec.h"
@@ -86,9 +87,8 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& fl
   opening.bytes_indexed = &passed;
   opening.salvage = salvage;
   absl::StatusOr<std::shared_ptr<const ShardTable>> table = [&] {
-    ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{.what = "indexing", .done = passed, .bytes = true};
-    });
+    ProgressDisplay display(
+        options, [&] { return Progress{.what = "indexing", .done = passed, .bytes = true}; });
     return ShardTable::Open(*set, opening);
   }();
   if (table.ok()) NoteIndexes(**table, options);
@@ -98,25 +98,24 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& fl
 void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
   if (options.quiet) return;
   if (table.shards_copied() > 0) {
-    fmt::print(stderr,
-               "shardfeed: note: {} of {} shards are damaged and have no matching index; their "
-               "intact records were copied to the folder for temporary files, which every run "
-               "repeats; 'shardfeed repair' copies them once\n",
-               table.shards_copied(), table.num_shards());
+    Say(fmt::format(
+        "note: {} of {} shards are damaged and have no matching index; their intact records were "
+        "copied to the folder for temporary files, which every run repeats; 'shardfeed repair' "
+        "copies them once",
+        table.shards_copied(), table.num_shards()));
   }
   if (table.requests_for_shards() > 0) {
-    fmt::print(
-        stderr,
-        "shardfeed: note: a manifest and an index pack would save {} requests, one or two for "
-        "each shard; 'shardfeed index' writes the pack\n",
-        FormatCount(table.requests_for_shards()));
+    Say(fmt::format(
+        "note: a manifest and an index pack would save {} requests, one or two for each shard; "
+        "'shardfeed index' writes the pack",
+        FormatCount(table.requests_for_shards())));
   }
   if (table.indexes_built() == 0) return;
-  fmt::print(stderr, "shardfeed: note: {} of {} shards had no index; {}\n", table.indexes_built(),
-             table.num_shards(),
-             table.indexes_not_kept() == 0
-                 ? "they have one now"
-                 : "they were built in memory because the folder cannot be written to");
+  Say(fmt::format("note: {} of {} shards had no index; {}", table.indexes_built(),
+                  table.num_shards(),
+                  table.indexes_not_kept() == 0
+                      ? "they have one now"
+                      : "they were built in memory because the folder cannot be written to"));
 }
 
 bool NeedNoTable(const OrderFlags& flags) {

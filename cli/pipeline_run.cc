@@ -9,11 +9,13 @@
 #include "base/clock.h"
 #include "base/rounding.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/store_report.h"
 #include "cli/units.h"
-#include "decode/images/codecs.h"
+#include "decode/images/png.h"
 #include "fmt/format.h"
 #include "io/output_file.h"
+#include "io/remedy.h"
 #include "nlohmann/json.hpp"
 
 namespace shardfeed {
@@ -71,11 +73,20 @@ absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::
   std::string png;
   absl::Status status = EncodePng(sheet.data(), static_cast<uint32_t>(row_bytes / 3),
                                   static_cast<uint32_t>(rows), &png);
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    return WithMessage(status, fmt::format("{}: {}", path, std::string(status.message())));
+  }
   absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path);
   if (!file.ok()) return file.status();
   status = (*file)->Append(png);
   return status.ok() ? (*file)->Close() : status;
+}
+
+// Returns the number of rows that could not be decoded and were replaced or zeroed.
+uint64_t InvalidRows(const IteratorStats& stats) {
+  uint64_t sum = 0;
+  for (const StageStats& stage : stats.stages) sum += stage.invalid;
+  return sum;
 }
 
 void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes) {
@@ -95,9 +106,7 @@ void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes)
         100 * stage.busy_seconds / all, 100 * stage.wait_in_seconds / std::max(stats.seconds, 1e-9),
         100 * stage.wait_out_seconds / std::max(stats.seconds, 1e-9), FormatSize(stage.peak_bytes));
   }
-  uint64_t invalid = 0;
-  for (const StageStats& stage : stats.stages) invalid += stage.invalid;
-  if (invalid > 0) {
+  if (const uint64_t invalid = InvalidRows(stats); invalid > 0) {
     fmt::print("{} rows could not be decoded; they are marked as invalid\n", FormatCount(invalid));
   }
   for (const std::string& decision : stats.decisions) fmt::print("autotune: {}\n", decision);
@@ -125,9 +134,11 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   absl::Status status;
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{.what = "reading batches",
-                                    .done = rows,
-                                    .unit = fmt::format("rows ({} limits)", it.stats().limit)};
+      return Progress{.what = "reading batches",
+                      .done = rows,
+                      .total = run.rows,
+                      .unit = "rows",
+                      .limit = it.stats().limit};
     });
     for (uint64_t n = 0; n < take; ++n) {
       if (InterruptToken().stop_requested()) {
@@ -181,7 +192,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
       fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
     }
   }
-  return stats.damaged > 0 ? kExitDefects : kExitDone;
+  return stats.damaged + InvalidRows(stats) > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace shardfeed

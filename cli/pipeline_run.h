@@ -14,6 +14,7 @@ namespace shardfeed {
 
 struct PipelineRun {
   std::optional<uint64_t> take;  // number of batches; all if not set
+  uint64_t rows = 0;             // number of rows in all of these, for progress; 0: not known
   bool any_order = false;
   bool headspace = false;
   std::string trace;  // file for the trace; none if empty

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -112,10 +113,11 @@ int RunRepair(const RepairFlags& flags, const CommandOptions& options) {
   absl::StatusOr<RepairAccount> account;
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{.what = flags.dry_run ? "checking" : "repairing",
-                                    .done = passed,
-                                    .total = total,
-                                    .bytes = true};
+      return Progress{.what = flags.dry_run ? "checking" : "repairing",
+                      .name = flags.dataset,
+                      .done = passed,
+                      .total = total,
+                      .bytes = true};
     });
     account = Repair(*input, *output, repairing);
   }

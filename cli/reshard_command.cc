@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "cli/progress.h"
 #include "cli/units.h"
 #include "convert/converter.h"
 #include "fmt/format.h"
@@ -191,14 +192,20 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   }
   std::atomic<uint64_t> indexed{0};
   std::atomic<uint64_t> written{0};
+  std::atomic<uint64_t> taken_over{0};
   std::atomic<uint64_t> total{0};
+  const std::string name = fmt::format("{}", fmt::join(specs, " "));
   std::vector<Manifest> manifests;
   {
     ProgressDisplay display(options, [&] {
       if (total == 0) {
-        return ProgressDisplay::State{.what = "indexing", .done = indexed, .bytes = true};
+        return Progress{.what = "indexing", .name = name, .done = indexed, .bytes = true};
       }
-      return ProgressDisplay::State{.what = "writing", .done = written, .total = total};
+      return Progress{.what = "writing",
+                      .name = output,
+                      .done = written + taken_over,
+                      .total = total,
+                      .taken_over = taken_over};
     });
     absl::StatusOr<ReshardInput> input =
         ReshardInput::Open(sets, options.threads, InterruptToken(), &indexed);
@@ -223,9 +230,10 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     resharding.sync = !flags.no_sync;
     resharding.stop = InterruptToken();
     resharding.records_written = &written;
+    resharding.records_taken_over = &taken_over;
     resharding.made_by = {{"tool", std::string("shardfeed " SHARDFEED_VERSION)},
                           {"command", command.name},
-                          {"source", fmt::format("{}", fmt::join(specs, " "))}};
+                          {"source", name}};
     if (!flags.shares.empty()) resharding.made_by["split"] = flags.shares;
     if (!flags.records.empty()) resharding.made_by["records"] = flags.records;
     if (flags.count || flags.share) resharding.made_by["seed"] = fmt::format("{}", flags.seed);
@@ -258,7 +266,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     return FormatSpec(spec->directory, manifest.stem, count, spec->suffix);
   };
   const std::string only = FormatParts(resharding.only_shards, ", ");
-  const size_t taken_over =
+  const size_t shards_taken_over =
       flags.job.given() ? resharding.only_shards.size() - manifests.front().shards.size() : 0;
   if (options.json) {
     nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
@@ -272,15 +280,15 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     if (flags.job.given()) {
       json["job"] = flags.job.job;
       json["only_shards"] = FormatParts(resharding.only_shards, ",");
-      json["shards_taken_over"] = taken_over;
+      json["shards_taken_over"] = shards_taken_over;
     }
     json["seconds"] = seconds;
     json["peak_rss_bytes"] = PeakResidentBytes();
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!options.quiet) {
     uint64_t bytes = 0;
-    if (taken_over > 0) {
-      fmt::print("note: {} shards were taken over from an earlier run\n", taken_over);
+    if (shards_taken_over > 0) {
+      fmt::print("note: {} shards were taken over from an earlier run\n", shards_taken_over);
     }
     for (const Manifest& manifest : manifests) {
       bytes += manifest.num_bytes();

@@ -3,9 +3,11 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/units.h"
 #include "decode/images/image_check.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "shard/spec.h"
 #include "shardfeed/verify.h"
@@ -49,8 +51,11 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   absl::StatusOr<VerifyReport> report;
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{
-          .what = "verifying", .done = passed, .total = total, .bytes = true};
+      return Progress{.what = "verifying",
+                      .name = fmt::format("{}", fmt::join(flags.specs, " ")),
+                      .done = passed,
+                      .total = total,
+                      .bytes = true};
     });
     report = VerifyDataset(*set, verifying);
   }

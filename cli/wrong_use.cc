@@ -1,11 +1,12 @@
 #include "cli/wrong_use.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/suggestion.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace shardfeed {
 namespace {
@@ -38,13 +39,52 @@ std::string Wanted(const CLI::Option& option) {
   return fmt::format("expected a value: {}", option.get_description());
 }
 
-std::string NamesOf(const CLI::App& command) {
-  std::string names;
+// Returns the names of the commands below `command` that its help shows.
+std::vector<std::string> CommandsOf(const CLI::App& command) {
+  std::vector<std::string> names;
   const auto shown = [](const CLI::App* sub) { return !sub->get_group().empty(); };
-  for (const CLI::App* sub : command.get_subcommands(shown)) {
-    names += (names.empty() ? "" : ", ") + sub->get_name();
+  for (const CLI::App* sub : command.get_subcommands(shown)) names.push_back(sub->get_name());
+  return names;
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
+}
+
+// Returns the message for a word that is none of the commands below `command`.
+std::string NoSuchCommand(const CLI::App& command, const std::string& word) {
+  const std::vector<std::string> names = CommandsOf(command);
+  // What follows `convert` is a kind of data to users, though CLI11 calls it a command.
+  const bool kinds = command.get_name() == "convert";
+  return fmt::format("there is no {} '{}'; expected one of {}{}",
+                     kinds ? "kind of source" : "command", word, fmt::join(names, ", "),
+                     DidYouMean(word, names));
+}
+
+// Returns the message for an option that `command` does not have. `below` is the command that was
+// given after it, if any.
+std::string NoSuchOption(const CLI::App& command, const CLI::App* below, std::string word) {
+  word = word.substr(0, word.find('='));
+  std::string message = fmt::format("there is no option {}", word);
+  if (below != nullptr && below->get_option_no_throw(word) != nullptr) {
+    return message + fmt::format(" before '{0}'; place it behind '{0}'", below->get_name());
+  }
+  return message + DidYouMean(word, OptionsOf(command));
+}
+
+// Returns "; did you mean 'gzip'?" for a message such as "--compression: gzp not in {none,gzip}".
+std::string ValueMeant(std::string_view message) {
+  const size_t end = message.find(" not in {");
+  if (end == message.npos || !message.ends_with('}')) return "";
+  const size_t colon = message.substr(0, end).rfind(": ");
+  if (colon == message.npos) return "";
+  const size_t open = end + std::string_view(" not in {").size();
+  const std::string words(message.substr(open, message.size() - open - 1));
+  return DidYouMean(message.substr(colon + 2, end - colon - 2), CLI::detail::split(words, ','));
 }
 
 std::string Message(const CLI::App& command, const CLI::Error& error) {
@@ -70,14 +110,27 @@ std::string Message(const CLI::App& command, const CLI::Error& error) {
   }
   const bool wants_command = command.get_require_subcommand_min() > 0;
   if (wants_command && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    const std::string rest = CLI::detail::join(command.remaining(), " ");
-    if (rest.empty()) return fmt::format("expected a command: {}", NamesOf(command));
-    return fmt::format("there is no command '{}'; expected one of {}", rest, NamesOf(command));
+    const std::vector<std::string> rest = command.remaining();
+    if (rest.empty()) {
+      return fmt::format("expected a {}: {}",
+                         command.get_name() == "convert" ? "kind of source" : "command",
+                         fmt::join(CommandsOf(command), ", "));
+    }
+    return rest[0].starts_with('-') ? NoSuchOption(command, nullptr, rest[0])
+                                    : NoSuchCommand(command, rest[0]);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::string rest = message.substr(std::min(message.size(), message.find(": ") + 2));
-    if (!rest.empty() && rest[0] == '-') return fmt::format("there is no option {}", rest);
-    return fmt::format("unexpected argument '{}'", rest);
+    for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+      const std::vector<std::string> rest = app->remaining();
+      if (rest.empty()) continue;
+      const CLI::App* below = app->get_subcommands().empty() ? nullptr : &command;
+      if (rest[0].starts_with('-')) return NoSuchOption(*app, below, rest[0]);
+      if (below != nullptr) return NoSuchCommand(*app, rest[0]);
+      return fmt::format("unexpected argument '{}'", rest[0]);
+    }
+  }
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) {
+    return message + ValueMeant(message);
   }
   return message;
 }

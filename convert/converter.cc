@@ -90,7 +90,7 @@ class Output {
   // `max_skipped` may be broken. `shared` is the manifest as far as it is known.
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
                      size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared);
-  // Number of records to be written.
+  // Number of records to be written, including those that an earlier run wrote.
   uint64_t num_to_write() const;
   // Number of shards taken over; 0 for a dataset that is already complete.
   size_t num_taken_over() const { return num_taken_over_; }
@@ -106,11 +106,16 @@ class Output {
   uint64_t EndOf(size_t shard) const {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(shard + 1) * total_ / *spec_.count);
   }
+  uint64_t num_of_parts(const std::vector<uint64_t>& parts) const;
   absl::Status LookForComplete();
   absl::Status StartParts(const std::string& fingerprint, uint64_t max_skipped,
                           const Manifest& shared);
   absl::Status Write(const Item& item);
   absl::Status HandOver();
+  void CountTakenOver(uint64_t records) {
+    progress_.records += records;
+    progress_.records_taken_over += records;
+  }
   void CountWritten() {
     const uint64_t written = writer_->records_written();
     progress_.records += written - counted_;
@@ -138,14 +143,7 @@ class Output {
 };
 
 absl::Status Output::Open(const Split* split) {
-  spec_ = options_.output;
-  if (split != nullptr) {
-    spec_.stem += "-" + split->name;
-    if (spec_.count) {
-      spec_.count = std::max<uint64_t>(
-          1, std::llround(std::ceil(static_cast<double>(*spec_.count) * split->share - 1e-9)));
-    }
-  }
+  spec_ = split != nullptr ? SplitOutput(options_.output, *split) : options_.output;
   if (absl::Status status = DatasetWriter::CheckMayResume(spec_, options_.resume); !status.ok()) {
     return status;
   }
@@ -203,6 +201,7 @@ absl::Status Output::StartParts(const std::string& fingerprint, uint64_t max_ski
   if (!finished.ok()) return finished.status();
   num_taken_over_ = finished->parts.size();
   parts_ = std::move(finished->missing);
+  CountTakenOver(num_of_parts(options_.only_shards) - num_of_parts(parts_));
   end_ = parts_.empty() ? 0 : EndOf(parts_.back());
   return absl::OkStatus();
 }
@@ -210,8 +209,12 @@ absl::Status Output::StartParts(const std::string& fingerprint, uint64_t max_ski
 uint64_t Output::num_to_write() const {
   if (is_complete()) return 0;
   if (options_.job == nullptr) return total_;
+  return num_of_parts(options_.only_shards);
+}
+
+uint64_t Output::num_of_parts(const std::vector<uint64_t>& parts) const {
   uint64_t records = 0;
-  for (const uint64_t part : parts_) records += EndOf(part) - (part == 0 ? 0 : EndOf(part - 1));
+  for (const uint64_t part : parts) records += EndOf(part) - (part == 0 ? 0 : EndOf(part - 1));
   return records;
 }
 
@@ -223,11 +226,7 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
     absl::Status status = StartParts(fingerprint, max_skipped, shared);
     if (!status.ok() || parts_.empty()) return status;
   }
-  if (!spec_.count) {
-    spec_.count =
-        std::clamp<uint64_t>(total * frame_bytes / std::max<uint64_t>(1, options_.shard_bytes) + 1,
-                             1, std::min(kMaxShards, std::max<uint64_t>(1, total)));
-  }
+  if (!spec_.count) spec_.count = ChosenShards(total, frame_bytes, options_);
   batch_items_ =
       std::clamp<uint64_t>(kBatchBytes / std::max<uint64_t>(1, frame_bytes), 1, kMaxBatchItems);
   DatasetWriterOptions writing;
@@ -244,7 +243,11 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
       DatasetWriter::Create(spec_, writing, std::move(staging_));
   if (!created.ok()) return created.status();
   writer_ = *std::move(created);
-  if (options_.job == nullptr) num_taken_over_ = writer_->num_taken_over();
+  if (options_.job == nullptr) {
+    num_taken_over_ = writer_->num_taken_over();
+    counted_ = writer_->records_written();
+    CountTakenOver(counted_);
+  }
   if (options_.shuffle_seed) {
     shuffler_ = std::make_unique<ItemShuffler>(*options_.shuffle_seed, writer_->staging_directory(),
                                                sorting_bytes);
@@ -379,16 +382,37 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
   return splits;
 }
 
-absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptions& options,
-                                              ConvertProgress* progress) {
-  ConvertProgress unseen;
-  if (progress == nullptr) progress = &unseen;
+absl::Status CheckConvertOptions(const ConvertOptions& options) {
   if (options.limit && !options.splits.empty()) {
     return absl::InvalidArgumentError("a limit cannot be combined with splits");
   }
   if (options.job != nullptr && (options.resume || !options.splits.empty())) {
     return absl::InvalidArgumentError("parts of a job cannot be resumed, nor be of several splits");
   }
+  return absl::OkStatus();
+}
+
+uint64_t ChosenShards(uint64_t records, uint64_t frame_bytes, const ConvertOptions& options) {
+  return std::clamp<uint64_t>(
+      records * frame_bytes / std::max<uint64_t>(1, options.shard_bytes) + 1, 1,
+      std::min(kMaxShards, std::max<uint64_t>(1, records)));
+}
+
+OutputSpec SplitOutput(const OutputSpec& output, const Split& split) {
+  OutputSpec spec = output;
+  spec.stem += "-" + split.name;
+  if (spec.count) {
+    spec.count = std::max<uint64_t>(
+        1, std::llround(std::ceil(static_cast<double>(*spec.count) * split.share - 1e-9)));
+  }
+  return spec;
+}
+
+absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptions& options,
+                                              ConvertProgress* progress) {
+  ConvertProgress unseen;
+  if (progress == nullptr) progress = &unseen;
+  if (absl::Status status = CheckConvertOptions(options); !status.ok()) return status;
   std::vector<Output> outputs;
   outputs.reserve(std::max<size_t>(1, options.splits.size()));
   for (size_t i = 0; i < std::max<size_t>(1, options.splits.size()); ++i) {
@@ -437,6 +461,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     selecting.memory_bytes = kSortingBytes;
     selecting.stop = options.stop;
     selecting.items_passed = &progress->items_selected;
+    progress->items_to_select = source.num_records();
     absl::StatusOr<ItemSelection> made = ItemSelection::Make(source, selecting);
     if (!made.ok()) return made.status();
     selection = *std::move(made);

@@ -76,13 +76,24 @@ struct ConvertOptions {
   std::function<std::string(std::string)> reword;
 };
 
+// InvalidArgument: options that exclude each other.
+absl::Status CheckConvertOptions(const ConvertOptions& options);
+
+// Returns the number of shards for `records` whose frames have `frame_bytes` on average, if
+// `options.output` does not give it.
+uint64_t ChosenShards(uint64_t records, uint64_t frame_bytes, const ConvertOptions& options);
+
+// Returns the spec of a split's dataset. Without a number of shards, it has none either.
+OutputSpec SplitOutput(const OutputSpec& output, const Split& split);
+
 // Counters that another thread may read while Convert runs.
 struct ConvertProgress {
   std::atomic<uint64_t> bytes_scanned{0};
-  std::atomic<uint64_t> bytes_to_scan{0};
-  std::atomic<uint64_t> items_selected{0};    // items passed in the choice of splits and duplicates
-  std::atomic<uint64_t> records{0};           // records written
-  std::atomic<uint64_t> records_to_write{0};  // 0 until the scan is over
+  std::atomic<uint64_t> items_selected{0};  // items passed in the choice of splits and duplicates
+  std::atomic<uint64_t> items_to_select{0};
+  std::atomic<uint64_t> records{0};             // records written or taken over
+  std::atomic<uint64_t> records_taken_over{0};  // those that an earlier run had written
+  std::atomic<uint64_t> records_to_write{0};    // 0 until the scan is over
   std::atomic<uint64_t> shards_taken_over{0};
   // Datasets that an earlier run had finished, see `resume`.
   std::atomic<uint64_t> datasets_complete{0};

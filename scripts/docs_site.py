@@ -33,6 +33,7 @@ NAVIGATION = [
         {"Python": "python.md"}, {"Python API": "reference/python.md"},
         {"Frameworks and augmentations": "reference/frameworks.md"},
         {"Pipeline": "pipeline.md"}, {"C++ headers": "reference/cpp.md"},
+        {"Exit statuses and progress": "command_line.md"},
         {"Command line": "reference/command_line.md"}, {"Images": "images.md"},
         {"Augmentations and decoders": "augment.md"}, {"GPU": "cuda.md"}, {"Object stores": "stores.md"}, {"Order": "order.md"},
         {"Reading": "reading.md"}, {"Convert": "convert.md"}, {"Reshard": "reshard.md"},

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/suggestion.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "net/open.h"
@@ -54,9 +55,11 @@ std::string Hint(const std::string& directory, std::string_view stem, const Fold
   std::string_view example;
   std::vector<std::string> related;
   std::vector<std::string> others;
+  std::vector<std::string> other_stems;
   for (const auto& [key, members] : names.sets) {
     if (!Related(stem, key.stem)) {
       others.push_back(key.Spec());
+      other_stems.emplace_back(key.stem);
       continue;
     }
     if (related.empty()) example = std::min_element(members.begin(), members.end())->name;
@@ -74,7 +77,7 @@ std::string Hint(const std::string& directory, std::string_view stem, const Fold
                         fmt::join(related.begin(),
                                   related.begin() + std::min(related.size(), kNamesShown), " or "));
   } else if (!others.empty() && !being_written) {
-    hint = fmt::format("; the folder has {}", FirstOf(others));
+    hint = fmt::format("; the folder has {}{}", FirstOf(others), DidYouMean(stem, other_stems));
   }
   return hint;
 }

@@ -334,6 +334,11 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenParts(
   if (!status.ok()) return status;
   absl::StatusOr<FinishedParts> finished = options.job->Finished(options.only_shards);
   if (!finished.ok()) return finished.status();
+  if (options.records_taken_over != nullptr) {
+    for (const PartMessage& part : finished->parts) {
+      *options.records_taken_over += part.shard.records;
+    }
+  }
   shards->written = std::move(finished->missing);
   if (shards->written.empty()) return nullptr;
   writing.only_shards = shards->written;

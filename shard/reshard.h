@@ -37,6 +37,8 @@ struct ReshardOptions {
   std::vector<uint64_t> only_shards;
   // If set, incremented as records are written, for progress.
   std::atomic<uint64_t>* records_written = nullptr;
+  // If set, incremented by the records of parts that are finished and not written again.
+  std::atomic<uint64_t>* records_taken_over = nullptr;
 };
 
 // Writes the selected records of `input`. `ends` are the positions in the selection at which the

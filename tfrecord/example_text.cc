@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "fmt/format.h"
+#include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
 #include "tfrecord/example.pb.h"
@@ -18,6 +19,8 @@ using Json = nlohmann::ordered_json;
 
 // Parses both kinds of messages: they differ only in field 2, which an Example does not have.
 absl::StatusOr<SequenceExample> Parse(std::string_view record) {
+  // The library would print to standard error that names are not UTF-8.
+  static const google::protobuf::LogSilencer silencer;
   SequenceExample message;
   if (!message.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
     return absl::DataLossError("not a tf.train.Example");
@@ -94,10 +97,15 @@ std::string BytesSummary(const std::string& bytes) {
                      bytes.size() > kBytesShown ? "..." : "");
 }
 
-std::string ValuesSummary(const Feature& feature) {
+struct ValuesText {
   std::string kind = "none";
   int size = 0;
-  std::string values;
+  std::string values;  // in brackets unless there is exactly one
+};
+
+ValuesText TextOf(const Feature& feature) {
+  ValuesText text;
+  auto& [kind, size, values] = text;
   const auto list = [&](const char* name, const auto& all, const auto& format) {
     kind = name;
     size = all.size();
@@ -119,7 +127,20 @@ std::string ValuesSummary(const Feature& feature) {
       break;
   }
   if (size > kValuesShown) values += fmt::format(", ... ({} values)", size);
-  return fmt::format("{:<5}  {}", kind, size == 1 ? values : "[" + values + "]");
+  if (size != 1) values = "[" + values + "]";
+  return text;
+}
+
+std::string ValuesSummary(const Feature& feature) {
+  const ValuesText text = TextOf(feature);
+  return fmt::format("{:<5}  {}", text.kind, text.values);
+}
+
+// What the summary says of a feature list.
+std::string ListSummary(const FeatureList& list) {
+  return fmt::format(
+      "{} steps{}", list.feature_size(),
+      list.feature_size() > 0 ? ", the first: " + ValuesSummary(list.feature(0)) : "");
 }
 
 }  // namespace
@@ -162,9 +183,7 @@ absl::StatusOr<std::string> ExampleToSummary(std::string_view record, std::strin
     lines[name] = ValuesSummary(feature);
   }
   for (const auto& [name, list] : message->feature_lists().feature_list()) {
-    lines[name] = fmt::format(
-        "{} steps{}", list.feature_size(),
-        list.feature_size() > 0 ? ", the first: " + ValuesSummary(list.feature(0)) : "");
+    lines[name] = ListSummary(list);
   }
   size_t width = 0;
   for (const auto& [name, text] : lines) width = std::max(width, name.size());
@@ -173,6 +192,20 @@ absl::StatusOr<std::string> ExampleToSummary(std::string_view record, std::strin
     if (only.empty() || name == only) summary += fmt::format("  {:<{}}  {}\n", name, width, text);
   }
   return summary;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ExampleToValues(std::string_view record) {
+  absl::StatusOr<SequenceExample> message = Parse(record);
+  if (!message.ok()) return message.status();
+  std::map<std::string, std::string> values;
+  for (const auto& [name, feature] : message->context().feature()) {
+    ValuesText text = TextOf(feature);
+    if (text.size > 0) values[name] = std::move(text.values);
+  }
+  for (const auto& [name, list] : message->feature_lists().feature_list()) {
+    if (list.feature_size() > 0) values[name] = ListSummary(list);
+  }
+  return values;
 }
 
 }  // namespace shardfeed

@@ -5,6 +5,7 @@
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
 #define SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,10 @@ absl::StatusOr<std::string> ExampleToTextProto(std::string_view record);
 // and binary values are shown by their size and first bytes. `only` selects a single feature.
 // DataLoss: not an Example.
 absl::StatusOr<std::string> ExampleToSummary(std::string_view record, std::string_view only = "");
+
+// Returns the values of each feature that has any, as in the summary, by name. DataLoss: not an
+// Example.
+absl::StatusOr<std::map<std::string, std::string>> ExampleToValues(std::string_view record);
 
 }  // namespace shardfeed
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/suggestion.h"
 #include "convert/input/excerpt.h"
 #include "fmt/format.h"
 
@@ -387,11 +388,26 @@ absl::Status JsonSchema::CheckColumns() const {
     if (std::none_of(columns_.begin(), columns_.end(), [&wanted](const Column& column) {
           return column.name == wanted || column.name.starts_with(wanted + ".");
         })) {
-      return absl::InvalidArgumentError(
-          fmt::format("no record has a value for the key {}", Excerpt(wanted)));
+      return absl::InvalidArgumentError(fmt::format("no record has a value for the key {}{}",
+                                                    Excerpt(wanted), NearestTo(wanted)));
     }
   }
   return absl::OkStatus();
+}
+
+std::string JsonSchema::NearestTo(const std::string& name) const {
+  // Keys that are not chosen have no column, and may be what is meant.
+  std::vector<std::string> names;
+  std::vector<const Key*> open = {root_.get()};
+  while (!open.empty()) {
+    const Key* key = open.back();
+    open.pop_back();
+    for (const std::unique_ptr<Key>& child : key->keys) {
+      names.push_back(child->full_name);
+      open.push_back(child.get());
+    }
+  }
+  return DidYouMean(name, names);
 }
 
 std::vector<std::string> JsonSchema::KindsWithoutKey() const {

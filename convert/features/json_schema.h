@@ -50,6 +50,8 @@ class JsonSchema {
   bool HasFeature(const std::string& name) const { return column_of_name_.count(name) > 0; }
   // Returns InvalidArgument, naming the key, if no record has a value for a chosen column.
   absl::Status CheckColumns() const;
+  // Returns "; did you mean 'NAME'?" if `name` is a likely typo of a key's, otherwise nothing.
+  std::string NearestTo(const std::string& name) const;
   // The keys with a chosen kind that no record has, which are worth a note.
   std::vector<std::string> KindsWithoutKey() const;
   // The keys, dotted, that were null in every record.

@@ -52,8 +52,8 @@ bool IsText(std::string_view text) {
 }
 
 absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes) {
-  return WithRemedy(absl::ResourceExhaustedError(fmt::format(
-                        "{}: the record is longer than {} bytes", place, max_line_bytes)),
+  return WithRemedy(absl::DataLossError(fmt::format("{}: the record is longer than {} bytes", place,
+                                                    max_line_bytes)),
                     {"max_record", "SIZE", "raise the limit, which needs twice as much memory"});
 }
 

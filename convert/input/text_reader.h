@@ -42,8 +42,8 @@ bool IsText(std::string_view text);
 // skipped. Not thread safe.
 //
 // Functions that read return false at the end of the file and after an error; see status().
-// DataLoss: not UTF-8 ("FILE:LINE: ..."), or not text at all, with the remedy. ResourceExhausted: a
-// line above the limit. NotFound and the like: the file cannot be read.
+// DataLoss: not UTF-8 ("FILE:LINE: ..."), not text at all, or a line above the limit, with the
+// remedy. NotFound and the like: the file cannot be read.
 class TextReader {
  public:
   static absl::StatusOr<std::unique_ptr<TextReader>> Open(const std::string& path,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/suggestion.h"
 #include "convert/features/column.h"
 #include "convert/input/csv_row.h"
 #include "convert/input/excerpt.h"
@@ -85,6 +86,7 @@ class CsvSource : public Source {
   absl::Status ScanFile(uint32_t file, TextReader& reader);
   absl::Status ReadHeader(uint32_t file, uint64_t line, const std::vector<std::string>& names);
   absl::Status ChooseColumns();
+  std::vector<std::string> ColumnNames() const;
   absl::Status CheckRow(uint32_t file, const Row& row, const std::vector<CsvCell>& cells) const;
   bool has_header() const { return options_.names.empty(); }
 
@@ -233,6 +235,12 @@ absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line,
   return absl::OkStatus();
 }
 
+std::vector<std::string> CsvSource::ColumnNames() const {
+  std::vector<std::string> names;
+  for (const Column& column : columns_) names.push_back(column.name());
+  return names;
+}
+
 absl::Status CsvSource::ChooseColumns() {
   std::vector<std::string> all_wanted = options_.choice.columns;
   if (!options_.key_column.empty()) all_wanted.push_back(options_.key_column);
@@ -244,8 +252,8 @@ absl::Status CsvSource::ChooseColumns() {
     std::vector<std::string> there;
     for (const Column& column : columns_) there.push_back(Excerpt(column.name()));
     return absl::InvalidArgumentError(
-        fmt::format("{}: column {} does not exist; the columns are {}", files_.path(0),
-                    Excerpt(wanted), fmt::join(there, ", ")));
+        fmt::format("{}: column {} does not exist; the columns are {}{}", files_.path(0),
+                    Excerpt(wanted), fmt::join(there, ", "), DidYouMean(wanted, ColumnNames())));
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].name() == options_.key_column) key_index_ = i;
@@ -368,7 +376,8 @@ std::vector<std::string> CsvSource::notes() const {
     const std::string& name = chosen.first;
     if (std::none_of(columns_.begin(), columns_.end(),
                      [&name](const Column& column) { return column.name() == name; })) {
-      notes.push_back(fmt::format("column {} of the schema does not exist", Excerpt(name)));
+      notes.push_back(fmt::format("column {} of the schema does not exist{}", Excerpt(name),
+                                  DidYouMean(name, ColumnNames())));
     }
   }
   return notes;

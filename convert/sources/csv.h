@@ -43,9 +43,9 @@ struct CsvOptions {
 // UTF-8 or does not fit the chosen kind. Where quotes are wrong, the first line of the row is left
 // out.
 //
-// InvalidArgument: no files, an invalid delimiter, or a column that does not exist.
-// ResourceExhausted: a row above the limit. Scan and ForEach report other errors as "FILE:LINE:
-// ...". FailedPrecondition: a file has changed since Scan.
+// InvalidArgument: no files, an invalid delimiter, or a column that does not exist. DataLoss: a row
+// above the limit. Scan and ForEach report errors as "FILE:LINE: ...". FailedPrecondition: a file
+// has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> paths,
                                                       CsvOptions options = {});
 

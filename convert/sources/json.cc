@@ -160,7 +160,8 @@ std::vector<std::string> JsonSource::notes() const {
         fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
   }
   for (const std::string& name : schema_.KindsWithoutKey()) {
-    notes.push_back(fmt::format("no record has the key {} of the schema", Excerpt(name)));
+    notes.push_back(fmt::format("no record has the key {} of the schema{}", Excerpt(name),
+                                schema_.NearestTo(name)));
   }
   return notes;
 }

@@ -48,10 +48,9 @@ struct JsonOptions {
 // With SkipDefects, texts that are not a JSON object or contradict earlier objects are left out; of
 // a truncated array, the elements before the end are kept.
 //
-// InvalidArgument: no files, or a chosen column that no record has. ResourceExhausted: an object
-// above the limit. Scan and ForEach report other errors as "FILE:LINE: ...", or as
-// "FILE:LINE:COLUMN: ..." if the JSON is invalid; columns count bytes from 1. FailedPrecondition: a
-// file has changed since Scan.
+// InvalidArgument: no files, or a chosen column that no record has. Scan and ForEach report errors
+// as "FILE:LINE: ...", or as "FILE:LINE:COLUMN: ..." if the JSON is invalid; columns count bytes
+// from 1. FailedPrecondition: a file has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
                                                        JsonLayout layout, JsonOptions options = {});
 

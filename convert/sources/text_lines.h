@@ -21,8 +21,8 @@ namespace shardfeed {
 // Delivers the lines of the files in order. An item's bytes are a line. Each pass reads the files
 // sequentially with a buffer of 1 MiB that grows for longer lines.
 //
-// InvalidArgument: no files. ResourceExhausted: a line above `max_line_bytes`. Scan and ForEach
-// report other errors as "FILE:LINE: ...". FailedPrecondition: a file has changed since Scan.
+// InvalidArgument: no files. DataLoss: a line above `max_line_bytes`. Scan and ForEach report
+// errors as "FILE:LINE: ...". FailedPrecondition: a file has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeTextLinesSource(
     std::vector<std::string> paths, uint64_t max_line_bytes = kDefaultMaxLineBytes);
 

@@ -1,11 +1,10 @@
 // Decodes whole images other than JPEGs: PNG with libpng, WebP with libwebp, GIF with giflib, TIFF
-// with libtiff, which is loaded when the first TIFF comes, and BMP. PNGs are encoded with OpenCV.
+// with libtiff, which is loaded when the first TIFF comes, and BMP.
 
 #ifndef SHARDFEED_DECODE_IMAGES_CODECS_H_
 #define SHARDFEED_DECODE_IMAGES_CODECS_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,10 +23,6 @@ namespace shardfeed {
 // library is not installed. ResourceExhausted: not enough memory. Messages do not name the file.
 absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, int channels,
                              std::vector<uint8_t>* pixels);
-
-// Encodes `height` rows of `width` RGB pixels without gaps as PNG. Thread safe. Unimplemented:
-// OpenCV's codecs are not installed.
-absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png);
 
 }  // namespace shardfeed
 

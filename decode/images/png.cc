@@ -6,6 +6,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "decode/images/grey.h"
@@ -98,6 +99,52 @@ bool Update(Reading& reading, bool to_colour) {
   return true;
 }
 
+// The state of encoding one image; see Reading.
+struct Writing {
+  ~Writing() { png_destroy_write_struct(&png, &info); }
+
+  std::string* out = nullptr;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  bool out_of_memory = false;
+  char error[160] = {};
+};
+
+[[noreturn]] void OnWriteError(png_structp png, png_const_charp message) {
+  auto& writing = *static_cast<Writing*>(png_get_error_ptr(png));
+  std::snprintf(writing.error, sizeof(writing.error), "%s", message);
+  png_longjmp(png, 1);
+}
+
+// An exception must not pass through libpng.
+void Write(png_structp png, png_bytep from, png_size_t count) {
+  auto& writing = *static_cast<Writing*>(png_get_io_ptr(png));
+  try {
+    writing.out->append(reinterpret_cast<const char*>(from), count);
+  } catch (const std::bad_alloc&) {
+    writing.out_of_memory = true;
+  }
+  if (writing.out_of_memory) png_error(png, "Out of memory");
+}
+
+bool Encode(Writing& writing, const uint8_t* pixels, uint32_t width, uint32_t height) {
+  writing.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &writing, OnWriteError, OnWarning);
+  png_structp png = writing.png;
+  if (png != nullptr) writing.info = png_create_info_struct(png);
+  if (writing.info == nullptr) {
+    writing.out_of_memory = true;
+    return false;
+  }
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_set_write_fn(png, &writing, Write, nullptr);
+  png_set_IHDR(png, writing.info, width, height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_write_info(png, writing.info);
+  for (uint32_t y = 0; y < height; ++y) png_write_row(png, pixels + size_t{3} * width * y);
+  png_write_end(png, nullptr);
+  return true;
+}
+
 absl::Status ErrorOf(const Reading& reading, std::string_view bytes) {
   if (reading.out_of_memory || std::string_view(reading.error) == "Out of memory") {
     return absl::ResourceExhaustedError("no memory for a png");
@@ -141,6 +188,18 @@ absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int ch
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png) {
+  png->clear();
+  Writing writing;
+  writing.out = png;
+  if (Encode(writing, pixels, width, height)) return absl::OkStatus();
+  if (writing.out_of_memory || std::string_view(writing.error) == "Out of memory") {
+    return absl::ResourceExhaustedError("no memory for a png");
+  }
+  return absl::InvalidArgumentError(fmt::format("cannot make a png of {} x {} pixels: {}", width,
+                                                height, std::string_view(writing.error)));
 }
 
 }  // namespace shardfeed

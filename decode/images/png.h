@@ -1,9 +1,10 @@
-// Decoding of PNG files with libpng.
+// Decoding and encoding of PNG files with libpng.
 
 #ifndef SHARDFEED_DECODE_IMAGES_PNG_H_
 #define SHARDFEED_DECODE_IMAGES_PNG_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace shardfeed {
 // are ignored. Thread safe.
 absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
+
+// Encodes `height` rows of `width` RGB pixels without gaps as PNG. Thread safe. InvalidArgument:
+// libpng refuses the size. ResourceExhausted: not enough memory.
+absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png);
 
 }  // namespace shardfeed
 

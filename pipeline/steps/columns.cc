@@ -2,9 +2,20 @@
 
 #include <utility>
 
+#include "base/suggestion.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
+namespace {
+
+// Returns "; did you mean 'NAME'?" if `name` is a likely typo of a column's, otherwise nothing.
+std::string NearestTo(const std::string& name, const RowSpec& spec) {
+  std::vector<std::string> names;
+  for (const ColumnSpec& column : spec) names.push_back(column.name);
+  return DidYouMean(name, names);
+}
+
+}  // namespace
 
 std::string NamesText(const RowSpec& spec) {
   std::string text;
@@ -16,8 +27,9 @@ absl::StatusOr<size_t> NamedColumn(std::string_view step, const RowSpec& spec,
                                    const std::string& name) {
   const int column = FindColumn(spec, name);
   if (column < 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
+    return absl::InvalidArgumentError(fmt::format("{}: there is no column '{}'; there are: {}{}",
+                                                  step, name, RowSpecText(spec),
+                                                  NearestTo(name, spec)));
   }
   return static_cast<size_t>(column);
 }
@@ -28,8 +40,8 @@ absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
   if (column < 0 || spec[column].dtype != DType::kBytes || spec[column].ragged ||
       !spec[column].shape.empty()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: there is no column '{}' with one bytes value per row; there are: {}", step,
-                    name, RowSpecText(spec)));
+        fmt::format("{}: there is no column '{}' with one bytes value per row; there are: {}{}",
+                    step, name, RowSpecText(spec), column < 0 ? NearestTo(name, spec) : ""));
   }
   return static_cast<size_t>(column);
 }

@@ -96,7 +96,9 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
 
     ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
     its place."""
-    return _run("convert", kind, *specs_of(source), os.fspath(out), *_options(options))
+    # Records that on_error="skip" left out are in the result, and no error.
+    return _run("convert", kind, *specs_of(source), os.fspath(out), *_options(options),
+                defects_are_fine=True)
 
 
 @checked

@@ -142,8 +142,7 @@ TEST_F(TextReaderTest, RefusesALineAboveTheLimit) {
   TextReaderOptions options = SmallBuffer();
   options.max_line_bytes = 10000;
   ExpectError(Failure("short\n" + std::string(50000, 'x') + "\n", options),
-              absl::StatusCode::kResourceExhausted,
-              "a.txt:2: the record is longer than 10000 bytes");
+              absl::StatusCode::kDataLoss, "a.txt:2: the record is longer than 10000 bytes");
   auto reader = Open("short\n" + std::string(9000, 'x') + "\nshort", options);
   EXPECT_EQ(ReadLines(*reader).size(), 3);
   EXPECT_TRUE(reader->status().ok());

@@ -211,7 +211,7 @@ def scenarios(library):
         Scenario("convert_skipping",
                  shardfeed("convert", "tfrecord", f"{FOLDER}/d@8", f"{FOLDER}/c@2",
                            "--on-error", "skip", "--max-skipped", "100%", "--overwrite"),
-                 ["c"], damaged_dataset, True),
+                 ["c"], damaged_dataset, True, done=harness.DEFECTS),
         Scenario("read_skipping",
                  shardfeed("bench", f"{FOLDER}/d@8", "--skip-damaged", "--max-skipped",
                            "100%"), [], damaged_dataset, reads=True,

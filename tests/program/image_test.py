@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import DEFECTS, USAGE, convert, fail, succeed
+from harness import DEFECTS, USAGE, convert, fail, run, succeed
 from image_program import decode, error_of, make_image
 from PIL import Image
 
@@ -264,8 +264,9 @@ def test_read_image_names_what_is_broken(tmp_path):
     assert "broken-00000-of-00001" in message and "record 2 at byte" in message
     assert "image/encoded" in message and "cut off" in message
     for policy in ["replace", "zero"]:
-        out = succeed("bench", broken, "--image", 32, "--batch", 6, "--on-damage", policy,
-                      "--json").json
+        result = run("bench", broken, "--image", 32, "--batch", 6, "--on-damage", policy, "--json")
+        assert result.status == DEFECTS, result.err
+        out = result.json
         assert out["records"] == 6
         assert sum(stage["invalid_rows"] for stage in out["stages"]) == 1
     out = succeed("bench", broken, "--image", 32, "--batch", 6, "--on-damage", "accept",

@@ -58,9 +58,9 @@ def test_all_count_the_same(tmp_path, compression, indexed):
     assert shards[0].read_bytes() == before[0] and shards[1].read_bytes() == damaged
     assert harness.verify(tmp_path / "new@2")["records"] == kept
     assert harness.verify(tmp_path / "old@2", status=DEFECTS)["records"] == kept
-    succeed("convert", "tfrecord", tmp_path / "old@2", tmp_path / "copy@2", "--on-error", "skip",
-            "--max-skipped", "100%",
-            "--no-shuffle", "-q")
+    copied = run("convert", "tfrecord", tmp_path / "old@2", tmp_path / "copy@2", "--on-error", "skip",
+                 "--max-skipped", "100%", "--no-shuffle", "-q")
+    assert copied.status == DEFECTS, copied.err
     assert harness.verify(tmp_path / "copy@2")["records"] == kept
     assert rows(tmp_path / "copy@2") == rows(tmp_path / "new@2")
 
@@ -121,12 +121,14 @@ def test_all_four_count_the_same_of_any_damage(tmp_path, compression, written_by
         assert len(found) == len(set(found)) or what.startswith("doubled"), what
         assert kept >= 1500, what
         assert run("verify", old, "--json").json["records"] == kept, what
-        succeed("convert", "tfrecord", old, tmp_path / "copy@2", "--on-error", "skip",
-                "--max-skipped", "100%", "--no-shuffle", "--overwrite", "-q")
+        copied = run("convert", "tfrecord", old, tmp_path / "copy@2", "--on-error", "skip",
+                     "--max-skipped", "100%", "--no-shuffle", "--overwrite", "-q")
+        assert copied.status in (DONE, DEFECTS), (what, copied.err)
         assert harness.verify(tmp_path / "copy@2")["records"] == kept, what
         if repaired.json["records_lost"] is not None:
             manifest = json.loads((tmp_path / ".shardfeed/copy.manifest.json").read_text())
             left_out = manifest.get("skipped", {"records": 0})["records"]
+            assert copied.status == (DEFECTS if left_out else DONE), what
             assert left_out == repaired.json["records_lost"], what
         read = run("bench", old, "--skip-damaged", "--max-skipped", "100%", "--json")
         assert read.status in (DONE, DEFECTS), (what, read.err)
@@ -181,8 +183,9 @@ def test_one_flip_in_gzip_of_many_records_loses_few(tmp_path, indexed):
     for at in [0, 1, 200, *draw.sample(range(len(sound)), 4)]:
         path.write_bytes(sound)
         flip(path, at, 4)
-        succeed("convert", "tfrecord", tmp_path / "old@1", tmp_path / "new@1", "--on-error", "skip",
-                "--max-skipped", "2%", "--overwrite", "-q")
+        result = run("convert", "tfrecord", tmp_path / "old@1", tmp_path / "new@1", "--on-error", "skip",
+                     "--max-skipped", "2%", "--overwrite", "-q")
+        assert result.status in (DONE, DEFECTS), result.err
         assert 39_200 <= harness.verify(tmp_path / "new@1")["records"] <= 40_000
 
 

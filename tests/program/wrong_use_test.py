@@ -17,7 +17,14 @@ import pytest
     (["verify", "x", "--level", "foo"], "verify: --level: foo not in {headers,", "verify"),
     (["foo"], "there is no command 'foo'; expected one of convert, verify,", ""),
     ([], "expected a command: convert, verify,", ""),
-    (["convert", "foo"], "convert: there is no command 'foo'; expected one of imagefolder,", "convert"),
+    (["convert", "foo"], "convert: there is no kind of source 'foo'; expected one of imagefolder,", "convert"),
+    (["convert", "parquet", "t/t.parquet", "o/p@1"],
+     "convert: there is no kind of source 'parquet'; expected one of imagefolder,", "convert"),
+    (["convert"], "convert: expected a kind of source: imagefolder,", "convert"),
+    (["-q", "verify", "x", "-z"], "verify: there is no option -z", "verify"),
+    (["convert", "--delimiter", ";", "csv", "a", "b@1"],
+     "csv: there is no option --delimiter before 'csv'; place it behind 'csv'", "convert csv"),
+    (["convrt", "csv", "a", "b@1"], "there is no command 'convrt'; expected one of", ""),
     (["convert", "text", "a", "b@1", "--level"], "text: --level: expected an integer, as in --level 7",
      "convert text"),
 ])
@@ -27,6 +34,59 @@ def test_wrong_use_is_explained(arguments, said, help_of):
     first, second = result.err.splitlines()
     assert first.startswith(f"shardfeed: {said}"), first
     assert second == f"Run '{f'shardfeed {help_of}'.strip()} --help' for usage."
+
+
+@pytest.mark.parametrize(("arguments", "meant"), [
+    (["convrt", "csv", "a", "b@1"], "convert"),
+    (["convert", "cvs", "a", "b@1"], "csv"),
+    (["convert", "image-folder", "a", "b@1"], "imagefolder"),
+    (["bench", "x", "--shufle", "1"], "--shuffle"),
+    (["convert", "csv", "a", "b@1", "--compresion=gzip"], "--compression"),
+    (["convert", "csv", "a", "b@1", "--compression", "gzpi"], "gzip"),
+    (["convert", "csv", "a", "b@1", "--on-error", "skpi"], "skip"),
+    (["verify", "x", "--level", "Images"], "images"),
+    (["--quite", "verify", "x"], "--quiet"),
+])
+def test_typos_are_corrected(arguments, meant):
+    result = harness.run(*arguments)
+    assert result.status == harness.USAGE
+    assert result.err.splitlines()[0].endswith(f"; did you mean '{meant}'?"), result.err
+
+
+def test_typos_of_names_in_data_are_corrected(tmp_path):
+    (tmp_path / "t.csv").write_text("name,age\nx,1\n")
+    (tmp_path / "t.jsonl").write_text('{"name": "x", "age": 1}\n')
+    (tmp_path / "schema.json").write_text('{"agee": "int64"}')
+    for kind in ("csv", "jsonl"):
+        said = harness.fail(harness.USAGE, "convert", kind, tmp_path / f"t.{kind}", tmp_path / "x@1",
+                            "--columns", "nmae")
+        assert said.endswith("; did you mean 'name'?"), said
+        harness.convert(kind, tmp_path / f"t.{kind}", tmp_path / f"{kind}@1")
+        told = harness.succeed("convert", kind, tmp_path / f"t.{kind}", tmp_path / f"{kind}-2@1", "--schema",
+                               tmp_path / "schema.json").out.decode()
+        assert "; did you mean 'age'?\n" in told, told
+    harness.convert("csv", tmp_path / "t.csv", tmp_path / "d/train@1")
+    for arguments in (["inspect", tmp_path / "d/trian@1"], ["verify", tmp_path / "d/tarin@*"]):
+        assert "; did you mean 'train'?" in harness.fail(harness.IO_FAILED, *arguments)
+    assert harness.fail(harness.USAGE, "inspect", tmp_path / "d/train@1", "--feature", "nam").endswith(
+        "; did you mean 'name'?")
+    assert harness.fail(harness.USAGE, "bench", tmp_path / "d/train@1", "--image", "32", "--image-feature",
+                        "naem").endswith("; did you mean 'name'?")
+
+
+def test_common_options_stand_before_the_command_or_behind_it(tmp_path):
+    harness.convert("jsonl", TEXT, tmp_path / "d@2")
+    dataset = tmp_path / "d@2"
+    behind = harness.succeed("verify", dataset, "-q")
+    before = harness.succeed("-q", "verify", dataset)
+    assert behind.out == before.out == b""
+    assert harness.succeed("--json", "-j", "1", "verify", dataset).json["num_defects"] == 0
+    assert harness.succeed("convert", "-q", "--json", "jsonl", TEXT, tmp_path / "e@1").json["shards"] == 1
+    assert harness.succeed("--json", "cat", dataset, "-r", "0").lines
+    result = harness.run("-q", "read", dataset)
+    assert result.status == 0 and "'read' is now called 'bench'" in result.err
+    wrong = harness.run("-j", "0", "verify", dataset)
+    assert wrong.status == harness.USAGE and "--jobs: '0' is not an integer of at least 1" in wrong.err
 
 
 TEXT = harness.TESTDATA / "tables/events.jsonl"
