@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/charconv.h"
@@ -22,17 +23,6 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
   return text.size() == word.size() &&
          std::equal(text.begin(), text.end(), word.begin(),
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; });
-}
-
-double ParseDouble(std::string_view text) {
-  double value = 0;
-  const std::from_chars_result result =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec == std::errc::result_out_of_range) {
-    // std::from_chars does not set the value; Abseil's, which is slower, returns infinity or zero.
-    absl::from_chars(text.data(), text.data() + text.size(), value);
-  }
-  return value;
 }
 
 // Returns the kind by spelling alone. `far` is set if the number may be outside the range of float.
@@ -122,6 +112,17 @@ std::optional<float> ParseFloat(std::string_view text) {
   return ToFloat(ParseDouble(text));
 }
 
+double ParseDouble(std::string_view text) {
+  double value = 0;
+  const std::from_chars_result result =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec == std::errc::result_out_of_range) {
+    // std::from_chars does not set the value; Abseil's, which is slower, returns infinity or zero.
+    absl::from_chars(text.data(), text.data() + text.size(), value);
+  }
+  return value;
+}
+
 std::optional<int64_t> ParseAnyInt64(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   int64_t value = 0;
@@ -138,6 +139,27 @@ std::optional<float> ParseAnyFloat(std::string_view text) {
   const std::from_chars_result result = std::from_chars(text.data(), end, value);
   if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
   return ToFloat(ParseDouble(text));
+}
+
+bool LosesWholeDigits(double value) {
+  constexpr double kFirst = 1 << 24;  // all smaller whole numbers are floats
+  const double stored = static_cast<float>(value);
+  if (std::abs(value) < kFirst || !std::isfinite(stored) ||
+      std::trunc(stored) == std::trunc(value)) {
+    return false;
+  }
+  // One digit before the point: [-]d.dddddde+dd.
+  char text[32];
+  const char* const end =
+      std::to_chars(text, std::end(text), value, std::chars_format::scientific).ptr;
+  const std::string_view digits(text, end - text);
+  return std::ranges::count_if(digits.substr(0, digits.find('e')), IsDigit) > 7;
+}
+
+std::optional<bool> ParseBool(std::string_view text) {
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  return std::nullopt;
 }
 
 void TextColumn::AddUnsettled(std::string_view cell, Place place) {

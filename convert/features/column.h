@@ -42,6 +42,9 @@ std::optional<int64_t> ParseInt64(std::string_view text);
 // double and then to the nearest float, as Python and NumPy do.
 std::optional<float> ParseFloat(std::string_view text);
 
+// The same as a double, which is infinite or zero if the number is beyond its range.
+double ParseDouble(std::string_view text);
+
 // Parse text whose kind the user chose; also accept "+1", "007" and, as a float, "007.5".
 std::optional<int64_t> ParseAnyInt64(std::string_view text);
 std::optional<float> ParseAnyFloat(std::string_view text);
@@ -53,6 +56,14 @@ inline std::optional<float> ToFloat(double value) {
   if (std::abs(value) >= kTooLarge && std::isfinite(value)) return std::nullopt;
   return static_cast<float>(value);
 }
+
+// Whether the whole part of `value` changes when it becomes a float although its shortest decimal
+// form has more than the seven digits that a float keeps: 16777217 and 1700000001.5, but not 1e20.
+// (That digits of fractions are lost is usual: 31.95376472 becomes 31.953764.)
+bool LosesWholeDigits(double value);
+
+// Parses true and false, written in lower case, in upper case, or with a capital.
+std::optional<bool> ParseBool(std::string_view text);
 
 // The place of a value: the index of a file, and a 1-based line in it.
 struct Place {

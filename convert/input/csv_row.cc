@@ -41,6 +41,9 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
   const char* at = begin;
   while (true) {
     CsvCell cell;
+    if (dialect.skip_blanks) {
+      while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter) ++at;
+    }
     if (at < end && *at == '"' && dialect.quotes) {
       const char* const open = at++;
       const char* const content = at;
@@ -88,6 +91,19 @@ void UndoubleQuotes(std::string_view text, std::string* out) {
     text.remove_prefix(std::min(quote + 2, text.size()));
   }
   out->append(text);
+}
+
+std::string_view ValueOf(const CsvCell& cell, std::string* scratch) {
+  if (!cell.doubled_quotes) return cell.text;
+  scratch->clear();
+  UndoubleQuotes(cell.text, scratch);
+  return *scratch;
+}
+
+std::string_view WithoutLineBreak(std::string_view row) {
+  if (row.ends_with('\n')) row.remove_suffix(1);
+  if (row.ends_with('\r')) row.remove_suffix(1);
+  return row;
 }
 
 }  // namespace shardfeed
