@@ -258,9 +258,11 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
                                   column, first(others), remedy));
     }
     if (missing.count > 0 && !rules_->missing_everywhere() && !Trimmed(missing.first).empty()) {
-      notes.push_back(fmt::format("{} is text, so {} like {} are kept; {} makes them missing",
-                                  column, values(missing.count), first(missing),
-                                  spell("na", missing.first)));
+      const bool one = missing.count == 1;
+      notes.push_back(fmt::format("{} is text, so {}{} {} kept; {} makes {} missing", column,
+                                  one ? "" : fmt::format("{} values like ", missing.count),
+                                  first(missing), one ? "is" : "are", spell("na", missing.first),
+                                  one ? "it" : "them"));
     }
     return notes;
   }

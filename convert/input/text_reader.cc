@@ -105,7 +105,7 @@ bool TextReader::Extend() {
     if (absl::Status status = CheckStart(); !status.ok()) return Fail(std::move(status));
     if (encoding_ != TextEncoding::kUtf8) {
       raw_ = unread();
-      begin_ = end_ = 0;
+      begin_ = end_ = checked_ = 0;
       n = ReadConverted(free);
       if (!n.ok()) return Fail(n.status());
       end_ = *n;

@@ -127,7 +127,7 @@ TEST_F(CsvTest, AQuotedEmptyLineIsARecord) {
 }
 
 TEST_F(CsvTest, SplitsAtAnotherDelimiter) {
-  EXPECT_THAT(Read("a\tb\n1,5\t\"x\ty\"\n", '\t'), ElementsAre("a=bytes[1,5] b=bytes[x\ty]"));
+  EXPECT_THAT(Read("a\tb\n1,5\t\"x\ty\"\n", '\t'), ElementsAre("a=float[1.5] b=bytes[x\ty]"));
   EXPECT_THAT(Read("a;b\n1;2\n", ';'), ElementsAre("a=int64[1] b=int64[2]"));
 }
 
@@ -279,11 +279,11 @@ TEST_F(CsvTest, SkipsCommentsAtTheBeginning) {
 }
 
 TEST_F(CsvTest, SkipsCommentsInEachFile) {
-  auto source =
-      *MakeCsvSource({Write("a.csv", "# x,y\n1,2\n"), Write("b.csv", "# of May\n# x,y\n3,4\n")});
-  EXPECT_THAT(Texts(Convert(*source)),
-              ElementsAre("x=int64[1] y=int64[2]", "x=int64[3] y=int64[4]"));
-  EXPECT_EQ(Items(*source)[1].line, 3);
+  auto source = *MakeCsvSource(
+      {Write("a.csv", "# x,y\n1,2\n1,2\n"), Write("b.csv", "# of May\n# x,y\n3,4\n")});
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("x=int64[1] y=int64[2]", "x=int64[1] y=int64[2]",
+                                                   "x=int64[3] y=int64[4]"));
+  EXPECT_EQ(Items(*source)[2].line, 3);
 }
 
 TEST_F(CsvTest, ReadsOtherEncodings) {
