@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -57,8 +58,6 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
           "--na", flags->missing,
           "texts that mean a missing value in every column; default: NA, N/A, n/a, NaN, nan, "
           "null, NULL, None, <NA>, #N/A and - in columns of numbers. Empty cells always do")
-      ->delimiter(',')
-      ->expected(1)
       ->type_name("TEXT,...");
   CLI::Option* trim = command.add_flag(
       "--trim", flags->trim,
@@ -100,7 +99,7 @@ absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
   options.comments = !flags.no_comments;
   if (flags.trim) options.trim = CsvOptions::Trim::kAll;
   if (flags.no_trim) options.trim = CsvOptions::Trim::kNone;
-  options.missing = flags.missing;
+  if (flags.missing) options.missing = absl::StrSplit(*flags.missing, ',', absl::SkipEmpty());
   if (!flags.encoding.empty()) {
     options.encoding = ParseTextEncoding(flags.encoding);
     if (!options.encoding) {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -27,7 +26,7 @@ struct TableFlags {
   std::string encoding;
   std::string decimal;
   std::string thousands;
-  std::optional<std::vector<std::string>> missing;
+  std::optional<std::string> missing;  // separated by commas
 };
 
 // Adds the options, which are set when the command runs. Tables with tabs have no --delimiter.

@@ -25,13 +25,15 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; });
 }
 
-// Returns the kind by spelling alone. `far` is set if the number may be outside the range of float.
-ColumnKind KindOfSpelling(std::string_view text, bool* far) {
-  *far = false;
+// Returns the kind by spelling alone. `far` is set if the number may be outside the range of float,
+// and `large` if it may have eight digits before the point.
+ColumnKind KindOfSpelling(std::string_view text, bool* far, bool* large) {
+  *far = *large = false;
   if (text.empty()) return ColumnKind::kUnknown;
   const size_t begin = text[0] == '-' ? 1 : 0;
   const size_t whole_end = SkipDigits(text, begin);
   const size_t num_whole = whole_end - begin;
+  *large = num_whole >= 8;
   if (num_whole > 1 && text[begin] == '0') return ColumnKind::kBytes;
   if (whole_end == text.size()) {
     if (num_whole == 0) return ColumnKind::kBytes;
@@ -63,7 +65,7 @@ ColumnKind KindOfSpelling(std::string_view text, bool* far) {
     if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
     const size_t exponent_end = SkipDigits(text, at);
     if (exponent_end == at || exponent_end != text.size()) return ColumnKind::kBytes;
-    *far = true;
+    *far = *large = true;
   }
   return ColumnKind::kFloat;
 }
@@ -90,8 +92,13 @@ ColumnKind MergedKind(ColumnKind a, ColumnKind b) {
 }
 
 ColumnKind KindOfText(std::string_view text) {
+  bool large;
+  return KindOfText(text, &large);
+}
+
+ColumnKind KindOfText(std::string_view text, bool* large) {
   bool far;
-  const ColumnKind kind = KindOfSpelling(text, &far);
+  const ColumnKind kind = KindOfSpelling(text, &far, large);
   return far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : kind;
 }
 
@@ -107,7 +114,8 @@ std::optional<int64_t> ParseInt64(std::string_view text) {
 
 std::optional<float> ParseFloat(std::string_view text) {
   bool far;
-  const ColumnKind kind = KindOfSpelling(text, &far);
+  bool large;
+  const ColumnKind kind = KindOfSpelling(text, &far, &large);
   if (kind != ColumnKind::kInt64 && kind != ColumnKind::kFloat) return std::nullopt;
   return ToFloat(ParseDouble(text));
 }

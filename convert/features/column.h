@@ -35,6 +35,8 @@ ColumnKind MergedKind(ColumnKind a, ColumnKind b);
 // exponent or both, within float32's range, or nan, inf, infinity in any case, with at most a minus
 // sign in front. kBytes: anything else.
 ColumnKind KindOfText(std::string_view text);
+// The same; `large` is set if a number may be 10 million or more in value, by its spelling.
+ColumnKind KindOfText(std::string_view text, bool* large);
 
 // Parses text whose kind is kInt64; returns nullopt for other text.
 std::optional<int64_t> ParseInt64(std::string_view text);

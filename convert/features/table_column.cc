@@ -107,21 +107,6 @@ ColumnKind TableColumn::kind() const {
   return numbers + bools_.count > 0 ? ColumnKind::kInt64 : ColumnKind::kBytes;
 }
 
-void TableColumn::AddNumber(std::string_view text, ColumnKind kind, std::string_view cell,
-                            Place place) {
-  if (kind == ColumnKind::kFloat && (text.front() | 0x20) == 'n' && rules_->IsMissing(text)) {
-    nans_.Add(cell, place);
-    return;
-  }
-  ++(kind == ColumnKind::kInt64 ? ints_ : floats_);
-  if (text.size() < 8) return;
-  // All that is below 2^24 in value keeps its whole part, so most fractions need not be parsed.
-  const size_t digits = std::find_if_not(text.begin() + 1, text.end(), IsDigit) - text.begin();
-  const bool scientific = text.find_first_of("eE", digits) != text.npos;
-  if (digits < 8 && !scientific) return;
-  if (LosesWholeDigits(ParseDouble(text))) lossy_.Add(cell, place);
-}
-
 void TableColumn::AddText(std::string_view text, std::string_view cell, Place place) {
   texts_.Add(cell, place);
   if (!IsDigit(text.front()) && text.front() != '-') return;
@@ -132,28 +117,33 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
   with_decimal_ += IsNumberWith(text, other, '\0');
 }
 
-void TableColumn::AddSpecial(std::string_view cell, uint8_t may_be, Place place) {
+void TableColumn::AddSpecial(std::string_view cell, Place place) {
   if (asked_ == ColumnKind::kBytes) return;
-  const bool plain = rules_->plain() && (may_be & CellRules::kBlank) == 0 && !IsBlank(cell.back());
-  const std::string_view text = plain ? cell : rules_->Inside(cell);
-  if (!plain) {
-    may_be = text.empty() ? uint8_t{CellRules::kMissing} : rules_->ByFirst(text.front());
-    if (rules_->missing_everywhere() && rules_->IsMissing(text)) {
-      missing_.Add(cell, place);
-      return;
-    }
+  const std::string_view text = rules_->Inside(cell);
+  const uint8_t may_be = text.empty() ? 0 : rules_->ByFirst(text.front());
+  const bool is_missing =
+      (may_be & CellRules::kMissing) != 0 || text.empty() ? rules_->IsMissing(text) : false;
+  if (is_missing && rules_->missing_everywhere()) {
+    missing_.Add(cell, place);
+    return;
   }
   if ((may_be & CellRules::kNumber) != 0) {
     thread_local std::string scratch;
-    const std::optional<std::string_view> number = plain ? text : rules_->Plain(cell, &scratch);
-    const ColumnKind kind = number ? KindOfText(*number) : ColumnKind::kBytes;
+    const std::optional<std::string_view> number = rules_->Plain(cell, &scratch);
+    bool large = false;
+    const ColumnKind kind = number ? KindOfText(*number, &large) : ColumnKind::kBytes;
+    if (kind == ColumnKind::kFloat && is_missing) {
+      nans_.Add(cell, place);
+      return;
+    }
     if (kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat) {
+      ++(kind == ColumnKind::kInt64 ? ints_ : floats_);
       if (text.size() != cell.size()) padded_.Add(cell, place);
-      AddNumber(*number, kind, cell, place);
+      if (large && LosesWholeDigits(ParseDouble(*number))) lossy_.Add(cell, place);
       return;
     }
   }
-  if ((may_be & CellRules::kMissing) != 0 && rules_->IsMissing(text)) {
+  if (is_missing) {
     missing_.Add(cell, place);
   } else if ((may_be & CellRules::kBool) != 0 && ParseBool(text)) {
     bools_.Add(cell, place);
@@ -162,41 +152,37 @@ void TableColumn::AddSpecial(std::string_view cell, uint8_t may_be, Place place)
   }
 }
 
-CellContent TableColumn::ReadInt64(std::string_view cell, int64_t* value) const {
-  if (cell.empty()) return CellContent::kMissing;
-  const auto parse = [this, value](std::string_view text) {
-    const std::optional<int64_t> parsed = asked_ ? ParseAnyInt64(text) : ParseInt64(text);
-    if (parsed) *value = *parsed;
-    return parsed.has_value();
-  };
-  if (rules_->plain() && parse(cell)) return CellContent::kValue;
-  const std::string_view trimmed = rules_->Inside(cell);
-  if (rules_->IsMissing(trimmed)) return CellContent::kMissing;
+CellContent TableColumn::ReadOtherInt64(std::string_view cell, int64_t* value) const {
+  const std::string_view text = rules_->Inside(cell);
+  if (rules_->IsMissing(text)) return CellContent::kMissing;
   thread_local std::string scratch;
-  const std::optional<std::string_view> plain = rules_->Plain(cell, &scratch);
-  if (plain && parse(*plain)) return CellContent::kValue;
-  if (const std::optional<bool> truth = ParseBool(trimmed)) {
-    *value = *truth ? 1 : 0;
-    return CellContent::kValue;
+  if (const std::optional<std::string_view> plain = rules_->Plain(cell, &scratch)) {
+    const std::optional<int64_t> parsed = asked_ ? ParseAnyInt64(*plain) : ParseInt64(*plain);
+    if (parsed) {
+      *value = *parsed;
+      return CellContent::kValue;
+    }
   }
-  return CellContent::kOther;
+  const std::optional<bool> truth = ParseBool(text);
+  if (!truth) return CellContent::kOther;
+  *value = *truth ? 1 : 0;
+  return CellContent::kValue;
 }
 
-CellContent TableColumn::ReadFloat(std::string_view cell, float* value) const {
-  if (cell.empty()) return CellContent::kMissing;
-  const auto parse = [this, value](std::string_view text) {
-    const std::optional<float> parsed = asked_ ? ParseAnyFloat(text) : ParseFloat(text);
-    if (parsed) *value = *parsed;
-    return parsed.has_value();
-  };
-  if (rules_->plain() && parse(cell)) return CellContent::kValue;
-  const std::string_view trimmed = rules_->Inside(cell);
-  // "nan" is both; it is missing here only if the user says so.
-  if (rules_->missing_everywhere() && rules_->IsMissing(trimmed)) return CellContent::kMissing;
+CellContent TableColumn::ReadOtherFloat(std::string_view cell, float* value) const {
+  const std::string_view text = rules_->Inside(cell);
+  const bool is_missing = rules_->IsMissing(text);
+  // "nan" is both a number and missing; it is missing here only if the user says so.
+  if (is_missing && rules_->missing_everywhere()) return CellContent::kMissing;
   thread_local std::string scratch;
-  const std::optional<std::string_view> plain = rules_->Plain(cell, &scratch);
-  if (plain && parse(*plain)) return CellContent::kValue;
-  return rules_->IsMissing(trimmed) ? CellContent::kMissing : CellContent::kOther;
+  if (const std::optional<std::string_view> plain = rules_->Plain(cell, &scratch)) {
+    const std::optional<float> parsed = asked_ ? ParseAnyFloat(*plain) : ParseFloat(*plain);
+    if (parsed) {
+      *value = *parsed;
+      return CellContent::kValue;
+    }
+  }
+  return is_missing ? CellContent::kMissing : CellContent::kOther;
 }
 
 bool TableColumn::FitsAsked(std::string_view cell) const {

@@ -84,7 +84,7 @@ class TableColumn {
  public:
   // `rules` must outlive the column. `asked` is the kind that the user chose, if any.
   TableColumn(std::string name, std::optional<ColumnKind> asked, const CellRules* rules)
-      : name_(std::move(name)), asked_(asked), rules_(rules) {}
+      : name_(std::move(name)), asked_(asked), rules_(rules), plain_(rules->plain() && !asked) {}
 
   const std::string& name() const { return name_; }
   bool asked() const { return asked_.has_value(); }
@@ -95,15 +95,36 @@ class TableColumn {
   void Add(std::string_view cell, Place place) {
     if (cell.empty()) return;
     if (const uint8_t may_be = rules_->ByFirst(cell.front()); may_be != 0) {
-      AddSpecial(cell, may_be, place);
+      // Almost all cells of a column of numbers are counted here.
+      bool large = false;
+      const ColumnKind kind = plain_ && (may_be & CellRules::kNumber) != 0
+                                  ? KindOfText(cell, &large)
+                                  : ColumnKind::kBytes;
+      if (kind == ColumnKind::kInt64 && !large) {
+        ++ints_;
+      } else if (kind == ColumnKind::kFloat && !large && (cell.front() | 0x20) != 'n') {
+        ++floats_;
+      } else {
+        AddSpecial(cell, place);
+      }
     } else if (++texts_.count == 1) {
       texts_.Keep(cell, place);
     }
   }
 
   // Reads a cell as the column's kind, or only checks whether it fits the kind that was asked for.
-  CellContent ReadInt64(std::string_view cell, int64_t* value) const;
-  CellContent ReadFloat(std::string_view cell, float* value) const;
+  CellContent ReadInt64(std::string_view cell, int64_t* value) const {
+    const std::optional<int64_t> plain = plain_ ? ParseInt64(cell) : std::nullopt;
+    if (!plain) return ReadOtherInt64(cell, value);
+    *value = *plain;
+    return CellContent::kValue;
+  }
+  CellContent ReadFloat(std::string_view cell, float* value) const {
+    const std::optional<float> plain = plain_ ? ParseFloat(cell) : std::nullopt;
+    if (!plain) return ReadOtherFloat(cell, value);
+    *value = *plain;
+    return CellContent::kValue;
+  }
   CellContent ReadBytes(std::string_view cell) const {
     if (cell.empty()) return CellContent::kMissing;
     const bool may_miss = rules_->missing_everywhere() || IsWithoutValues();
@@ -130,9 +151,10 @@ class TableColumn {
     void Keep(std::string_view cell, Place at);
   };
 
-  void AddSpecial(std::string_view cell, uint8_t may_be, Place place);
+  void AddSpecial(std::string_view cell, Place place);
   void AddText(std::string_view text, std::string_view cell, Place place);
-  void AddNumber(std::string_view text, ColumnKind kind, std::string_view cell, Place place);
+  CellContent ReadOtherInt64(std::string_view cell, int64_t* value) const;
+  CellContent ReadOtherFloat(std::string_view cell, float* value) const;
   bool IsWithoutValues() const {
     return !asked_ && ints_ + floats_ + bools_.count + texts_.count == 0;
   }
@@ -140,6 +162,7 @@ class TableColumn {
   std::string name_;
   std::optional<ColumnKind> asked_;
   const CellRules* rules_;
+  bool plain_;  // numbers have their plain form, unless blanks are around them
   uint64_t ints_ = 0;
   uint64_t floats_ = 0;  // without those of nans_
   Cells texts_;          // cells that are nothing else

@@ -35,13 +35,14 @@ const char* FindCellEnd(const char* at, const char* end, char delimiter) {
 CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
                      std::vector<CsvCell>* cells) {
   const char delimiter = dialect.delimiter;
+  const bool skip_blanks = dialect.skip_blanks;
   cells->clear();
   const char* const begin = text.data();
   const char* const end = begin + text.size();
   const char* at = begin;
   while (true) {
     CsvCell cell;
-    if (dialect.skip_blanks) {
+    if (skip_blanks) {
       while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter) ++at;
     }
     if (at < end && *at == '"' && dialect.quotes) {

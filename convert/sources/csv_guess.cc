@@ -68,6 +68,7 @@ bool HasBlanks(const Rows& rows, bool quotes) {
   return found;
 }
 
+// kNumber includes true and false, which are values as unlikely to be names as numbers are.
 enum class CellSort { kMissing, kNumber, kText };
 
 CellSort SortOf(std::string_view cell, const CellRules& rules) {
@@ -75,7 +76,8 @@ CellSort SortOf(std::string_view cell, const CellRules& rules) {
   if (rules.IsMissing(text)) return CellSort::kMissing;
   std::string scratch;
   const std::optional<std::string_view> plain = rules.Plain(cell, &scratch);
-  return plain && KindOfText(*plain) != ColumnKind::kBytes ? CellSort::kNumber : CellSort::kText;
+  const bool number = (plain && KindOfText(*plain) != ColumnKind::kBytes) || ParseBool(text);
+  return number ? CellSort::kNumber : CellSort::kText;
 }
 
 // The first rows as one delimiter splits them.
@@ -158,10 +160,12 @@ char GuessDecimal(const Rows& rows) {
   return comma ? ',' : '.';
 }
 
-// The first row is data if it has numbers in columns of numbers and no name above any of them.
+// The first row is data if it has numbers, or words for missing values, in columns of numbers and
+// no name above any of them.
 bool GuessHeader(const Rows& rows, const CellRules& rules) {
   if (rows.size() < 2) return true;
-  bool numbers_in_numbers = false;
+  bool data = false;
+  bool number = false;
   for (size_t c = 0; c < rows[0].size(); ++c) {
     bool numbers = false;
     bool texts = false;
@@ -174,16 +178,19 @@ bool GuessHeader(const Rows& rows, const CellRules& rules) {
     if (texts || !numbers) continue;
     const CellSort first = SortOf(rows[0][c].text, rules);
     if (first == CellSort::kText) return true;
-    numbers_in_numbers |= first == CellSort::kNumber;
+    number |= first == CellSort::kNumber;
+    // A column of row numbers has no name.
+    data |= first == CellSort::kNumber || c > 0;
   }
-  if (!numbers_in_numbers) return true;
+  if (!data) return true;
+  if (!number) return false;
   // Names of columns may be numbers that count: years, or 0, 1, 2.
   std::vector<int64_t> names;
   for (const CsvCell& cell : rows[0]) {
     if (SortOf(cell.text, rules) != CellSort::kNumber) continue;
-    const std::optional<int64_t> number = ParseInt64(Trimmed(cell.text));
-    if (!number || (!names.empty() && *number != names.back() + 1)) return false;
-    names.push_back(*number);
+    const std::optional<int64_t> name = ParseInt64(Trimmed(cell.text));
+    if (!name || (!names.empty() && *name != names.back() + 1)) return false;
+    names.push_back(*name);
   }
   const bool years = names.front() >= 1800 && names.back() <= 2200;
   return years ? names.size() >= 2 : names.front() == 0 && names.size() >= 3;

@@ -69,7 +69,8 @@ TEST(CsvGuessTest, TakesNumbersAboveNumbersForData) {
   EXPECT_EQ(Guess("5.1,3.5,setosa\n4.9,3.0,setosa\n"), ",");
   EXPECT_EQ(Guess("1\n2\n3\n"), ",");
   EXPECT_EQ(Guess("x,1\ny,2\n"), ",");
-  EXPECT_EQ(Guess("x,NA\ny,2\n"), ", header");
+  EXPECT_EQ(Guess("x,NA\ny,2\n"), ",");
+  EXPECT_EQ(Guess("x,True\ny,False\n"), ",");
   EXPECT_EQ(Guess("1,2,3\n4,5,6\n"), ",");
   EXPECT_EQ(Guess("1,x\n2,NA\nNA,y\n"), ",");
 }
@@ -77,6 +78,7 @@ TEST(CsvGuessTest, TakesNumbersAboveNumbersForData) {
 TEST(CsvGuessTest, TakesNamesForAHeader) {
   EXPECT_EQ(Guess("name,city\nAnna,Bonn\n"), ", header");
   EXPECT_EQ(Guess(",a,b\n0,1,2\n1,3,4\n"), ", header");
+  EXPECT_EQ(Guess(",name\n0,x\n1,y\n"), ", header");
   EXPECT_EQ(Guess("id,2020\n5,1\n"), ", header");
   EXPECT_EQ(Guess("1,2,3\n"), ", header");  // there is nothing else
   // Years, and the names of a frame without names.

@@ -133,7 +133,9 @@ def test_dialects_are_guessed_and_cells_read(tmp_path, out):
             right += 1
         else:
             wrong.append((case["what"], told, next(((a, b) for a, b in zip(found, case["expected"]) if a != b), None)))
+    assert right + len(wrong) > 200
     assert right >= 0.95 * (right + len(wrong)), (right, len(wrong), wrong[:10])
+    print(right, len(wrong), wrong[:40])
 
 
 def test_cells_are_those_of_arrow(tmp_path, out):
@@ -183,7 +185,7 @@ def test_missing_words_and_the_option_that_names_them(tmp_path, out):
     rows, told = read(tmp_path, out, "n,country\n?,DE\n1,NA\n", "--na", "NA,?")
     assert rows == [{"country": "DE"}, {"n": 1}]
     rows, _ = read(tmp_path, out, "n,c\nnan,x\n1,y\n", "--na", "")
-    assert [row.get("n") for row in rows] == ["nan", 1.0] or [str(row["n"]) for row in rows] == ["nan", "1.0"]
+    assert str(float(rows[0]["n"])) == "nan" and rows[1] == {"c": "y", "n": 1.0}
 
 
 def test_marks_in_numbers(tmp_path, out):
