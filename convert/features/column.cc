@@ -25,25 +25,29 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; });
 }
 
-// Returns the kind by spelling alone. `far` is set if the number may be outside the range of float,
-// and `large` if it may have eight digits before the point.
-ColumnKind KindOfSpelling(std::string_view text, bool* far, bool* large) {
-  *far = *large = false;
-  if (text.empty()) return ColumnKind::kUnknown;
+// What the spelling of a text alone tells.
+struct Spelling {
+  ColumnKind kind;
+  bool far = false;    // the number may be outside the range of float
+  bool large = false;  // it may have eight digits before the point
+};
+
+Spelling SpellingOf(std::string_view text) {
+  if (text.empty()) return {ColumnKind::kUnknown};
   const size_t begin = text[0] == '-' ? 1 : 0;
   const size_t whole_end = SkipDigits(text, begin);
   const size_t num_whole = whole_end - begin;
-  *large = num_whole >= 8;
-  if (num_whole > 1 && text[begin] == '0') return ColumnKind::kBytes;
+  const bool large = num_whole >= 8;
+  if (num_whole > 1 && text[begin] == '0') return {ColumnKind::kBytes};
   if (whole_end == text.size()) {
-    if (num_whole == 0) return ColumnKind::kBytes;
-    if (begin == 1 && text[1] == '0') return ColumnKind::kFloat;  // -0
-    if (num_whole < 19) return ColumnKind::kInt64;
+    if (num_whole == 0) return {ColumnKind::kBytes};
+    if (begin == 1 && text[1] == '0') return {ColumnKind::kFloat};  // -0
+    if (num_whole < 19) return {ColumnKind::kInt64, false, large};
     // An integer beyond int64 is more likely a name than a number, and float32 would lose digits.
     int64_t value;
     const char* end = text.data() + text.size();
-    return std::from_chars(text.data(), end, value).ec == std::errc() ? ColumnKind::kInt64
-                                                                      : ColumnKind::kBytes;
+    const bool fits = std::from_chars(text.data(), end, value).ec == std::errc();
+    return {fits ? ColumnKind::kInt64 : ColumnKind::kBytes, false, large};
   }
   size_t at = whole_end;
   size_t num_digits = num_whole;
@@ -56,18 +60,15 @@ ColumnKind KindOfSpelling(std::string_view text, bool* far, bool* large) {
     const std::string_view word = text.substr(begin);
     const bool known = EqualsIgnoringCase(word, "nan") || EqualsIgnoringCase(word, "inf") ||
                        EqualsIgnoringCase(word, "infinity");
-    return known ? ColumnKind::kFloat : ColumnKind::kBytes;
+    return {known ? ColumnKind::kFloat : ColumnKind::kBytes};
   }
-  *far = num_whole > 37;
-  if (at < text.size()) {
-    if ((text[at] | 0x20) != 'e') return ColumnKind::kBytes;
-    ++at;
-    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
-    const size_t exponent_end = SkipDigits(text, at);
-    if (exponent_end == at || exponent_end != text.size()) return ColumnKind::kBytes;
-    *far = *large = true;
-  }
-  return ColumnKind::kFloat;
+  if (at == text.size()) return {ColumnKind::kFloat, num_whole > 37, large};
+  if ((text[at] | 0x20) != 'e') return {ColumnKind::kBytes};
+  ++at;
+  if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+  const size_t exponent_end = SkipDigits(text, at);
+  if (exponent_end == at || exponent_end != text.size()) return {ColumnKind::kBytes};
+  return {ColumnKind::kFloat, /*far=*/true, /*large=*/true};
 }
 
 }  // namespace
@@ -97,9 +98,9 @@ ColumnKind KindOfText(std::string_view text) {
 }
 
 ColumnKind KindOfText(std::string_view text, bool* large) {
-  bool far;
-  const ColumnKind kind = KindOfSpelling(text, &far, large);
-  return far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : kind;
+  const Spelling spelling = SpellingOf(text);
+  *large = spelling.large;
+  return spelling.far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : spelling.kind;
 }
 
 std::optional<int64_t> ParseInt64(std::string_view text) {
@@ -113,9 +114,7 @@ std::optional<int64_t> ParseInt64(std::string_view text) {
 }
 
 std::optional<float> ParseFloat(std::string_view text) {
-  bool far;
-  bool large;
-  const ColumnKind kind = KindOfSpelling(text, &far, &large);
+  const ColumnKind kind = SpellingOf(text).kind;
   if (kind != ColumnKind::kInt64 && kind != ColumnKind::kFloat) return std::nullopt;
   return ToFloat(ParseDouble(text));
 }

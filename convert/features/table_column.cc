@@ -80,6 +80,18 @@ CellRules::CellRules(CellOptions options)
   add("tTfF", kBool);
   add(" \t", kBlank);
   for (const std::string& text : missing_) add(text.substr(0, 1), kMissing);
+  for (int c = 0; c < 256; ++c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (by_first_[c] != 0 && letter) by_first_[c] |= kLetter;
+  }
+  // In any case: nan, inf; true and false.
+  for (const char* word :
+       {"na", "nA", "Na", "NA", "in", "iN", "In", "IN", "tr", "Tr", "TR", "fa", "Fa", "FA"}) {
+    words_.set(Beginning(word));
+  }
+  for (const std::string& text : missing_) {
+    if (!text.empty()) words_.set(Beginning(text));
+  }
 }
 
 bool CellRules::IsMissing(std::string_view text) const {

@@ -11,6 +11,8 @@
 #define SHARDFEED_CONVERT_FEATURES_TABLE_COLUMN_H_
 
 #include <array>
+#include <bitset>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -54,8 +56,11 @@ class CellRules {
   // Whether such a text is missing wherever it stands.
   bool missing_everywhere() const { return options_.missing.has_value(); }
   // What a cell may be besides text, by its first character: a set of these bits.
-  enum : uint8_t { kNumber = 1, kMissing = 2, kBool = 4, kBlank = 8 };
+  enum : uint8_t { kNumber = 1, kMissing = 2, kBool = 4, kBlank = 8, kLetter = 16 };
   uint8_t ByFirst(char first) const { return by_first_[static_cast<unsigned char>(first)]; }
+  // Whether a cell that starts with a letter may be one of the usual words (nan, true, NA) rather
+  // than text, by its first two characters.
+  bool MayBeWord(std::string_view cell) const { return words_[Beginning(cell)]; }
   // Whether a number has its plain form, so that it can be parsed without looking at anything else.
   bool plain() const { return plain_; }
   // Returns the cell without the blanks that may stand around its value.
@@ -72,6 +77,12 @@ class CellRules {
   bool plain_;
   std::vector<std::string> missing_;
   std::array<uint8_t, 256> by_first_{};
+  std::bitset<1 << 16> words_;
+
+  static size_t Beginning(std::string_view word) {
+    const size_t second = word.size() > 1 ? static_cast<unsigned char>(word[1]) : 0;
+    return static_cast<unsigned char>(word[0]) << 8 | second;
+  }
 };
 
 // Spells an option of the front end for notes: ("thousands", ",") as "--thousands ,".
@@ -94,22 +105,26 @@ class TableColumn {
   // Learns from a cell.
   void Add(std::string_view cell, Place place) {
     if (cell.empty()) return;
-    if (const uint8_t may_be = rules_->ByFirst(cell.front()); may_be != 0) {
-      // Almost all cells of a column of numbers are counted here.
-      bool large = false;
-      const ColumnKind kind = plain_ && (may_be & CellRules::kNumber) != 0
-                                  ? KindOfText(cell, &large)
-                                  : ColumnKind::kBytes;
+    const uint8_t may_be = rules_->ByFirst(cell.front());
+    const bool letter = (may_be & CellRules::kLetter) != 0;
+    if (may_be == 0 || (plain_ && letter && !rules_->MayBeWord(cell))) {
+      if (++texts_.count == 1) texts_.Keep(cell, place);
+      return;
+    }
+    // Almost all cells of a column of numbers are counted here.
+    if (plain_ && !letter) {
+      bool large;
+      const ColumnKind kind = KindOfText(cell, &large);
       if (kind == ColumnKind::kInt64 && !large) {
         ++ints_;
-      } else if (kind == ColumnKind::kFloat && !large && (cell.front() | 0x20) != 'n') {
-        ++floats_;
-      } else {
-        AddSpecial(cell, place);
+        return;
       }
-    } else if (++texts_.count == 1) {
-      texts_.Keep(cell, place);
+      if (kind == ColumnKind::kFloat && !large) {
+        ++floats_;
+        return;
+      }
     }
+    AddSpecial(cell, place);
   }
 
   // Reads a cell as the column's kind, or only checks whether it fits the kind that was asked for.
@@ -127,6 +142,7 @@ class TableColumn {
   }
   CellContent ReadBytes(std::string_view cell) const {
     if (cell.empty()) return CellContent::kMissing;
+    if (texts_.count > 0 && !rules_->missing_everywhere()) return CellContent::kValue;
     const bool may_miss = rules_->missing_everywhere() || IsWithoutValues();
     return may_miss && rules_->IsMissing(rules_->Inside(cell)) ? CellContent::kMissing
                                                                : CellContent::kValue;

@@ -30,19 +30,17 @@ const char* FindCellEnd(const char* at, const char* end, char delimiter) {
   return at;
 }
 
-}  // namespace
-
-CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
-                     std::vector<CsvCell>* cells) {
+template <bool skip_blanks>
+CsvSplit Split(std::string_view text, bool at_end, CsvDialect dialect,
+               std::vector<CsvCell>* cells) {
   const char delimiter = dialect.delimiter;
-  const bool skip_blanks = dialect.skip_blanks;
   cells->clear();
   const char* const begin = text.data();
   const char* const end = begin + text.size();
   const char* at = begin;
   while (true) {
     CsvCell cell;
-    if (skip_blanks) {
+    if constexpr (skip_blanks) {
       while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter) ++at;
     }
     if (at < end && *at == '"' && dialect.quotes) {
@@ -84,6 +82,15 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
   }
 }
 
+}  // namespace
+
+CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
+                     std::vector<CsvCell>* cells) {
+  // Almost no file has such blanks, so others do not look for them at each cell.
+  return dialect.skip_blanks ? Split<true>(text, at_end, dialect, cells)
+                             : Split<false>(text, at_end, dialect, cells);
+}
+
 void UndoubleQuotes(std::string_view text, std::string* out) {
   while (true) {
     const size_t quote = text.find('"');
@@ -92,13 +99,6 @@ void UndoubleQuotes(std::string_view text, std::string* out) {
     text.remove_prefix(std::min(quote + 2, text.size()));
   }
   out->append(text);
-}
-
-std::string_view ValueOf(const CsvCell& cell, std::string* scratch) {
-  if (!cell.doubled_quotes) return cell.text;
-  scratch->clear();
-  UndoubleQuotes(cell.text, scratch);
-  return *scratch;
 }
 
 std::string_view WithoutLineBreak(std::string_view row) {

@@ -51,7 +51,12 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
 void UndoubleQuotes(std::string_view text, std::string* out);
 
 // Returns the value of the cell as a view of the cell or, if it has doubled quotes, of `scratch`.
-std::string_view ValueOf(const CsvCell& cell, std::string* scratch);
+inline std::string_view ValueOf(const CsvCell& cell, std::string* scratch) {
+  if (!cell.doubled_quotes) return cell.text;
+  scratch->clear();
+  UndoubleQuotes(cell.text, scratch);
+  return *scratch;
+}
 
 std::string_view WithoutLineBreak(std::string_view row);
 
