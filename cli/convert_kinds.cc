@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cli/table_flags.h"
 #include "cli/units.h"
 #include "convert/features/class_map.h"
 #include "convert/features/feature_choice.h"
@@ -184,23 +185,15 @@ MakeSource DeclareCaptions(CLI::App& command) {
   };
 }
 
-MakeSource DeclareTable(CLI::App& command, char delimiter) {
-  auto options = std::make_shared<CsvOptions>();
-  options->dialect.delimiter = delimiter;
-  auto no_quotes = std::make_shared<bool>(false);
-  command.add_flag("--no-quotes", *no_quotes, "treat quotes as ordinary characters");
-  command.add_option("--names", options->names, "names of the columns, for files without a header")
-      ->delimiter(',')
-      ->type_name("A,B,...");
+MakeSource DeclareTable(CLI::App& command, bool tabs) {
+  auto flags = AddTableFlags(command, tabs);
   auto choice = AddChoice(command);
   auto max_record = AddMaxRecord(command);
   auto key = AddSplitKey(command, "the column");
-  auto given = std::make_shared<std::string>();
-  if (delimiter == ',') {
-    command.add_option("--delimiter", *given, "character between cells; default ','")
-        ->type_name("CHARACTER");
-  }
   return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<CsvOptions> options = ReadTableFlags(*flags);
+    if (!options.ok()) return options.status();
+    if (tabs) options->delimiter = '\t';
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
     if (!chosen.ok()) return chosen.status();
     options->choice = *std::move(chosen);
@@ -208,12 +201,7 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
     if (!size.ok()) return size.status();
     options->max_row_bytes = *size;
     options->key_column = *key;
-    options->dialect.quotes = !*no_quotes;
-    if (given->size() > 1) {
-      return absl::InvalidArgumentError("--delimiter " + *given + ": expected one character");
-    }
-    if (!given->empty()) options->dialect.delimiter = given->front();
-    return MakeCsvSource(std::move(paths), *options);
+    return MakeCsvSource(std::move(paths), *std::move(options));
   };
 }
 
@@ -330,26 +318,33 @@ std::vector<ConvertKind> ConvertKinds() {
   kinds.push_back(
       {.name = "csv",
        .help = "Tables of comma-separated values",
-       .details = "The first row names the features. A column of integers becomes int64, a column "
-                  "of other numbers\n"
-                  "becomes float (32 bits, as in TFRecord), and any other column becomes bytes. "
-                  "Empty cells are\n"
-                  "missing values.\n"
-                  "\nExamples:\n"
-                  "  shardfeed convert csv flights.csv out/flights@4 --shuffle 1\n"
-                  "  gzip -dc flights.csv.gz | shardfeed convert csv - out/flights@4\n"
-                  "  shardfeed convert csv iris.data out/iris@1 --names "
-                  "length,width,petal_length,petal_width,kind\n",
+       .details =
+           "The first row names the features. A column of integers, or of true and false, "
+           "becomes int64, a column\n"
+           "of other numbers becomes float (32 bits, as in TFRecord), and any other column "
+           "becomes bytes. Empty\n"
+           "cells, and words such as NA among numbers, are missing values. Delimiter, header, "
+           "encoding and\n"
+           "decimal mark are guessed; a note tells what was guessed, and the options say it "
+           "themselves.\n"
+           "\nExamples:\n"
+           "  shardfeed convert csv flights.csv out/flights@4 --shuffle 1\n"
+           "  gzip -dc flights.csv.gz | shardfeed convert csv - out/flights@4\n"
+           "  shardfeed convert csv iris.data out/iris@1 --names "
+           "length,width,petal_length,petal_width,kind\n"
+           "  shardfeed convert csv umsatz.csv out/umsatz@1 --encoding windows-1252 "
+           "--thousands .\n",
        .reads_standard_input = true,
-       .declare = [](CLI::App& command) { return DeclareTable(command, ','); }});
-  kinds.push_back({.name = "tsv",
-                   .help = "Tables of values separated by tabs",
-                   .details = "Like csv. Files in which quotes are ordinary characters need "
-                              "--no-quotes.\n"
-                              "\nExample:\n"
-                              "  shardfeed convert tsv reviews.tsv out/reviews@4 --no-quotes\n",
-                   .reads_standard_input = true,
-                   .declare = [](CLI::App& command) { return DeclareTable(command, '\t'); }});
+       .declare = [](CLI::App& command) { return DeclareTable(command, /*tabs=*/false); }});
+  kinds.push_back(
+      {.name = "tsv",
+       .help = "Tables of values separated by tabs",
+       .details = "Like csv. Files in which quotes are ordinary characters need "
+                  "--no-quotes.\n"
+                  "\nExample:\n"
+                  "  shardfeed convert tsv reviews.tsv out/reviews@4 --no-quotes\n",
+       .reads_standard_input = true,
+       .declare = [](CLI::App& command) { return DeclareTable(command, /*tabs=*/true); }});
   kinds.push_back(
       {.name = "jsonl",
        .help = "JSON lines: one object per line",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/charconv.h"
@@ -24,34 +25,29 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; });
 }
 
-double ParseDouble(std::string_view text) {
-  double value = 0;
-  const std::from_chars_result result =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec == std::errc::result_out_of_range) {
-    // std::from_chars does not set the value; Abseil's, which is slower, returns infinity or zero.
-    absl::from_chars(text.data(), text.data() + text.size(), value);
-  }
-  return value;
-}
+// What the spelling of a text alone tells.
+struct Spelling {
+  ColumnKind kind;
+  bool far = false;    // the number may be outside the range of float
+  bool large = false;  // it may have eight digits before the point
+};
 
-// Returns the kind by spelling alone. `far` is set if the number may be outside the range of float.
-ColumnKind KindOfSpelling(std::string_view text, bool* far) {
-  *far = false;
-  if (text.empty()) return ColumnKind::kUnknown;
+Spelling SpellingOf(std::string_view text) {
+  if (text.empty()) return {ColumnKind::kUnknown};
   const size_t begin = text[0] == '-' ? 1 : 0;
   const size_t whole_end = SkipDigits(text, begin);
   const size_t num_whole = whole_end - begin;
-  if (num_whole > 1 && text[begin] == '0') return ColumnKind::kBytes;
+  const bool large = num_whole >= 8;
+  if (num_whole > 1 && text[begin] == '0') return {ColumnKind::kBytes};
   if (whole_end == text.size()) {
-    if (num_whole == 0) return ColumnKind::kBytes;
-    if (begin == 1 && text[1] == '0') return ColumnKind::kFloat;  // -0
-    if (num_whole < 19) return ColumnKind::kInt64;
+    if (num_whole == 0) return {ColumnKind::kBytes};
+    if (begin == 1 && text[1] == '0') return {ColumnKind::kFloat};  // -0
+    if (num_whole < 19) return {ColumnKind::kInt64, false, large};
     // An integer beyond int64 is more likely a name than a number, and float32 would lose digits.
     int64_t value;
     const char* end = text.data() + text.size();
-    return std::from_chars(text.data(), end, value).ec == std::errc() ? ColumnKind::kInt64
-                                                                      : ColumnKind::kBytes;
+    const bool fits = std::from_chars(text.data(), end, value).ec == std::errc();
+    return {fits ? ColumnKind::kInt64 : ColumnKind::kBytes, false, large};
   }
   size_t at = whole_end;
   size_t num_digits = num_whole;
@@ -64,18 +60,15 @@ ColumnKind KindOfSpelling(std::string_view text, bool* far) {
     const std::string_view word = text.substr(begin);
     const bool known = EqualsIgnoringCase(word, "nan") || EqualsIgnoringCase(word, "inf") ||
                        EqualsIgnoringCase(word, "infinity");
-    return known ? ColumnKind::kFloat : ColumnKind::kBytes;
+    return {known ? ColumnKind::kFloat : ColumnKind::kBytes};
   }
-  *far = num_whole > 37;
-  if (at < text.size()) {
-    if ((text[at] | 0x20) != 'e') return ColumnKind::kBytes;
-    ++at;
-    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
-    const size_t exponent_end = SkipDigits(text, at);
-    if (exponent_end == at || exponent_end != text.size()) return ColumnKind::kBytes;
-    *far = true;
-  }
-  return ColumnKind::kFloat;
+  if (at == text.size()) return {ColumnKind::kFloat, num_whole > 37, large};
+  if ((text[at] | 0x20) != 'e') return {ColumnKind::kBytes};
+  ++at;
+  if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+  const size_t exponent_end = SkipDigits(text, at);
+  if (exponent_end == at || exponent_end != text.size()) return {ColumnKind::kBytes};
+  return {ColumnKind::kFloat, /*far=*/true, /*large=*/true};
 }
 
 }  // namespace
@@ -100,9 +93,14 @@ ColumnKind MergedKind(ColumnKind a, ColumnKind b) {
 }
 
 ColumnKind KindOfText(std::string_view text) {
-  bool far;
-  const ColumnKind kind = KindOfSpelling(text, &far);
-  return far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : kind;
+  bool large;
+  return KindOfText(text, &large);
+}
+
+ColumnKind KindOfText(std::string_view text, bool* large) {
+  const Spelling spelling = SpellingOf(text);
+  *large = spelling.large;
+  return spelling.far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : spelling.kind;
 }
 
 std::optional<int64_t> ParseInt64(std::string_view text) {
@@ -116,10 +114,20 @@ std::optional<int64_t> ParseInt64(std::string_view text) {
 }
 
 std::optional<float> ParseFloat(std::string_view text) {
-  bool far;
-  const ColumnKind kind = KindOfSpelling(text, &far);
+  const ColumnKind kind = SpellingOf(text).kind;
   if (kind != ColumnKind::kInt64 && kind != ColumnKind::kFloat) return std::nullopt;
   return ToFloat(ParseDouble(text));
+}
+
+double ParseDouble(std::string_view text) {
+  double value = 0;
+  const std::from_chars_result result =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec == std::errc::result_out_of_range) {
+    // std::from_chars does not set the value; Abseil's, which is slower, returns infinity or zero.
+    absl::from_chars(text.data(), text.data() + text.size(), value);
+  }
+  return value;
 }
 
 std::optional<int64_t> ParseAnyInt64(std::string_view text) {
@@ -138,6 +146,27 @@ std::optional<float> ParseAnyFloat(std::string_view text) {
   const std::from_chars_result result = std::from_chars(text.data(), end, value);
   if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
   return ToFloat(ParseDouble(text));
+}
+
+bool LosesWholeDigits(double value) {
+  constexpr double kFirst = 1 << 24;  // all smaller whole numbers are floats
+  const double stored = static_cast<float>(value);
+  if (std::abs(value) < kFirst || !std::isfinite(stored) ||
+      std::trunc(stored) == std::trunc(value)) {
+    return false;
+  }
+  // One digit before the point: [-]d.dddddde+dd.
+  char text[32];
+  const char* const end =
+      std::to_chars(text, std::end(text), value, std::chars_format::scientific).ptr;
+  const std::string_view digits(text, end - text);
+  return std::ranges::count_if(digits.substr(0, digits.find('e')), IsDigit) > 7;
+}
+
+std::optional<bool> ParseBool(std::string_view text) {
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  return std::nullopt;
 }
 
 void TextColumn::AddUnsettled(std::string_view cell, Place place) {

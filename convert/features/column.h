@@ -35,12 +35,17 @@ ColumnKind MergedKind(ColumnKind a, ColumnKind b);
 // exponent or both, within float32's range, or nan, inf, infinity in any case, with at most a minus
 // sign in front. kBytes: anything else.
 ColumnKind KindOfText(std::string_view text);
+// The same; `large` is set if a number may be 10 million or more in value, by its spelling.
+ColumnKind KindOfText(std::string_view text, bool* large);
 
 // Parses text whose kind is kInt64; returns nullopt for other text.
 std::optional<int64_t> ParseInt64(std::string_view text);
 // Parses text whose kind is kInt64 or kFloat; returns nullopt for other text. Rounds to the nearest
 // double and then to the nearest float, as Python and NumPy do.
 std::optional<float> ParseFloat(std::string_view text);
+
+// The same as a double, which is infinite or zero if the number is beyond its range.
+double ParseDouble(std::string_view text);
 
 // Parse text whose kind the user chose; also accept "+1", "007" and, as a float, "007.5".
 std::optional<int64_t> ParseAnyInt64(std::string_view text);
@@ -53,6 +58,14 @@ inline std::optional<float> ToFloat(double value) {
   if (std::abs(value) >= kTooLarge && std::isfinite(value)) return std::nullopt;
   return static_cast<float>(value);
 }
+
+// Whether the whole part of `value` changes when it becomes a float although its shortest decimal
+// form has more than the seven digits that a float keeps: 16777217 and 1700000001.5, but not 1e20.
+// (That digits of fractions are lost is usual: 31.95376472 becomes 31.953764.)
+bool LosesWholeDigits(double value);
+
+// Parses true and false, written in lower case, in upper case, or with a capital.
+std::optional<bool> ParseBool(std::string_view text);
 
 // The place of a value: the index of a file, and a 1-based line in it.
 struct Place {

@@ -30,10 +30,9 @@ const char* FindCellEnd(const char* at, const char* end, char delimiter) {
   return at;
 }
 
-}  // namespace
-
-CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
-                     std::vector<CsvCell>* cells) {
+template <bool skip_blanks>
+CsvSplit Split(std::string_view text, bool at_end, CsvDialect dialect,
+               std::vector<CsvCell>* cells) {
   const char delimiter = dialect.delimiter;
   cells->clear();
   const char* const begin = text.data();
@@ -41,6 +40,9 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
   const char* at = begin;
   while (true) {
     CsvCell cell;
+    if constexpr (skip_blanks) {
+      while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter) ++at;
+    }
     if (at < end && *at == '"' && dialect.quotes) {
       const char* const open = at++;
       const char* const content = at;
@@ -80,6 +82,15 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
   }
 }
 
+}  // namespace
+
+CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
+                     std::vector<CsvCell>* cells) {
+  // Almost no file has such blanks, so others do not look for them at each cell.
+  return dialect.skip_blanks ? Split<true>(text, at_end, dialect, cells)
+                             : Split<false>(text, at_end, dialect, cells);
+}
+
 void UndoubleQuotes(std::string_view text, std::string* out) {
   while (true) {
     const size_t quote = text.find('"');
@@ -88,6 +99,12 @@ void UndoubleQuotes(std::string_view text, std::string* out) {
     text.remove_prefix(std::min(quote + 2, text.size()));
   }
   out->append(text);
+}
+
+std::string_view WithoutLineBreak(std::string_view row) {
+  if (row.ends_with('\n')) row.remove_suffix(1);
+  if (row.ends_with('\r')) row.remove_suffix(1);
+  return row;
 }
 
 }  // namespace shardfeed

@@ -16,6 +16,9 @@ struct CsvDialect {
   // Whether a cell that starts with a quote must end with one. If not, quotes are ordinary
   // characters, and a cell cannot contain delimiters or line breaks.
   bool quotes = true;
+  // Whether blanks (spaces, tabs) at the beginning of a cell do not belong to it. It may then start
+  // with a quote after them.
+  bool skip_blanks = false;
 };
 
 struct CsvCell {
@@ -46,6 +49,16 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
 
 // Appends `text` to `out` with each doubled quote replaced by a single one.
 void UndoubleQuotes(std::string_view text, std::string* out);
+
+// Returns the value of the cell as a view of the cell or, if it has doubled quotes, of `scratch`.
+inline std::string_view ValueOf(const CsvCell& cell, std::string* scratch) {
+  if (!cell.doubled_quotes) return cell.text;
+  scratch->clear();
+  UndoubleQuotes(cell.text, scratch);
+  return *scratch;
+}
+
+std::string_view WithoutLineBreak(std::string_view row);
 
 }  // namespace shardfeed
 

@@ -9,6 +9,8 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextFiles::OpenFirst(
     const std::function<void(uint64_t bytes)>& progress) const {
   TextReaderOptions options;
   options.check_text = check_text;
+  options.encoding = encoding_;
+  options.offers_encodings = offers_encodings_;
   options.max_line_bytes = max_line_bytes_;
   options.on_read = [stop = std::move(stop), &progress,
                      before = bytes_before(i)](uint64_t offset) -> absl::Status {
@@ -22,6 +24,7 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextFiles::OpenFirst(
 absl::StatusOr<std::unique_ptr<TextReader>> TextFiles::OpenAgain(size_t i) const {
   TextReaderOptions options;
   options.check_start = options.check_text = false;
+  options.encoding = encoding_;
   options.max_line_bytes = max_line_bytes_;
   return TextReader::Open(path(i), std::move(options));
 }

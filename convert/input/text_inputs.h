@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "convert/input/checked_files.h"
+#include "convert/input/text_encoding.h"
 #include "convert/input/text_reader.h"
 
 namespace shardfeed {
@@ -26,6 +28,13 @@ class TextFiles : public InputFiles {
       : InputFiles(std::move(paths)), max_line_bytes_(max_line_bytes) {}
 
   uint64_t max_line_bytes() const { return max_line_bytes_; }
+
+  // Reads files as of this encoding; nullopt: by their byte order marks. Without this call they
+  // must be UTF-8.
+  void SetEncoding(std::optional<TextEncoding> encoding) {
+    encoding_ = encoding;
+    offers_encodings_ = true;
+  }
 
   // Opens file `i` for the first pass. If `check_text`, reading checks that the text is UTF-8;
   // otherwise the caller must. Reading fails with Cancelled once `stop` is requested, and calls
@@ -40,6 +49,8 @@ class TextFiles : public InputFiles {
 
  private:
   const uint64_t max_line_bytes_;
+  std::optional<TextEncoding> encoding_ = TextEncoding::kUtf8;
+  bool offers_encodings_ = false;
 };
 
 }  // namespace shardfeed

@@ -20,8 +20,6 @@ struct Magic {
   const char* what;
 };
 constexpr Magic kNotText[] = {
-    {"\xff\xfe"sv, "looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
-    {"\xfe\xff"sv, "looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
     {"\x1f\x8b"sv, "is compressed with gzip; decompress it first (gzip -d)"},
     {"\x28\xb5\x2f\xfd"sv, "is compressed with Zstandard; decompress it first (zstd -d)"},
     {"\xfd"
@@ -59,7 +57,7 @@ absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes
 
 TextReader::TextReader(std::shared_ptr<File> file, TextReaderOptions options)
     : file_(std::move(file)), source_(file_), options_(std::move(options)) {
-  buffer_ = Buffer::Allocate(std::max<size_t>(options_.buffer_bytes, 16) + kPadding);
+  buffer_ = Buffer::Allocate(std::max<size_t>(options_.buffer_bytes, 32) + kPadding);
 }
 
 absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& path,
@@ -97,15 +95,24 @@ bool TextReader::Extend() {
   checked_ -= begin_;
   begin_ = 0;
   end_ = kept;
+  const absl::Span<char> free =
+      absl::MakeSpan(buffer_->data() + end_, buffer_->size() - kPadding - end_);
   absl::StatusOr<size_t> n =
-      source_.Read(absl::MakeSpan(buffer_->data() + end_, buffer_->size() - kPadding - end_));
+      encoding_ == TextEncoding::kUtf8 ? source_.Read(free) : ReadConverted(free);
   if (!n.ok()) return Fail(n.status());
   end_ += *n;
-  at_end_ = *n == 0 || source_.position() == file_->size();
-  std::memset(buffer_->data() + end_, 0, kPadding);
   if (first) {
     if (absl::Status status = CheckStart(); !status.ok()) return Fail(std::move(status));
+    if (encoding_ != TextEncoding::kUtf8) {
+      raw_ = unread();
+      begin_ = end_ = checked_ = 0;
+      n = ReadConverted(free);
+      if (!n.ok()) return Fail(n.status());
+      end_ = *n;
+    }
   }
+  at_end_ = *n == 0 || (source_.position() == file_->size() && raw_.empty());
+  std::memset(buffer_->data() + end_, 0, kPadding);
   if (options_.check_text) {
     if (absl::Status status = CheckText(checked_); !status.ok()) return Fail(std::move(status));
   }
@@ -118,24 +125,63 @@ bool TextReader::Extend() {
 }
 
 absl::Status TextReader::CheckStart() {
-  std::string_view text = unread();
-  if (text.starts_with("\xef\xbb\xbf"sv)) {
-    Consume(3, 0);
+  const std::optional<ByteOrderMark> mark = FindByteOrderMark(unread());
+  const bool utf8 = mark && mark->encoding == TextEncoding::kUtf8;
+  if (utf8 || (mark && options_.encoding != TextEncoding::kUtf8)) {
+    Consume(mark->bytes, 0);
     checked_ = begin_;
-    text.remove_prefix(3);
+    encoding_ = mark->encoding;
+  } else if (!mark) {
+    encoding_ = options_.encoding.value_or(TextEncoding::kUtf8);
   }
   if (!options_.check_start) return absl::OkStatus();
+  const std::string_view text = unread();
   for (const Magic& magic : kNotText) {
     if (text.starts_with(magic.bytes)) {
       return absl::DataLossError(fmt::format("{}: {}", file_->path(), magic.what));
     }
   }
+  if (encoding_ != TextEncoding::kUtf8) return absl::OkStatus();
   // UTF-16 text of Latin letters may have no byte order mark.
-  if (text.size() >= 4 && (text[0] == '\0') != (text[1] == '\0') &&
-      (text[0] == '\0') == (text[2] == '\0') && (text[1] == '\0') == (text[3] == '\0')) {
-    return absl::DataLossError(fmt::format("{}: {}", file_->path(), kNotText[0].what));
+  if ((mark && !utf8) ||
+      (text.size() >= 4 && (text[0] == '\0') != (text[1] == '\0') &&
+       (text[0] == '\0') == (text[2] == '\0') && (text[1] == '\0') == (text[3] == '\0'))) {
+    constexpr std::string_view kWhat = "looks like UTF-16";
+    if (options_.offers_encodings) {
+      return WithRemedy(absl::DataLossError(fmt::format("{}: {}", file_->path(), kWhat)),
+                        {"encoding", text[0] == '\0' ? "utf-16be" : "utf-16le", "read it as such"});
+    }
+    return absl::DataLossError(fmt::format("{}: {}; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
+                                           file_->path(), kWhat));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> TextReader::ReadConverted(absl::Span<char> to) {
+  constexpr size_t kRead = 256 << 10;
+  while (true) {
+    const std::string_view part = std::string_view(raw_).substr(0, to.size() / kMaxUtf8PerByte);
+    const ConvertedText converted = ConvertToUtf8(encoding_, part, to.data());
+    raw_.erase(0, converted.read);
+    if (converted.written > 0) return converted.written;
+    const auto error = [this](std::string_view what) {
+      const std::string_view before = unread();
+      return absl::DataLossError(fmt::format("{}:{}: {} at byte {} of the file", file_->path(),
+                                             line_ + std::count(before.begin(), before.end(), '\n'),
+                                             what, source_.position() - raw_.size()));
+    };
+    if (!converted.valid) return error("not UTF-16: half of a character");
+    // What is left is less than a character.
+    const size_t kept = raw_.size();
+    raw_.resize(kept + kRead);
+    absl::StatusOr<size_t> n = source_.Read(absl::MakeSpan(raw_).subspan(kept));
+    raw_.resize(kept + n.value_or(0));
+    if (!n.ok()) return n.status();
+    if (*n == 0) {
+      if (kept > 0) return error("the file ends inside a character");
+      return 0;
+    }
+  }
 }
 
 absl::Status TextReader::CheckText(size_t from) {
@@ -152,6 +198,11 @@ absl::Status TextReader::CheckText(size_t from) {
     const size_t nul = one.find('\0');
     if (nul != std::string_view::npos || !IsUtf8(one)) {
       const uint64_t offset = source_.position() - (buffer_->data() + end_ - one.data());
+      if (encoding_ != TextEncoding::kUtf8) {
+        return absl::DataLossError(
+            fmt::format("{}:{}: a NUL character; the file may be binary or of another encoding",
+                        file_->path(), line));
+      }
       if (nul != std::string_view::npos && IsUtf8(one.substr(0, nul))) {
         return absl::DataLossError(
             fmt::format("{}:{}: a NUL byte at byte {} of the file, which may be binary or UTF-16",
@@ -166,10 +217,15 @@ absl::Status TextReader::CheckText(size_t from) {
         (IsUtf8(start.substr(0, middle - CutCharacter(start))) ? sound : bad) = middle;
       }
       sound -= CutCharacter(one.substr(0, sound));
-      return absl::DataLossError(
-          fmt::format("{}:{}: not UTF-8 at byte {} of the file (found {:#04x}); convert it, for "
-                      "example with iconv -f LATIN1 -t UTF-8",
-                      file_->path(), line, offset + sound, static_cast<unsigned char>(one[sound])));
+      const std::string what =
+          fmt::format("{}:{}: not UTF-8 at byte {} of the file (found {:#04x})", file_->path(),
+                      line, offset + sound, static_cast<unsigned char>(one[sound]));
+      if (options_.offers_encodings) {
+        return WithRemedy(absl::DataLossError(what + "; it may be Windows-1252"),
+                          {"encoding", "windows-1252", "read it as that"});
+      }
+      return absl::DataLossError(what +
+                                 "; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8");
     }
     if (one.size() == text.size()) return absl::OkStatus();
     text.remove_prefix(one.size() + 1);

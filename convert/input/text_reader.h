@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "convert/input/text_encoding.h"
 #include "io/buffer.h"
 #include "io/file.h"
 
@@ -21,6 +24,10 @@ namespace shardfeed {
 inline constexpr uint64_t kDefaultMaxLineBytes = 64 << 20;
 
 struct TextReaderOptions {
+  // The encoding of the file, which is converted to UTF-8; nullopt: what its byte order mark says,
+  // and UTF-8 without one. Whether the caller has an option for it, which errors then name.
+  std::optional<TextEncoding> encoding = TextEncoding::kUtf8;
+  bool offers_encodings = false;
   // Whether to check that the file does not start like a binary one.
   bool check_start = true;
   // Whether to check that the text is UTF-8 without NUL. Set to false only if the file was checked
@@ -60,9 +67,11 @@ class TextReader {
 
   // Text that has been read but not consumed. Views of it are valid until Extend or NextLine.
   std::string_view unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
+  // The encoding that the file is read as.
+  TextEncoding encoding() const { return encoding_; }
   // 1-based line where the unread text starts.
   uint64_t line() const { return line_; }
-  // Byte offset in the file where the unread text starts.
+  // Byte offset in the file, which is UTF-8, where the unread text starts.
   uint64_t offset() const { return source_.position() - (end_ - begin_); }
   // Whether the unread text extends to the end of the file.
   bool at_end() const { return at_end_; }
@@ -88,6 +97,8 @@ class TextReader {
   TextReader(std::shared_ptr<File> file, TextReaderOptions options);
   bool Fail(absl::Status status);
   absl::Status CheckStart();
+  // Reads text of another encoding as UTF-8; returns 0 at the end.
+  absl::StatusOr<size_t> ReadConverted(absl::Span<char> to);
   absl::Status CheckText(size_t from);
 
   std::shared_ptr<File> file_;
@@ -97,6 +108,8 @@ class TextReader {
   size_t begin_ = 0;
   size_t end_ = 0;
   size_t checked_ = 0;  // the buffer up to here is known to be UTF-8
+  TextEncoding encoding_ = TextEncoding::kUtf8;
+  std::string raw_;  // bytes of another encoding that are not converted yet
   uint64_t line_ = 1;
   bool at_end_ = false;
   absl::Status status_;

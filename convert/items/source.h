@@ -24,6 +24,12 @@ struct Item {
   uint64_t line = 0;  // 1-based line of the file where the item starts; 0 if there are no lines
 };
 
+// A feature that a source makes of a column: its name, and "int64", "float" or "bytes".
+struct ColumnDescription {
+  std::string name;
+  std::string kind;
+};
+
 // A kind of raw data. Call Scan first, then ForEach and BuildRecord any number of times.
 //
 // Errors: NotFound and the like for files that cannot be read; DataLoss for unexpected content,
@@ -53,6 +59,8 @@ class Source {
   virtual uint64_t mean_record_bytes() const { return 0; }
   // Names of the classes 0, 1 and so on of image/class/label; empty if they have none.
   virtual std::vector<std::string> class_names() const { return {}; }
+  // The features of the records in the order of their names, if Scan knows them.
+  virtual std::vector<ColumnDescription> columns() const { return {}; }
   // Notes for the user, such as "skipped 2 files that are not images: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
   // Notes on the records that were built since the last ForgetBuilt, each counted once. Not for the

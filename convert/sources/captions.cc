@@ -338,7 +338,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     while (text->ends_with('\n') || text->ends_with('\r')) text->remove_suffix(1);
     if (!simdjson::validate_utf8(text->data(), text->size())) {
       return absl::DataLossError(fmt::format(
-          "{}: not UTF-8; convert it, for example with iconv -f LATIN1 -t UTF-8", text_path));
+          "{}: not UTF-8; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8", text_path));
     }
     builder.AddBorrowedBytes("text", *text);
   }

@@ -2,20 +2,22 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "base/suggestion.h"
 #include "convert/features/column.h"
+#include "convert/features/table_column.h"
 #include "convert/input/csv_row.h"
+#include "convert/input/csv_rows.h"
 #include "convert/input/excerpt.h"
 #include "convert/input/text_inputs.h"
 #include "convert/input/text_reader.h"
 #include "convert/items/item_list.h"
+#include "convert/sources/csv_guess.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/remedy.h"
@@ -23,34 +25,19 @@
 namespace shardfeed {
 namespace {
 
-// Returns the value of the cell as a view of the cell or, if it has doubled quotes, of `scratch`.
-std::string_view ValueOf(const CsvCell& cell, std::string* scratch) {
-  if (!cell.doubled_quotes) return cell.text;
-  scratch->clear();
-  UndoubleQuotes(cell.text, scratch);
-  return *scratch;
-}
-
-bool IsBlank(const std::vector<CsvCell>& cells, std::string_view row) {
-  return cells.size() == 1 && cells[0].text.empty() && !row.starts_with('"');
-}
-
-std::string_view WithoutLineBreak(std::string_view row) {
-  if (row.ends_with('\n')) row.remove_suffix(1);
-  if (row.ends_with('\r')) row.remove_suffix(1);
-  return row;
-}
-
 class CsvSource : public Source {
  public:
   CsvSource(std::vector<std::string> paths, CsvOptions options)
-      : files_(std::move(paths), options.max_row_bytes), options_(std::move(options)) {}
+      : files_(std::move(paths), options.max_row_bytes), options_(std::move(options)) {
+    files_.SetEncoding(options_.encoding);
+  }
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
+  std::vector<ColumnDescription> columns() const override;
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
@@ -58,179 +45,166 @@ class CsvSource : public Source {
 
  private:
   struct Column {
-    TextColumn text;
+    TableColumn cells;
     bool chosen = true;
-    std::optional<ColumnKind> asked;
+    ColumnKind kind = ColumnKind::kBytes;  // available after Scan
 
-    const std::string& name() const { return text.name(); }
-    ColumnKind kind() const { return asked.value_or(text.kind()); }
+    const std::string& name() const { return cells.name(); }
   };
-  // A row that is not blank.
-  struct Row {
-    std::string_view text;  // row including its line break
-    uint64_t line = 0;      // line at which the row starts
-    // Not OK if the row cannot be split. The row then ends with its first line, since the next line
-    // may begin a valid row.
-    absl::Status defect;
+  // What the first pass found in a file.
+  struct FileRows {
+    size_t start_bytes = 0;  // before the rows
+    uint64_t start_lines = 0;
+    bool header = false;  // whether the first row names the columns
+    uint64_t num_rows = 0;
+    ItemList left_out;  // row numbers, without the header
   };
-
-  // Reads the next row of file `file` and splits it; `cells` are views of the reader's text.
-  // Returns false at the end and after an error of the reader.
-  bool NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells) const;
-  // The same without splitting, for text that Scan has checked.
-  bool NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>* scratch) const;
-  // Returns what is wrong with the row at the start of the unread text.
-  absl::Status SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const;
-  void TakeRow(TextReader& reader, size_t bytes, Row* row) const;
 
   absl::Status ScanFile(uint32_t file, TextReader& reader);
-  absl::Status ReadHeader(uint32_t file, uint64_t line, const std::vector<std::string>& names);
+  // Skips what comes before the rows and, in the first file, guesses how they are written.
+  absl::Status ReadStart(uint32_t file, TextReader& reader);
+  absl::Status ReadHeader(uint32_t file, uint64_t line, std::vector<std::string> names);
   absl::Status ChooseColumns();
   std::vector<std::string> ColumnNames() const;
-  absl::Status CheckRow(uint32_t file, const Row& row, const std::vector<CsvCell>& cells) const;
-  bool has_header() const { return options_.names.empty(); }
+  absl::Status CheckRow(uint32_t file, const CsvRow& row, const std::vector<CsvCell>& cells) const;
+  // Splits the row of an item. FailedPrecondition: the file has changed.
+  absl::Status SplitItem(const Item& item, std::vector<CsvCell>* cells) const;
+  void TrimCells(std::vector<CsvCell>* cells) const {
+    if (options_.trim != CsvOptions::Trim::kAll) return;
+    for (CsvCell& cell : *cells) cell.text = Trimmed(cell.text);
+  }
+  std::string ReadAs() const;
 
   TextFiles files_;
   CsvOptions options_;
+  CsvGuess guess_;
+  uint64_t num_comments_ = 0;
+  bool names_in_comment_ = false;
+  std::vector<std::string> encodings_;
+  std::vector<std::string> header_notes_;
+  std::unique_ptr<CellRules> rules_;
   std::vector<Column> columns_;
   // Indices of the chosen columns, sorted by name, which is the order of features in records.
   std::vector<size_t> by_name_;
   bool kinds_asked_ = false;
   size_t key_index_ = 0;  // index of key_column
-  std::vector<uint64_t> rows_of_file_;
-  std::vector<ItemList> left_out_of_file_;  // row numbers, without the header
+  std::vector<FileRows> rows_of_file_;
   uint64_t num_records_ = 0;
 };
 
-Remedy NoQuotes() { return {"no_quotes", "", "treat quotes as ordinary characters"}; }
-
-absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const {
-  const std::string_view before = reader.unread().substr(0, split.bytes);
-  const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
-  if (split.result == CsvSplit::kOpenQuote) {
-    return WithRemedy(files_.ErrorAt(file, line, "the quote that opens here is never closed"),
-                      NoQuotes());
-  }
-  if (split.result == CsvSplit::kLoneCr) {
-    return files_.ErrorAt(file, line,
-                          "a carriage return without a line feed, outside quotes; lines end in LF "
-                          "or CRLF");
-  }
-  return WithRemedy(
-      files_.ErrorAt(
-          file, line,
-          fmt::format("expected a delimiter ({}) or the end of the row after a closing quote, got "
-                      "{}; a quote inside quotes must be doubled",
-                      Excerpt({&options_.dialect.delimiter, 1}),
-                      Excerpt(reader.unread().substr(split.bytes, 10)))),
-      NoQuotes());
-}
-
-void CsvSource::TakeRow(TextReader& reader, size_t bytes, Row* row) const {
-  row->text = reader.unread().substr(0, bytes);
-  row->line = reader.line();
-  // Only rows with quotes can contain line breaks other than the last one.
-  uint64_t line_breaks = row->text.ends_with('\n') ? 1 : 0;
-  if (std::memchr(row->text.data(), '\n', row->text.size() - line_breaks) != nullptr) {
-    line_breaks = std::count(row->text.begin(), row->text.end(), '\n');
-  }
-  reader.Consume(bytes, line_breaks);
-}
-
-bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row,
-                        std::vector<CsvCell>* cells) const {
-  row->defect = absl::OkStatus();
-  while (true) {
-    const std::string_view unread = reader.unread();
-    if (unread.empty()) {
-      if (!reader.Extend()) return false;
-      continue;
-    }
-    const CsvSplit split = SplitCsvRow(unread, reader.at_end(), options_.dialect, cells);
-    if (split.result == CsvSplit::kRow) {
-      const bool blank = IsBlank(*cells, unread.substr(0, split.bytes));
-      TakeRow(reader, split.bytes, row);
-      if (!blank) return true;
-      continue;
-    }
-    if (split.result == CsvSplit::kIncomplete) {
-      const size_t quote = options_.dialect.quotes ? unread.find('"') : unread.npos;
-      if (unread.size() <= options_.max_row_bytes || quote == unread.npos) {
-        if (!reader.Extend() && !reader.status().ok()) return false;
-        continue;
-      }
-      const absl::Status too_long = TextReader::TooLong(
-          fmt::format("{}:{}", files_.path(file), reader.line()), options_.max_row_bytes);
-      row->defect = WithMessage(too_long, fmt::format("{}; perhaps a quote in it is never closed",
-                                                      std::string(too_long.message())));
-    } else {
-      row->defect = SplitError(file, reader, split);
-    }
-    if (!skips_defects()) return true;
-    const size_t line_break = unread.find('\n');
-    TakeRow(reader, line_break == unread.npos ? unread.size() : line_break + 1, row);
-    return true;
-  }
-}
-
-bool CsvSource::NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>* scratch) const {
-  while (true) {
-    const std::string_view unread = reader.unread();
-    row->line = reader.line();
-    const size_t line_break = unread.find('\n');
-    if (line_break != std::string_view::npos &&
-        (!options_.dialect.quotes || std::memchr(unread.data(), '"', line_break) == nullptr)) {
-      row->text = unread.substr(0, line_break + 1);
-      reader.Consume(line_break + 1, 1);
-      if (!WithoutLineBreak(row->text).empty()) return true;
-      continue;
-    }
-    // A row with quotes or the last line is rarer, so leave it to the splitter.
-    return NextRow(0, reader, row, scratch);
-  }
-}
-
-absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line,
-                                   const std::vector<std::string>& names) {
-  std::vector<Column> header;
-  std::unordered_map<std::string, size_t> seen;
+// Gives names to the columns without one, and other names to those with an earlier one's, and tells
+// it in `notes`.
+void CompleteNames(std::vector<std::string>& names, std::vector<std::string>* notes) {
+  std::unordered_set<std::string> taken(names.begin(), names.end());
+  std::unordered_set<std::string> seen;
+  std::vector<std::string> unnamed;
+  std::vector<std::string> repeated;
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::string& name = names[i];
+    std::string name = names[i];
     if (name.empty()) {
-      return files_.ErrorAt(
-          file, line,
-          fmt::format("column {} of {} has no name; the first row names the columns", i + 1,
-                      names.size()));
+      // A frame of pandas and a table of R begin with a column of row numbers that has no name.
+      name = i == 0 && names.size() > 1 && !taken.contains("index")
+                 ? "index"
+                 : fmt::format("column{}", i + 1);
     }
-    const auto [first, fresh] = seen.emplace(name, i);
-    if (!fresh) {
-      return files_.ErrorAt(file, line,
-                            fmt::format("columns {} and {} are both named {}", first->second + 1,
-                                        i + 1, Excerpt(name)));
+    const std::string wanted = name;
+    for (size_t n = 1; seen.contains(name) || (name != names[i] && taken.contains(name)); ++n) {
+      name = fmt::format("{}.{}", wanted, n);
     }
-    if (!IsText(name)) {
-      return files_.ErrorAt(file, line, fmt::format("the name of column {} is not UTF-8", i + 1));
-    }
-    header.push_back(
-        {TextColumn(name), options_.choice.Chooses(name), options_.choice.KindOf(name)});
+    if (name != names[i]) (names[i].empty() ? unnamed : repeated).push_back(Excerpt(name));
+    seen.insert(name);
+    names[i] = std::move(name);
   }
+  const auto note = [notes](std::vector<std::string> names, std::string_view what) {
+    if (names.empty()) return;
+    const size_t count = names.size();
+    constexpr size_t kShown = 5;
+    if (count > kShown) names.resize(kShown);
+    notes->push_back(fmt::format(
+        "{} {} and {} called {}{}",
+        count == 1 ? "1 column has" : fmt::format("{} columns have", count), what,
+        count == 1 ? "is" : "are", fmt::join(names, ", "), count > kShown ? ", ..." : ""));
+  };
+  note(std::move(unnamed), "no name");
+  note(std::move(repeated), "the name of an earlier one");
+}
+
+absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
+  FileRows& rows = rows_of_file_.emplace_back();
+  const CsvStart start = FindCsvStart(reader.unread(), reader.at_end(), options_.comments);
+  const std::string comment(start.last_comment);
+  rows.start_bytes = start.bytes;
+  rows.start_lines = start.lines;
+  num_comments_ += start.comments;
+  reader.Consume(start.bytes, start.lines);
+  const std::string encoding(TextEncodingName(reader.encoding()));
+  if (std::ranges::find(encodings_, encoding) == encodings_.end()) encodings_.push_back(encoding);
   if (file == 0) {
-    columns_ = std::move(header);
+    CsvGiven given;
+    given.delimiter = options_.delimiter ? options_.delimiter : start.delimiter;
+    given.quotes = options_.quotes;
+    if (options_.trim != CsvOptions::Trim::kGuessed) {
+      given.skip_blanks = options_.trim == CsvOptions::Trim::kAll;
+    }
+    given.decimal = options_.decimal;
+    given.header = options_.header;
+    if (!options_.header && !options_.names.empty()) given.header = false;
+    given.cells.missing = options_.missing;
+    given.cells.trim_numbers = options_.trim != CsvOptions::Trim::kNone;
+    given.cells.thousands = options_.thousands;
+    guess_ = GuessCsv(reader.unread(), reader.at_end(), given);
+    given.cells.decimal = guess_.decimal;
+    rules_ = std::make_unique<CellRules>(given.cells);
+  }
+  rows.header = guess_.header;
+  if (guess_.header || options_.header || !options_.names.empty() || comment.empty()) {
+    return absl::OkStatus();
+  }
+  // The header of a file without one may stand in its last comment.
+  std::vector<CsvCell> names;
+  std::vector<CsvCell> first;
+  const bool named =
+      SplitCsvRow(comment, /*at_end=*/true, guess_.dialect, &names).result == CsvSplit::kRow &&
+      SplitCsvRow(reader.unread(), reader.at_end(), guess_.dialect, &first).result ==
+          CsvSplit::kRow &&
+      names.size() == first.size() && names.size() > 1;
+  if (!named) return absl::OkStatus();
+  std::vector<std::string> texts;
+  std::string scratch;
+  for (const CsvCell& cell : names) texts.emplace_back(Trimmed(ValueOf(cell, &scratch)));
+  if (file == 0) names_in_comment_ = true;
+  return ReadHeader(file, reader.line() - 1, std::move(texts));
+}
+
+absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line, std::vector<std::string> names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (IsText(names[i])) continue;
+    return files_.ErrorAt(file, line, fmt::format("the name of column {} is not UTF-8", i + 1));
+  }
+  std::vector<std::string> notes;
+  CompleteNames(names, &notes);
+  if (file == 0) {
+    header_notes_ = std::move(notes);
+    for (std::string& name : names) {
+      const std::optional<ColumnKind> asked = options_.choice.KindOf(name);
+      const bool chosen = options_.choice.Chooses(name);
+      columns_.push_back({TableColumn(std::move(name), asked, rules_.get()), chosen});
+    }
     return ChooseColumns();
   }
-  if (header.size() != columns_.size()) {
+  if (names.size() != columns_.size()) {
     return files_.ErrorAt(file, line,
                           fmt::format("the header has {} columns, but the header of {} has {}; all "
                                       "files need the same header",
-                                      header.size(), files_.path(0), columns_.size()));
+                                      names.size(), files_.path(0), columns_.size()));
   }
-  for (size_t i = 0; i < header.size(); ++i) {
-    if (header[i].name() == columns_[i].name()) continue;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == columns_[i].name()) continue;
     return files_.ErrorAt(
         file, line,
         fmt::format("column {} is named {}, but in {} it is named {}; all files need the same "
                     "header",
-                    i + 1, Excerpt(header[i].name()), files_.path(0), Excerpt(columns_[i].name())));
+                    i + 1, Excerpt(names[i]), files_.path(0), Excerpt(columns_[i].name())));
   }
   return absl::OkStatus();
 }
@@ -259,7 +233,7 @@ absl::Status CsvSource::ChooseColumns() {
     if (columns_[i].name() == options_.key_column) key_index_ = i;
     if (!columns_[i].chosen) continue;
     by_name_.push_back(i);
-    kinds_asked_ |= columns_[i].asked.has_value();
+    kinds_asked_ |= columns_[i].cells.asked();
   }
   std::sort(by_name_.begin(), by_name_.end(),
             [this](size_t a, size_t b) { return columns_[a].name() < columns_[b].name(); });
@@ -267,71 +241,82 @@ absl::Status CsvSource::ChooseColumns() {
 }
 
 // Checks a row that was split.
-absl::Status CsvSource::CheckRow(uint32_t file, const Row& row,
+absl::Status CsvSource::CheckRow(uint32_t file, const CsvRow& row,
                                  const std::vector<CsvCell>& cells) const {
   if (cells.size() != columns_.size()) {
+    const bool hint = cells.size() > columns_.size() && columns_.size() > 1 && options_.quotes;
     return files_.ErrorAt(file, row.line,
                           fmt::format("expected {} cells as in the {}, got {}{}", columns_.size(),
-                                      has_header() ? "header" : "given names", cells.size(),
-                                      cells.size() > columns_.size()
-                                          ? fmt::format("; cells that contain {} must be quoted",
-                                                        Excerpt({&options_.dialect.delimiter, 1}))
-                                          : ""));
+                                      !options_.names.empty() ? "given names"
+                                      : guess_.header         ? "header"
+                                                              : "first row",
+                                      cells.size(),
+                                      hint ? fmt::format("; cells that contain {} must be quoted",
+                                                         Excerpt({&guess_.dialect.delimiter, 1}))
+                                           : ""));
   }
   if (skips_defects() && !IsText(row.text)) {
     return files_.ErrorAt(file, row.line, "the row is not UTF-8 or contains a NUL byte");
   }
   for (size_t i = 0; kinds_asked_ && i < columns_.size(); ++i) {
     const Column& column = columns_[i];
-    const std::string_view text = cells[i].text;
-    if (!column.chosen || !column.asked || text.empty()) continue;
-    if ((column.asked == ColumnKind::kInt64 && !ParseAnyInt64(text)) ||
-        (column.asked == ColumnKind::kFloat && !ParseAnyFloat(text))) {
-      return files_.ErrorAt(
-          file, row.line,
-          fmt::format("expected {} in column {}, as the schema says, got {}",
-                      ColumnKindName(*column.asked), Excerpt(column.name()), Excerpt(text)));
-    }
+    if (!column.chosen || column.cells.FitsAsked(cells[i].text)) continue;
+    return files_.ErrorAt(file, row.line,
+                          fmt::format("expected {} in column {}, as the schema says, got {}",
+                                      ColumnKindName(column.cells.kind()), Excerpt(column.name()),
+                                      Excerpt(cells[i].text)));
   }
   return absl::OkStatus();
 }
 
 absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
-  Row row;
+  if (absl::Status status = ReadStart(file, reader); !status.ok()) return status;
+  FileRows& found = rows_of_file_.back();
+  CsvRows rows(files_, file, reader, guess_.dialect);
+  CsvRow row;
   std::vector<CsvCell> cells;
-  if (!has_header()) {
-    if (file == 0) {
-      if (absl::Status status = ReadHeader(0, 0, options_.names); !status.ok()) return status;
+  if (found.header) {
+    if (!rows.Next(&row, &cells)) {
+      if (!reader.status().ok()) return reader.status();
+      return files_.ErrorAt(file, 0, "the file is empty; its first row must name the columns");
     }
-  } else if (NextRow(file, reader, &row, &cells)) {
     if (!row.defect.ok()) return row.defect;
-    std::vector<std::string> names;
+    TrimCells(&cells);
+    std::vector<std::string> names = options_.names;
     std::string scratch;
-    for (const CsvCell& cell : cells) names.emplace_back(ValueOf(cell, &scratch));
-    if (absl::Status status = ReadHeader(file, row.line, names); !status.ok()) return status;
-  } else {
-    if (!reader.status().ok()) return reader.status();
-    return files_.ErrorAt(file, 0, "the file is empty; its first row must name the columns");
+    if (names.empty()) {
+      for (const CsvCell& cell : cells) names.emplace_back(ValueOf(cell, &scratch));
+    } else if (names.size() != cells.size()) {
+      return files_.ErrorAt(file, row.line,
+                            fmt::format("the header has {} columns, but {} names are given",
+                                        cells.size(), names.size()));
+    }
+    if (absl::Status status = ReadHeader(file, row.line, std::move(names)); !status.ok()) {
+      return status;
+    }
+  } else if (!options_.names.empty() && file == 0) {
+    if (absl::Status status = ReadHeader(0, 0, options_.names); !status.ok()) return status;
   }
 
-  uint64_t num_rows = 0;
-  ItemList& left_out = left_out_of_file_.emplace_back();
-  while (NextRow(file, reader, &row, &cells)) {
+  while (rows.Next(&row, &cells)) {
+    TrimCells(&cells);
+    if (columns_.empty() && row.defect.ok()) {
+      std::vector<std::string> names(cells.size());
+      for (size_t i = 0; i < names.size(); ++i) names[i] = fmt::format("column{}", i + 1);
+      if (absl::Status status = ReadHeader(0, 0, std::move(names)); !status.ok()) return status;
+    }
     const absl::Status defect = row.defect.ok() ? CheckRow(file, row, cells) : row.defect;
     if (!defect.ok()) {
       if (!LeaveOut(defect)) return defect;
-      left_out.Add(num_rows++);
+      found.left_out.Add(found.num_rows++);
       continue;
     }
     // A cell with doubled quotes is text in any case, so it need not be unquoted here.
-    for (size_t i : by_name_) {
-      if (!columns_[i].asked) columns_[i].text.Add(cells[i].text, {file, row.line});
-    }
-    ++num_rows;
+    for (size_t i : by_name_) columns_[i].cells.Add(cells[i].text, {file, row.line});
+    ++found.num_rows;
   }
   if (!reader.status().ok()) return reader.status();
-  rows_of_file_.push_back(num_rows);
-  num_records_ += num_rows - left_out.size();
+  num_records_ += found.num_rows - found.left_out.size();
   return absl::OkStatus();
 }
 
@@ -340,8 +325,10 @@ absl::Status CsvSource::Scan(std::stop_token stop,
   columns_.clear();
   by_name_.clear();
   rows_of_file_.clear();
-  left_out_of_file_.clear();
+  encodings_.clear();
+  num_comments_ = 0;
   num_records_ = 0;
+  names_in_comment_ = false;
   if (absl::Status status = files_.Stat(); !status.ok()) return status;
   for (uint32_t file = 0; file < files_.size(); ++file) {
     absl::StatusOr<std::unique_ptr<TextReader>> reader =
@@ -349,27 +336,61 @@ absl::Status CsvSource::Scan(std::stop_token stop,
     if (!reader.ok()) return reader.status();
     if (absl::Status status = ScanFile(file, **reader); !status.ok()) return status;
   }
-  if (num_records_ == 0) {
-    return files_.Error(0, has_header() ? "no records: nothing follows the header"
-                                        : "no records: the file is empty");
+  for (Column& column : columns_) column.kind = column.cells.kind();
+  if (num_records_ > 0) return absl::OkStatus();
+  if (!guess_.header) return files_.Error(0, "no records: the file is empty");
+  return WithRemedy(files_.Error(0, "no records: nothing follows the header"),
+                    {"no_header", "", "take the first row for a record"});
+}
+
+std::vector<ColumnDescription> CsvSource::columns() const {
+  std::vector<ColumnDescription> columns;
+  for (size_t i : by_name_) {
+    columns.push_back({columns_[i].name(), std::string(ColumnKindName(columns_[i].kind))});
   }
-  return absl::OkStatus();
+  return columns;
+}
+
+std::string CsvSource::ReadAs() const {
+  std::string text = "read as CSV: ";
+  const char delimiter = guess_.dialect.delimiter;
+  text += columns_.size() == 1 ? "one column"
+          : delimiter == '\t'  ? "delimiter tab"
+                               : fmt::format("delimiter '{}'", delimiter);
+  if (!options_.quotes) text += ", quotes are ordinary characters";
+  if (guess_.header) {
+    text += options_.names.empty() ? ", header" : ", header replaced by the given names";
+  } else {
+    text += names_in_comment_         ? ", header in a comment"
+            : !options_.names.empty() ? ", no header, given names"
+            : columns_.size() == 1
+                ? ", no header (the name is column1)"
+                : fmt::format(", no header (the names are column1 to column{})", columns_.size());
+  }
+  text += fmt::format(", {}", fmt::join(encodings_, " and "));
+  if (guess_.decimal != '.') text += fmt::format(", decimal mark '{}'", guess_.decimal);
+  if (options_.thousands != '\0') text += fmt::format(", thousands mark '{}'", options_.thousands);
+  if (options_.trim == CsvOptions::Trim::kAll) {
+    text += ", without the blanks around cells";
+  } else if (guess_.dialect.skip_blanks) {
+    text += ", without the blanks after delimiters";
+  }
+  if (num_comments_ > 0) {
+    text += num_comments_ == 1 ? ", 1 comment line skipped"
+                               : fmt::format(", {} comment lines skipped", num_comments_);
+  }
+  return text;
 }
 
 std::vector<std::string> CsvSource::notes() const {
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = {ReadAs()};
+  notes.insert(notes.end(), header_notes_.begin(), header_notes_.end());
+  const auto name_of = [this](Place place) {
+    return fmt::format("{}:{}", files_.path(place.file), place.line);
+  };
   for (size_t i : by_name_) {
-    const TextColumn& column = columns_[i].text;
-    if (columns_[i].asked) continue;
-    if (column.empty()) {
-      notes.push_back(fmt::format("column {} is empty in every row, so no record has this feature",
-                                  Excerpt(column.name())));
-    } else if (column.numbers_before_text() > 0) {
-      const Place place = column.first_text_place();
-      notes.push_back(fmt::format(
-          "column {} is bytes because of {} at {}:{}; the {} values before it are numbers",
-          Excerpt(column.name()), Excerpt(column.first_text()), files_.path(place.file), place.line,
-          column.numbers_before_text()));
+    for (std::string& note : columns_[i].cells.Notes(name_of, options_.spell)) {
+      notes.push_back(std::move(note));
     }
   }
   for (const auto& chosen : options_.choice.kinds) {
@@ -384,15 +405,18 @@ std::vector<std::string> CsvSource::notes() const {
 }
 
 absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
-  std::vector<CsvCell> cells;
   for (uint32_t file = 0; file < files_.size(); ++file) {
     absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file);
     if (!reader.ok()) return reader.status();
-    Row row;
-    bool at_header = has_header();
+    const FileRows& found = rows_of_file_[file];
+    if ((*reader)->unread().size() < found.start_bytes) return files_.Changed(file);
+    (*reader)->Consume(found.start_bytes, found.start_lines);
+    CsvRows rows(files_, file, **reader, guess_.dialect);
+    CsvRow row;
+    bool at_header = found.header;
     uint64_t num_rows = 0;
-    ItemList::Pass left_out(left_out_of_file_[file]);
-    while (NextSoundRow(**reader, &row, &cells)) {
+    ItemList::Pass left_out(found.left_out);
+    while (rows.NextSound(&row)) {
       if (std::exchange(at_header, false)) continue;
       ++num_rows;
       if (left_out.Next()) continue;
@@ -404,8 +428,17 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
     }
     if (!(*reader)->status().ok()) return (*reader)->status();
     if (absl::Status status = files_.CheckUnchanged(file); !status.ok()) return status;
-    if (num_rows != rows_of_file_[file]) return files_.Changed(file);
+    if (num_rows != found.num_rows) return files_.Changed(file);
   }
+  return absl::OkStatus();
+}
+
+absl::Status CsvSource::SplitItem(const Item& item, std::vector<CsvCell>* cells) const {
+  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, guess_.dialect, cells);
+  if (split.result != CsvSplit::kRow || cells->size() != columns_.size()) {
+    return files_.Changed(item.file);
+  }
+  TrimCells(cells);
   return absl::OkStatus();
 }
 
@@ -416,10 +449,7 @@ absl::Status CsvSource::AppendKey(const Item& item, std::string* key) const {
   }
   thread_local std::vector<CsvCell> cells;
   thread_local std::string scratch;
-  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.dialect, &cells);
-  if (split.result != CsvSplit::kRow || cells.size() != columns_.size()) {
-    return files_.Changed(item.file);
-  }
+  if (absl::Status status = SplitItem(item, &cells); !status.ok()) return status;
   key->append(ValueOf(cells[key_index_], &scratch));
   return absl::OkStatus();
 }
@@ -427,32 +457,33 @@ absl::Status CsvSource::AppendKey(const Item& item, std::string* key) const {
 absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
   thread_local std::vector<CsvCell> cells;
   thread_local std::string scratch;
-  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.dialect, &cells);
-  if (split.result != CsvSplit::kRow || cells.size() != columns_.size()) {
-    return files_.Changed(item.file);
-  }
+  if (absl::Status status = SplitItem(item, &cells); !status.ok()) return status;
   for (size_t i : by_name_) {
+    const TableColumn& column = columns_[i].cells;
     const std::string_view text = cells[i].text;
-    if (text.empty()) continue;
-    const Column& column = columns_[i];
-    switch (column.kind()) {
+    CellContent content = CellContent::kMissing;
+    switch (columns_[i].kind) {
       case ColumnKind::kInt64: {
-        const std::optional<int64_t> value = column.asked ? ParseAnyInt64(text) : ParseInt64(text);
-        if (!value) return files_.Changed(item.file);
-        builder.AddInt64(column.name(), *value);
+        int64_t value;
+        content = column.ReadInt64(text, &value);
+        if (content == CellContent::kValue) builder.AddInt64(column.name(), value);
         break;
       }
       case ColumnKind::kFloat: {
-        const std::optional<float> value = column.asked ? ParseAnyFloat(text) : ParseFloat(text);
-        if (!value) return files_.Changed(item.file);
-        builder.AddFloat(column.name(), *value);
+        float value;
+        content = column.ReadFloat(text, &value);
+        if (content == CellContent::kValue) builder.AddFloat(column.name(), value);
         break;
       }
       case ColumnKind::kBytes:
       case ColumnKind::kUnknown:
-        builder.AddBytes(column.name(), ValueOf(cells[i], &scratch));
+        content = column.ReadBytes(text);
+        if (content == CellContent::kValue) {
+          builder.AddBytes(column.name(), ValueOf(cells[i], &scratch));
+        }
         break;
     }
+    if (content == CellContent::kOther) return files_.Changed(item.file);
   }
   return absl::OkStatus();
 }
@@ -462,12 +493,31 @@ absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
 absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> paths,
                                                       CsvOptions options) {
   if (paths.empty()) return absl::InvalidArgumentError("expected CSV files, got none");
-  const char c = options.dialect.delimiter;
-  if (c == '"' || c == '\n' || c == '\r' || c <= 0 || c > '~') {
+  const auto check = [](std::string_view what, std::optional<char> c) -> absl::Status {
+    if (!c || (*c != '"' && *c != '\n' && *c != '\r' && *c > 0 && *c <= '~')) {
+      return absl::OkStatus();
+    }
     return absl::InvalidArgumentError(fmt::format(
-        "expected a delimiter that is an ASCII character other than a quote or a line break, got "
-        "{}",
-        Excerpt({&c, 1})));
+        "expected a {} that is an ASCII character other than a quote or a line break, got {}", what,
+        Excerpt({&*c, 1})));
+  };
+  // One of the two marks says what the other is.
+  if (options.thousands == '.' && !options.decimal) options.decimal = ',';
+  const bool grouped = options.thousands != '\0';
+  for (const absl::Status& status :
+       {check("delimiter", options.delimiter), check("decimal mark", options.decimal),
+        check("thousands mark", grouped ? std::optional(options.thousands) : std::nullopt)}) {
+    if (!status.ok()) return status;
+  }
+  if (grouped && options.decimal.value_or('.') == options.thousands) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected different marks for decimals and thousands, got {} for both",
+                    Excerpt({&options.thousands, 1})));
+  }
+  if (!options.spell) {
+    options.spell = [](std::string_view option, std::string_view value) {
+      return fmt::format("the option {}={}", option, value);
+    };
   }
   return std::make_unique<CsvSource>(std::move(paths), std::move(options));
 }

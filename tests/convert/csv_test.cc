@@ -9,6 +9,7 @@
 #include "convert/input/csv_row.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "io/remedy.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {
@@ -23,12 +24,22 @@ class CsvTest : public SourceTest {
  protected:
   static std::unique_ptr<Source> Make(std::vector<std::string> paths, char delimiter = ',') {
     absl::StatusOr<std::unique_ptr<Source>> source =
-        MakeCsvSource(std::move(paths), {.dialect = {delimiter}});
+        MakeCsvSource(std::move(paths), {.delimiter = delimiter});
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
   std::unique_ptr<Source> Open(std::string_view content, char delimiter = ',') {
     return Make({Write("a.csv", content)}, delimiter);
+  }
+  std::unique_ptr<Source> OpenWith(std::string_view content, CsvOptions options) {
+    return *MakeCsvSource({Write("a.csv", content)}, std::move(options));
+  }
+  // The records of a file whose dialect is guessed, and then the notes.
+  std::vector<std::string> Guessed(std::string_view content, CsvOptions options = {}) {
+    auto source = OpenWith(content, std::move(options));
+    std::vector<std::string> texts = Texts(Convert(*source));
+    for (std::string& note : source->notes()) texts.push_back(std::move(note));
+    return texts;
   }
   // The records of a file, as text.
   std::vector<std::string> Read(std::string_view content, char delimiter = ',') {
@@ -64,15 +75,17 @@ TEST_F(CsvTest, AnEmptyColumnIsAbsentEverywhereAndNoted) {
   auto source = Open("a,b\n1,\n2,\"\"\n");
   EXPECT_THAT(Texts(Convert(*source)), ElementsAre("a=int64[1]", "a=int64[2]"));
   EXPECT_THAT(source->notes(),
-              ElementsAre("column \"b\" is empty in every row, so no record has this feature"));
+              ElementsAre("read as CSV: delimiter ',', header, UTF-8",
+                          "column \"b\" is empty in every row, so no record has this feature"));
 }
 
 TEST_F(CsvTest, NotesAColumnThatOneCellTurnsIntoBytes) {
-  auto source = Open("age,name\n31,x\n32,y\nn/a,z\n33,1\n");
+  auto source = Open("age,name\n31,x\n32,y\n?,z\n33,1\n");
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_THAT(source->notes(),
-              ElementsAre("column \"age\" is bytes because of \"n/a\" at " + Path("a.csv") +
-                          ":4; the 2 values before it are numbers"));
+              ElementsAre("read as CSV: delimiter ',', header, UTF-8",
+                          "column \"age\" is bytes because of 1 value, \"?\" at " + Path("a.csv") +
+                              ":4; the other 3 values are numbers"));
 }
 
 TEST_F(CsvTest, ReadsQuotedCells) {
@@ -92,8 +105,8 @@ TEST_F(CsvTest, KeepsLineBreaksInsideQuotesAndCountsThem) {
 }
 
 TEST_F(CsvTest, KeepsSpacesAndStrayQuotes) {
-  EXPECT_THAT(Read("size,b\n5\" disk, 1\n6\"\"x,2 \n"),
-              ElementsAre("b=bytes[ 1] size=bytes[5\" disk]", "b=bytes[2 ] size=bytes[6\"\"x]"));
+  EXPECT_THAT(Read("size,b\n5\" disk, a\n6\"\"x,b \n"),
+              ElementsAre("b=bytes[ a] size=bytes[5\" disk]", "b=bytes[b ] size=bytes[6\"\"x]"));
 }
 
 TEST_F(CsvTest, TheLastLineNeedsNoBreak) {
@@ -114,7 +127,7 @@ TEST_F(CsvTest, AQuotedEmptyLineIsARecord) {
 }
 
 TEST_F(CsvTest, SplitsAtAnotherDelimiter) {
-  EXPECT_THAT(Read("a\tb\n1,5\t\"x\ty\"\n", '\t'), ElementsAre("a=bytes[1,5] b=bytes[x\ty]"));
+  EXPECT_THAT(Read("a\tb\n1,5\t\"x\ty\"\n", '\t'), ElementsAre("a=float[1.5] b=bytes[x\ty]"));
   EXPECT_THAT(Read("a;b\n1;2\n", ';'), ElementsAre("a=int64[1] b=int64[2]"));
 }
 
@@ -159,7 +172,7 @@ TEST_F(CsvTest, NamesALoneCarriageReturn) {
 
 TEST_F(CsvTest, NamesWhatIsNotUtf8) {
   ExpectScanError("a\nx\n\xff\n", "a.csv:3: not UTF-8 at byte 4");
-  ExpectScanError("\xff\xfe"s + "a\0\n\0"s, "a.csv: looks like UTF-16");
+  ExpectScanError("a\0\n\0"s, "a.csv: looks like UTF-16");
   ExpectScanError("a\nx\0y\n"s, "a.csv:2: a NUL byte");
 }
 
@@ -169,9 +182,150 @@ TEST_F(CsvTest, RefusesAFileWithoutHeaderOrRecords) {
   ExpectScanError("a,b\n", "a.csv: no records: nothing follows the header");
 }
 
-TEST_F(CsvTest, RefusesHeadersWithEmptyOrEqualNames) {
-  ExpectScanError("a,,c\n1,2,3\n", "a.csv:1: column 2 of 3 has no name");
-  ExpectScanError("\na,b,a\n1,2,3\n", "a.csv:2: columns 1 and 3 are both named \"a\"");
+TEST_F(CsvTest, NamesColumnsWithoutAName) {
+  EXPECT_THAT(Guessed("a,,c\nx,y,z\n"),
+              ElementsAre("a=bytes[x] c=bytes[z] column2=bytes[y]",
+                          "read as CSV: delimiter ',', header, UTF-8",
+                          "1 column has no name and is called \"column2\""));
+  // The default of pandas.
+  EXPECT_THAT(Guessed(",a,\n0,5,x\n1,6,y\n"),
+              ElementsAre("a=int64[5] column3=bytes[x] index=int64[0]",
+                          "a=int64[6] column3=bytes[y] index=int64[1]",
+                          "read as CSV: delimiter ',', header, UTF-8",
+                          "2 columns have no name and are called \"index\", \"column3\""));
+  EXPECT_THAT(Guessed("\"\",index,column3,\nx,y,z,w\n")[0],
+              "column1=bytes[x] column3=bytes[z] column4=bytes[w] index=bytes[y]");
+}
+
+TEST_F(CsvTest, RenamesColumnsOfEqualNamesAsPandasDoes) {
+  EXPECT_THAT(Guessed("a,b,a,a\nw,x,y,z\n"),
+              ElementsAre("a=bytes[w] a.1=bytes[y] a.2=bytes[z] b=bytes[x]",
+                          "read as CSV: delimiter ',', header, UTF-8",
+                          "2 columns have the name of an earlier one and are called \"a.1\", "
+                          "\"a.2\""));
+  EXPECT_THAT(Guessed("a,a,a.1\nx,y,z\n")[0], "a=bytes[x] a.1=bytes[z] a.2=bytes[y]");
+}
+
+TEST_F(CsvTest, GuessesHowAFileIsWritten) {
+  EXPECT_THAT(Guessed("name;preis\nx;1,5\ny;2\n"),
+              ElementsAre("name=bytes[x] preis=float[1.5]", "name=bytes[y] preis=float[2]",
+                          "read as CSV: delimiter ';', header, UTF-8, decimal mark ','"));
+  EXPECT_THAT(Guessed("5.1\tsetosa\n4.9\tsetosa\n"),
+              ElementsAre("column1=float[5.0999999] column2=bytes[setosa]",
+                          "column1=float[4.9000001] column2=bytes[setosa]",
+                          "read as CSV: delimiter tab, no header (the names are column1 to "
+                          "column2), UTF-8"));
+  EXPECT_THAT(Guessed("39, State-gov\n50, \"Private, other\"\n"),
+              ElementsAre("column1=int64[39] column2=bytes[State-gov]",
+                          "column1=int64[50] column2=bytes[Private, other]",
+                          "read as CSV: delimiter ',', no header (the names are column1 to "
+                          "column2), UTF-8, without the blanks after delimiters"));
+  EXPECT_THAT(Guessed("1\n2\n"),
+              ElementsAre("column1=int64[1]", "column1=int64[2]",
+                          "read as CSV: one column, no header (the name is column1), UTF-8"));
+}
+
+TEST_F(CsvTest, OptionsOverrideGuesses) {
+  EXPECT_THAT(Guessed("a;b\n1;2\n", {.delimiter = ','})[0], "a;b=bytes[1;2]");
+  EXPECT_THAT(Guessed("1,2\n3,4\n", {.header = true})[0], "1=int64[3] 2=int64[4]");
+  EXPECT_THAT(Guessed("a,b\n1,2\n", {.header = false}),
+              ElementsAre("column1=bytes[a] column2=bytes[b]", "column1=bytes[1] column2=bytes[2]",
+                          "read as CSV: delimiter ',', no header (the names are column1 to "
+                          "column2), UTF-8"));
+  EXPECT_THAT(Guessed("a,b\n1,2\n", {.header = true, .names = {"x", "y"}}),
+              ElementsAre("x=int64[1] y=int64[2]",
+                          "read as CSV: delimiter ',', header replaced by the given names, UTF-8"));
+  ExpectError(Scan(*OpenWith("a,b\n1,2\n", {.header = true, .names = {"x"}})),
+              absl::StatusCode::kDataLoss,
+              "a.csv:1: the header has 2 columns, but 1 names are given");
+  EXPECT_THAT(Guessed("a;b\n1,5;2\n", {.decimal = '.'})[0], "a=bytes[1,5] b=int64[2]");
+  EXPECT_THAT(Guessed("a;b\n1.234;2\n", {.thousands = '.'}),
+              ElementsAre("a=int64[1234] b=int64[2]",
+                          "read as CSV: delimiter ';', header, UTF-8, decimal mark ',', thousands "
+                          "mark '.'"));
+}
+
+TEST_F(CsvTest, TrimsAsToldTo) {
+  const std::string text = "a,b\n 1,x \n2,\"y\"\n";
+  EXPECT_THAT(Guessed(text), ElementsAre("a=int64[1] b=bytes[x ]", "a=int64[2] b=bytes[y]",
+                                         "read as CSV: delimiter ',', header, UTF-8",
+                                         "column \"a\": blanks around 1 value were left out, first "
+                                         "at " +
+                                             Path("a.csv") + ":2"));
+  EXPECT_THAT(Guessed(text, {.trim = CsvOptions::Trim::kAll}),
+              ElementsAre("a=int64[1] b=bytes[x]", "a=int64[2] b=bytes[y]",
+                          "read as CSV: delimiter ',', header, UTF-8, without the blanks around "
+                          "cells"));
+  EXPECT_THAT(Guessed(text, {.trim = CsvOptions::Trim::kNone})[0], "a=bytes[ 1] b=bytes[x ]");
+  EXPECT_THAT(Guessed("a, b\n1, x\n", {.trim = CsvOptions::Trim::kNone})[0],
+              " b=bytes[ x] a=int64[1]");
+}
+
+TEST_F(CsvTest, SkipsCommentsAtTheBeginning) {
+  auto source = OpenWith("# made by hand\n\n# in May\na,b\n1,x\n#2,y\n", {});
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("a=bytes[1] b=bytes[x]", "a=bytes[#2] b=bytes[y]"));
+  EXPECT_EQ(Items(*source)[1].line, 6);
+  EXPECT_THAT(source->notes()[0],
+              "read as CSV: delimiter ',', header, UTF-8, 2 comment lines skipped");
+  // As NumPy writes a header.
+  EXPECT_THAT(Guessed("# x,y\n1.5,2\n2.5,3\n"),
+              ElementsAre("x=float[1.5] y=int64[2]", "x=float[2.5] y=int64[3]",
+                          "read as CSV: delimiter ',', header in a comment, UTF-8, 1 comment line "
+                          "skipped"));
+  EXPECT_THAT(Guessed("#a,b\n1,x\n", {.comments = false})[0], "#a=int64[1] b=bytes[x]");
+  // Excel's way to name the delimiter.
+  EXPECT_THAT(Guessed("sep=|\na|b\n1|x,y\n")[0], "a=int64[1] b=bytes[x,y]");
+}
+
+TEST_F(CsvTest, SkipsCommentsInEachFile) {
+  auto source = *MakeCsvSource(
+      {Write("a.csv", "# x,y\n1,2\n1,2\n"), Write("b.csv", "# of May\n# x,y\n3,4\n")});
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("x=int64[1] y=int64[2]", "x=int64[1] y=int64[2]",
+                                                   "x=int64[3] y=int64[4]"));
+  EXPECT_EQ(Items(*source)[2].line, 3);
+}
+
+TEST_F(CsvTest, ReadsOtherEncodings) {
+  const std::string utf16 =
+      "\xff\xfe"
+      "a\0,\0\xe4\0\n\0"
+      "1\0,\0\xac\x20\n\0"s;
+  EXPECT_THAT(Guessed(utf16), ElementsAre("a=int64[1] \u00e4=bytes[\u20ac]",
+                                          "read as CSV: delimiter ',', header, UTF-16"));
+  EXPECT_THAT(Guessed(utf16.substr(2), {.encoding = TextEncoding::kUtf16Le})[0],
+              "a=int64[1] \u00e4=bytes[\u20ac]");
+  EXPECT_THAT(
+      Guessed("n\n\xe4\x80\n", {.encoding = TextEncoding::kWindows1252}),
+      ElementsAre("n=bytes[\u00e4\u20ac]", "read as CSV: one column, header, Windows-1252"));
+  auto both = *MakeCsvSource({Write("a.csv", "a\nx\n"), Write("b.csv",
+                                                              "\xff\xfe"
+                                                              "a\0\n\0y\0"s)});
+  EXPECT_THAT(Texts(Convert(*both)), ElementsAre("a=bytes[x]", "a=bytes[y]"));
+  EXPECT_THAT(both->notes(), ElementsAre("read as CSV: one column, header, UTF-8 and UTF-16"));
+  const absl::Status status = Scan(*OpenWith("n\n\xe4\n", {}));
+  ExpectError(status, absl::StatusCode::kDataLoss,
+              "a.csv:2: not UTF-8 at byte 2 of the file (found 0xe4); it may be Windows-1252");
+  EXPECT_EQ(RemedyOf(status)->option, "encoding");
+}
+
+TEST_F(CsvTest, DescribesItsColumns) {
+  auto source = OpenWith("b,a,c\n1,x,1.5\n", {.choice = {.columns = {"b", "c"}}});
+  ASSERT_TRUE(Scan(*source).ok());
+  const std::vector<ColumnDescription> columns = source->columns();
+  ASSERT_EQ(columns.size(), 2);
+  EXPECT_EQ(columns[0].name + columns[0].kind, "bint64");
+  EXPECT_EQ(columns[1].name + columns[1].kind, "cfloat");
+}
+
+TEST_F(CsvTest, MissingWordsFitAChosenKind) {
+  CsvOptions options;
+  options.choice.kinds = {{"a", ColumnKind::kFloat}, {"b", ColumnKind::kBytes}};
+  EXPECT_THAT(Guessed("a,b\nNA,18446744073709551616\n1,NA\n", options),
+              ElementsAre("b=bytes[18446744073709551616]", "a=float[1] b=bytes[NA]",
+                          "read as CSV: delimiter ',', header, UTF-8",
+                          "column \"a\": 1 value is missing, the first is \"NA\" at " +
+                              Path("a.csv") + ":2"));
 }
 
 TEST_F(CsvTest, RefusesFilesWithDifferentHeaders) {
@@ -191,11 +345,17 @@ TEST_F(CsvTest, RefusesPathsThatAreNoFiles) {
 
 TEST_F(CsvTest, RefusesOptionsThatCannotBe) {
   ExpectError(MakeCsvSource({}).status(), absl::StatusCode::kInvalidArgument, "expected CSV files");
-  for (char delimiter : {'"', '\n', '\r', '\0', '\xe4'}) {
-    ExpectError(MakeCsvSource({"a.csv"}, {.dialect = {delimiter}}).status(),
+  for (char c : {'"', '\n', '\r', '\0', '\xe4'}) {
+    ExpectError(MakeCsvSource({"a.csv"}, {.delimiter = c}).status(),
                 absl::StatusCode::kInvalidArgument,
                 "expected a delimiter that is an ASCII character");
+    ExpectError(MakeCsvSource({"a.csv"}, {.decimal = c}).status(),
+                absl::StatusCode::kInvalidArgument,
+                "expected a decimal mark that is an ASCII character");
   }
+  ExpectError(MakeCsvSource({"a.csv"}, {.decimal = ',', .thousands = ','}).status(),
+              absl::StatusCode::kInvalidArgument,
+              "expected different marks for decimals and thousands, got \",\" for both");
 }
 
 TEST_F(CsvTest, NoticesThatAFileChanged) {

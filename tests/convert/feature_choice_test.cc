@@ -64,7 +64,8 @@ TEST_F(FeatureChoiceTest, KindsOfTables) {
                                                            {"d", ColumnKind::kBytes}}});
   EXPECT_THAT(Texts(Convert(*source)),
               ElementsAre("a=int64[7] b=float[1] c=bytes[3]", "a=int64[8] b=float[2] c=bytes[4]"));
-  EXPECT_THAT(source->notes(), ElementsAre("column \"d\" of the schema does not exist"));
+  EXPECT_THAT(source->notes(), ElementsAre("read as CSV: delimiter ',', header, UTF-8",
+                                           "column \"d\" of the schema does not exist"));
   ExpectError(Scan(*Csv("a\n1\nx\n", {.kinds = {{"a", ColumnKind::kInt64}}})),
               absl::StatusCode::kDataLoss,
               "a.csv:3: expected int64 in column \"a\", as the schema says, got \"x\"");

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "io/remedy.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {
@@ -136,6 +137,62 @@ TEST_F(TextReaderTest, RecognisesWhatIsNotUtf8Text) {
   ExpectError(Failure("\x1f\x8b\x08"), absl::StatusCode::kDataLoss, "is compressed with gzip");
   ExpectError(Failure("\x28\xb5\x2f\xfd\x24"), absl::StatusCode::kDataLoss, "with Zstandard");
   ExpectError(Failure("PK\x03\x04"), absl::StatusCode::kDataLoss, "an Excel workbook");
+}
+
+TEST_F(TextReaderTest, ConvertsOtherEncodings) {
+  // Longer than the buffer, with characters of one to four bytes in UTF-8 that the reads cut.
+  std::mt19937 random(1);
+  const std::vector<std::pair<std::string, std::string>> characters = {
+      {"a", "a\0"s},
+      {"\n", "\n\0"s},
+      {"\u00e4", "\xe4\0"s},
+      {"\u20ac", "\xac\x20"},
+      {"\U0001f600", "\x3d\xd8\x00\xde"s}};
+  std::string utf8 = "x";
+  std::string utf16 = "\xff\xfex\0"s;
+  for (int i = 0; i < 50000; ++i) {
+    const auto& [one, other] = characters[random() % characters.size()];
+    utf8 += one;
+    utf16 += other;
+  }
+  for (size_t size : {1, 32, 4096, 1 << 20}) {
+    TextReaderOptions options;
+    options.buffer_bytes = size;
+    const Lines expected = ReadLines(*Open(utf8, options));
+    options.encoding = std::nullopt;
+    auto reader = Open(utf16, options);
+    EXPECT_EQ(ReadLines(*reader), expected);
+    EXPECT_EQ(reader->encoding(), TextEncoding::kUtf16Le);
+    EXPECT_TRUE(reader->status().ok()) << reader->status();
+    options.encoding = TextEncoding::kUtf16Be;  // the byte order mark knows better
+    EXPECT_EQ(ReadLines(*Open(utf16, options)), expected);
+    options.encoding = TextEncoding::kWindows1252;
+    EXPECT_THAT(ReadLines(*Open("\x80\n" + std::string(5000, '\xe4'), options)),
+                ElementsAre(Pair(1, "\u20ac"), Pair(2, testing::SizeIs(10000))));
+  }
+}
+
+TEST_F(TextReaderTest, NamesWhatIsNotTheOtherEncoding) {
+  TextReaderOptions options = SmallBuffer();
+  options.encoding = std::nullopt;
+  ExpectError(Failure("\xff\xfe"
+                      "a\0\n\0\0\xde"s,
+                      options),
+              absl::StatusCode::kDataLoss,
+              "a.txt:2: not UTF-16: half of a character at byte 6 of the file");
+  ExpectError(Failure("\xff\xfe"
+                      "a\0b"s,
+                      options),
+              absl::StatusCode::kDataLoss,
+              "a.txt:1: the file ends inside a character at byte 4 of the file");
+  ExpectError(Failure("\xff\xfe"
+                      "a\0\0\0"s,
+                      options),
+              absl::StatusCode::kDataLoss, "a.txt:1: a NUL character");
+  options.offers_encodings = true;
+  const absl::Status status = Failure("h\0i\0"s, options);
+  ExpectError(status, absl::StatusCode::kDataLoss, "a.txt: looks like UTF-16");
+  EXPECT_EQ(RemedyOf(status)->value, "utf-16le");
 }
 
 TEST_F(TextReaderTest, RefusesALineAboveTheLimit) {

@@ -1,6 +1,7 @@
 // CSV: rows equal those of a simple reader, whether their text comes whole or in two parts, and
-// whole files are converted or refused. The first byte chooses the dialect.
+// whole files are converted or refused. The first two bytes choose the options.
 
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ std::optional<std::pair<std::vector<std::string>, size_t>> PlainRow(std::string_
   const auto is = [&](char c) { return at < text.size() && text[at] == c; };
   while (true) {
     std::string cell;
+    while (dialect.skip_blanks && (is(' ') || is('\t')) && !is(dialect.delimiter)) ++at;
     if (dialect.quotes && is('"')) {
       while (true) {
         if (++at >= text.size()) return std::nullopt;
@@ -46,21 +48,47 @@ std::optional<std::pair<std::vector<std::string>, size_t>> PlainRow(std::string_
   }
 }
 
+CsvOptions OptionsOf(uint8_t first, uint8_t second) {
+  CsvOptions options;
+  options.quotes = (first & 1) == 0;
+  if (first & 2) options.delimiter = '\t';
+  if (first & 4) options.delimiter = ',';
+  if (first & 8) options.header = (first & 16) != 0;
+  if (first & 32) options.trim = CsvOptions::Trim::kAll;
+  if (first & 64) options.trim = CsvOptions::Trim::kNone;
+  if (first & 128) options.missing = {"?", "-1"};
+  constexpr TextEncoding kEncodings[] = {TextEncoding::kUtf8, TextEncoding::kUtf16Le,
+                                         TextEncoding::kUtf16Be, TextEncoding::kLatin1,
+                                         TextEncoding::kWindows1252};
+  if (const size_t encoding = second & 7; encoding < std::size(kEncodings)) {
+    options.encoding = kEncodings[encoding];
+  }
+  if (second & 8) options.decimal = ',';
+  if (second & 16) options.thousands = (second & 8) ? '.' : ',';
+  options.comments = (second & 32) == 0;
+  if (second & 64) options.names = {"x", "y"};
+  if (second & 128) {
+    options.choice.kinds = {{"a", ColumnKind::kInt64}, {"x", ColumnKind::kFloat}};
+  }
+  return options;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  CsvOptions options;
-  options.dialect.quotes = (data[0] & 1) == 0;
-  if (data[0] & 2) options.dialect.delimiter = '\t';
-  const std::string_view text = testing::View(data + 1, size - 1);
+  if (size < 2) return 0;
+  const CsvOptions options = OptionsOf(data[0], data[1]);
+  const std::string_view text = testing::View(data + 2, size - 2);
+  const CsvDialect dialect = {.delimiter = options.delimiter.value_or(','),
+                              .quotes = options.quotes,
+                              .skip_blanks = options.trim == CsvOptions::Trim::kAll};
 
   std::vector<CsvCell> cells;
   std::string_view rest = text;
   while (!rest.empty()) {
-    const CsvSplit whole = SplitCsvRow(rest, /*at_end=*/true, options.dialect, &cells);
+    const CsvSplit whole = SplitCsvRow(rest, /*at_end=*/true, dialect, &cells);
     FUZZ_EXPECT(whole.bytes <= rest.size());
-    const auto plain = PlainRow(rest, options.dialect);
+    const auto plain = PlainRow(rest, dialect);
     FUZZ_EXPECT(plain.has_value() == (whole.result == CsvSplit::kRow));
     if (plain) {
       FUZZ_EXPECT(plain->second == whole.bytes && plain->first.size() == cells.size());
@@ -73,7 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (whole.result != CsvSplit::kRow) break;
     FUZZ_EXPECT(whole.bytes > 0 && !cells.empty());
     const size_t num_cells = cells.size();
-    const CsvSplit part = SplitCsvRow(rest, /*at_end=*/false, options.dialect, &cells);
+    const CsvSplit part = SplitCsvRow(rest, /*at_end=*/false, dialect, &cells);
     FUZZ_EXPECT(
         part.result == CsvSplit::kIncomplete ||
         (part.result == CsvSplit::kRow && part.bytes == whole.bytes && cells.size() == num_cells));

@@ -336,9 +336,14 @@ def main():
     write("example_parser", "example", example())
     write("example_parser", "sequence", sequence())
 
-    write("csv", "cities", b"\x00" + (TESTDATA / "tables/cities.csv").read_bytes()[:1500])
-    write("csv", "quotes", b'\x00a,b\r\n"x ""y"" \n",1\r\n,2.5\r\n')
-    write("csv", "tabs", b"\x03a\tb\n1\t2\n\n3\t\n")
+    write("csv", "cities", b"\x00\x07" + (TESTDATA / "tables/cities.csv").read_bytes()[:1500])
+    write("csv", "quotes", b'\x04\x00a,b\r\n"x ""y"" \n",1\r\n,2.5\r\n')
+    write("csv", "tabs", b"\x03\x07a\tb\n1\t2\n\n3\t\n")
+    write("csv", "semicolons", b"\x00\x07# of May\nname;n;f\nx;1.234,5;NA\ny;-7,25;True\n")
+    write("csv", "blanks", b"\x00\x07sep=,\n39, State-gov, 77516, true\n50, \"a, b\", ?, false\n")
+    write("csv", "missing", b"\xa0\x90a,x\n ? ,1,234\n-1,\"1,234\"\n007,nan\n")
+    write("csv", "utf16", b"\x00\x07" + "\ufeffa,\u00e4\r\n1,\U0001f600\r\n".encode("utf-16-le"))
+    write("csv", "windows", b"\x10\x0cn;m\n\xe4;1,5\n\x80;16777217,0\n")
     write("json", "lines", b"\x00" + (TESTDATA / "tables/events.jsonl").read_bytes()[:1500])
     write("json", "array", b'\x01[{"a":1,"b":{"c":[1,2.5]},"d":"\\u00e9"},\n {"a":null}]\n')
 

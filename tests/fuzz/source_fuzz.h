@@ -16,6 +16,8 @@ namespace shardfeed::testing {
 inline void RunSource(Source& source, bool skip_defects) {
   if (skip_defects) source.SkipDefects([](const absl::Status&, uint64_t) {});
   if (!source.Scan({}, {}).ok()) return;
+  (void)source.notes();
+  (void)source.columns();
   uint64_t items = 0;
   ExampleBuilder builder;
   const absl::Status status = source.ForEach([&](const Item& item) {

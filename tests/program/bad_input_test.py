@@ -132,8 +132,7 @@ def test_bad_row_of_a_table_is_located(tmp_path, out, row, said):
 
 
 @pytest.mark.parametrize("text, said", [
-    ("", "the file is empty"), ("a,b\n", "no records"), ("a,a\n1,2\n", "are both named \"a\""),
-    ("a,\n1,2\n", "column 2 of 2 has no name")])
+    ("", "the file is empty"), ("a,b\n", "no records")])
 def test_bad_header_of_a_table_is_told(tmp_path, out, text, said):
     path = tmp_path / "t.csv"
     path.write_text(text)

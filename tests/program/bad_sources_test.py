@@ -88,7 +88,7 @@ def test_images_and_files(tmp_path):
     ({}, "IN/a.jpg: the image has no text: expected a.txt or a.json"),
     ({"a.png": JPEG, "a.txt": "x"}, "IN/a.jpg: a.png has the same name except for the suffix, so "
      "it is unclear to which of them the text belongs; rename one"),
-    ({"a.txt": b"\xff"}, "IN/a.txt: not UTF-8; convert it, for example with iconv -f LATIN1 -t "
+    ({"a.txt": b"\xff"}, "IN/a.txt: not UTF-8; convert it, for example with iconv -f WINDOWS-1252 -t "
      "UTF-8"),
     ({"a.json": '{"x": }'}, "IN/a.json:1:7: invalid JSON: syntax error while parsing value - "
      "unexpected '}'; expected '[', '{', or a literal; last read: \"\\\"x\\\": }\""),
@@ -112,10 +112,8 @@ def test_captions(tmp_path, files, message):
     ('a,b\n"1"x,2\n', ':2: expected a delimiter (",") or the end of the row after a closing quote, '
      'got "x,2\\n"; a quote inside quotes must be doubled; pass --no-quotes to treat quotes as '
      "ordinary characters"),
-    ("a,a\n1,2\n", ':1: columns 1 and 2 are both named "a"'),
-    ("a,\n1,2\n", ":1: column 2 of 2 has no name; the first row names the columns"),
     ("", ": the file is empty; its first row must name the columns"),
-    ("a,b\n", ": no records: nothing follows the header"),
+    ("a,b\n", ": no records: nothing follows the header; pass --no-header to take the first row for a record"),
     ("a\r1\r", ":1: a carriage return without a line feed, outside quotes; lines end in LF or "
      "CRLF")])
 def test_tables(tmp_path, kind, delimiter, text, message):
@@ -128,9 +126,9 @@ def test_tables(tmp_path, kind, delimiter, text, message):
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "text"])
 @pytest.mark.parametrize("content, message", [
     (b"a\n\xff\n", ":2: not UTF-8 at byte 2 of the file (found 0xff); convert it, for example with "
-     "iconv -f LATIN1 -t UTF-8"),
+     "iconv -f WINDOWS-1252 -t UTF-8"),
     (b"a\n1\0\n", ":2: a NUL byte at byte 3 of the file, which may be binary or UTF-16"),
-    ("a\n1\n".encode("utf-16"), ": looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t "
+    ("a\n1\n".encode("utf-16-le"), ": looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t "
      "UTF-8)"),
     (gzip.compress(b"a\n1\n"), ": is compressed with gzip; decompress it first (gzip -d)")],
     ids=["latin1", "nul", "utf16", "gzip"])
@@ -138,6 +136,11 @@ def test_what_is_not_text(tmp_path, kind, content, message):
     if kind == "jsonl":
         content = content.replace(b"a\n", b'{"a": 1}\n')
         message = message.replace("byte 2 ", "byte 9 ").replace("byte 3 ", "byte 10 ")
+    if kind in ("csv", "tsv"):
+        message = message.replace("; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8",
+                                  "; it may be Windows-1252; pass --encoding windows-1252 to read it as that")
+        message = message.replace("; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
+                                  "; pass --encoding utf-16le to read it as such")
     refuse(tmp_path, kind, {"t": content}, ["t"], "IN/t" + message)
 
 

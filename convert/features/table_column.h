@@ -1,0 +1,197 @@
+// A column of a table: what its cells are, the kind of feature that they become, and what is worth
+// telling about them.
+//
+// All cells decide. If they are integers, the column is int64; if they are numbers, it is float; if
+// they are true and false, it is int64 with 1 and 0; otherwise it is bytes. Cells without a value
+// (empty, NA, null, ...) do not count, and their records lack the feature. In a column of text,
+// only the empty cell has no value unless the user names others: "None" may be a category, and "NA"
+// is Namibia. "nan" among floats is a number, among integers a missing value.
+
+#ifndef SHARDFEED_CONVERT_FEATURES_TABLE_COLUMN_H_
+#define SHARDFEED_CONVERT_FEATURES_TABLE_COLUMN_H_
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "convert/features/column.h"
+
+namespace shardfeed {
+
+// How cells are read. The defaults are what a column decides from its cells.
+struct CellOptions {
+  // The texts that mean that a value is missing, in columns of text too; nullopt: the usual ones,
+  // in columns of other kinds. An empty cell is missing in any case.
+  std::optional<std::vector<std::string>> missing;
+  // Whether numbers may stand between blanks (space, tab).
+  bool trim_numbers = true;
+  char decimal = '.';
+  // The mark between groups of three digits; 0: none.
+  char thousands = '\0';
+};
+
+// The text without the blanks around it.
+std::string_view Trimmed(std::string_view text);
+
+// Rewrites a number with these marks to the form that column.h parses: "1.234,5" becomes "1234.5".
+// Returns nullopt if the marks stand where they cannot, and a view of `text` or of `scratch`
+// otherwise; other text is returned unchanged.
+std::optional<std::string_view> WithPlainMarks(std::string_view text, char decimal, char thousands,
+                                               std::string* scratch);
+
+// Thread safe.
+class CellRules {
+ public:
+  explicit CellRules(CellOptions options);
+
+  // Whether the text is one of those that mean that a value is missing.
+  bool IsMissing(std::string_view text) const;
+  // Whether such a text is missing wherever it stands.
+  bool missing_everywhere() const { return options_.missing.has_value(); }
+  // What a cell may be besides text, by its first character: a set of these bits.
+  enum : uint8_t { kNumber = 1, kMissing = 2, kBool = 4, kBlank = 8, kLetter = 16 };
+  uint8_t ByFirst(char first) const { return by_first_[static_cast<unsigned char>(first)]; }
+  // Whether a cell that starts with a letter may be one of the usual words (nan, true, NA) rather
+  // than text, by its first two characters.
+  bool MayBeWord(std::string_view cell) const { return words_[Beginning(cell)]; }
+  // Whether a number has its plain form, so that it can be parsed without looking at anything else.
+  bool plain() const { return plain_; }
+  // Returns the cell without the blanks that may stand around its value.
+  std::string_view Inside(std::string_view cell) const {
+    return options_.trim_numbers ? Trimmed(cell) : cell;
+  }
+  // Returns a number without blanks and marks; nullopt if it cannot be a number.
+  std::optional<std::string_view> Plain(std::string_view cell, std::string* scratch) const;
+
+  const CellOptions& options() const { return options_; }
+
+ private:
+  CellOptions options_;
+  bool plain_;
+  std::vector<std::string> missing_;
+  std::array<uint8_t, 256> by_first_{};
+  std::bitset<1 << 16> words_;
+
+  static size_t Beginning(std::string_view word) {
+    const size_t second = word.size() > 1 ? static_cast<unsigned char>(word[1]) : 0;
+    return static_cast<unsigned char>(word[0]) << 8 | second;
+  }
+};
+
+// Spells an option of the front end for notes: ("thousands", ",") as "--thousands ,".
+using SpellOption = std::function<std::string(std::string_view option, std::string_view value)>;
+
+enum class CellContent { kValue, kMissing, kOther };
+
+// Not thread safe while cells are added.
+class TableColumn {
+ public:
+  // `rules` must outlive the column. `asked` is the kind that the user chose, if any.
+  TableColumn(std::string name, std::optional<ColumnKind> asked, const CellRules* rules)
+      : name_(std::move(name)), asked_(asked), rules_(rules), plain_(rules->plain() && !asked) {}
+
+  const std::string& name() const { return name_; }
+  bool asked() const { return asked_.has_value(); }
+  // int64, float or bytes. Bytes if no cell has had a value.
+  ColumnKind kind() const;
+
+  // Learns from a cell.
+  void Add(std::string_view cell, Place place) {
+    if (cell.empty()) return;
+    const uint8_t may_be = rules_->ByFirst(cell.front());
+    const bool letter = (may_be & CellRules::kLetter) != 0;
+    if (may_be == 0 || (plain_ && letter && !rules_->MayBeWord(cell))) {
+      if (++texts_.count == 1) texts_.Keep(cell, place);
+      return;
+    }
+    // Almost all cells of a column of numbers are counted here.
+    if (plain_ && !letter) {
+      bool large;
+      const ColumnKind kind = KindOfText(cell, &large);
+      if (kind == ColumnKind::kInt64 && !large) {
+        ++ints_;
+        return;
+      }
+      if (kind == ColumnKind::kFloat && !large) {
+        ++floats_;
+        return;
+      }
+    }
+    AddSpecial(cell, place);
+  }
+
+  // Reads a cell as the column's kind, or only checks whether it fits the kind that was asked for.
+  CellContent ReadInt64(std::string_view cell, int64_t* value) const {
+    const std::optional<int64_t> plain = plain_ ? ParseInt64(cell) : std::nullopt;
+    if (!plain) return ReadOtherInt64(cell, value);
+    *value = *plain;
+    return CellContent::kValue;
+  }
+  CellContent ReadFloat(std::string_view cell, float* value) const {
+    const std::optional<float> plain = plain_ ? ParseFloat(cell) : std::nullopt;
+    if (!plain) return ReadOtherFloat(cell, value);
+    *value = *plain;
+    return CellContent::kValue;
+  }
+  CellContent ReadBytes(std::string_view cell) const {
+    if (cell.empty()) return CellContent::kMissing;
+    if (texts_.count > 0 && !rules_->missing_everywhere()) return CellContent::kValue;
+    const bool may_miss = rules_->missing_everywhere() || IsWithoutValues();
+    return may_miss && rules_->IsMissing(rules_->Inside(cell)) ? CellContent::kMissing
+                                                               : CellContent::kValue;
+  }
+  bool FitsAsked(std::string_view cell) const;
+
+  // What was coerced or lost, and what kept the column from being numbers. `name_of` formats
+  // places.
+  std::vector<std::string> Notes(const std::function<std::string(Place)>& name_of,
+                                 const SpellOption& spell) const;
+
+ private:
+  // Cells of one sort: how many, and the first one.
+  struct Cells {
+    uint64_t count = 0;
+    std::string first;
+    Place place;
+
+    void Add(std::string_view cell, Place at) {
+      if (++count == 1) Keep(cell, at);
+    }
+    void Keep(std::string_view cell, Place at);
+  };
+
+  void AddSpecial(std::string_view cell, Place place);
+  void AddText(std::string_view text, std::string_view cell, Place place);
+  CellContent ReadOtherInt64(std::string_view cell, int64_t* value) const;
+  CellContent ReadOtherFloat(std::string_view cell, float* value) const;
+  bool IsWithoutValues() const {
+    return !asked_ && ints_ + floats_ + bools_.count + texts_.count == 0;
+  }
+
+  std::string name_;
+  std::optional<ColumnKind> asked_;
+  const CellRules* rules_;
+  bool plain_;  // numbers have their plain form, unless blanks are around them
+  uint64_t ints_ = 0;
+  uint64_t floats_ = 0;  // without those of nans_
+  Cells texts_;          // cells that are nothing else
+  Cells bools_;
+  Cells missing_;  // texts that mean that a value is missing
+  Cells nans_;     // "nan", a number or missing
+  Cells padded_;   // numbers between blanks
+  Cells lossy_;    // numbers that lose digits as floats
+  // Texts that are numbers with a mark for thousands, and with a decimal mark, that was not chosen.
+  uint64_t with_thousands_ = 0;
+  uint64_t with_decimal_ = 0;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_FEATURES_TABLE_COLUMN_H_

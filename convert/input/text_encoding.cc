@@ -1,0 +1,129 @@
+#include "convert/input/text_encoding.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/match.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_view_literals;
+
+// The characters of the bytes 0x80 to 0x9f, where Windows-1252 differs from Latin-1.
+constexpr uint16_t kWindows1252High[32] = {
+    0x20ac, 0x0081, 0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160,
+    0x2039, 0x0152, 0x008d, 0x017d, 0x008f, 0x0090, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+    0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0x009d, 0x017e, 0x0178};
+
+// Writes a character in UTF-8 and returns the position after it.
+char* Put(uint32_t c, char* to) {
+  if (c < 0x80) {
+    *to++ = static_cast<char>(c);
+    return to;
+  }
+  if (c < 0x800) {
+    *to++ = static_cast<char>(0xc0 | (c >> 6));
+  } else {
+    if (c < 0x10000) {
+      *to++ = static_cast<char>(0xe0 | (c >> 12));
+    } else {
+      *to++ = static_cast<char>(0xf0 | (c >> 18));
+      *to++ = static_cast<char>(0x80 | ((c >> 12) & 0x3f));
+    }
+    *to++ = static_cast<char>(0x80 | ((c >> 6) & 0x3f));
+  }
+  *to++ = static_cast<char>(0x80 | (c & 0x3f));
+  return to;
+}
+
+ConvertedText ConvertUtf16(bool big_endian, std::string_view text, char* const to) {
+  const auto unit = [&](size_t at) -> uint32_t {
+    const auto first = static_cast<unsigned char>(text[at]);
+    const auto second = static_cast<unsigned char>(text[at + 1]);
+    return big_endian ? first << 8 | second : second << 8 | first;
+  };
+  ConvertedText converted;
+  char* out = to;
+  size_t at = 0;
+  while (at + 2 <= text.size()) {
+    uint32_t c = unit(at);
+    size_t size = 2;
+    if (c >= 0xd800 && c < 0xe000) {
+      // A character of two units: the first is below 0xdc00, the second is not.
+      if (c < 0xdc00 && at + 4 > text.size()) break;
+      const uint32_t second = c < 0xdc00 ? unit(at + 2) : 0;
+      if (second < 0xdc00 || second >= 0xe000) {
+        converted.valid = false;
+        break;
+      }
+      c = 0x10000 + ((c - 0xd800) << 10) + (second - 0xdc00);
+      size = 4;
+    }
+    out = Put(c, out);
+    at += size;
+  }
+  converted.read = at;
+  converted.written = out - to;
+  return converted;
+}
+
+}  // namespace
+
+std::string_view TextEncodingName(TextEncoding encoding) {
+  switch (encoding) {
+    case TextEncoding::kUtf8:
+      return "UTF-8";
+    case TextEncoding::kUtf16Le:
+    case TextEncoding::kUtf16Be:
+      return "UTF-16";
+    case TextEncoding::kLatin1:
+      return "Latin-1";
+    case TextEncoding::kWindows1252:
+      return "Windows-1252";
+  }
+  return "";
+}
+
+std::optional<TextEncoding> ParseTextEncoding(std::string_view name) {
+  constexpr std::pair<std::string_view, TextEncoding> kNames[] = {
+      {"utf-8", TextEncoding::kUtf8},
+      {"utf8", TextEncoding::kUtf8},
+      {"utf-16", TextEncoding::kUtf16Le},
+      {"utf-16le", TextEncoding::kUtf16Le},
+      {"utf-16be", TextEncoding::kUtf16Be},
+      {"latin-1", TextEncoding::kLatin1},
+      {"latin1", TextEncoding::kLatin1},
+      {"iso-8859-1", TextEncoding::kLatin1},
+      {"windows-1252", TextEncoding::kWindows1252},
+      {"cp1252", TextEncoding::kWindows1252},
+  };
+  for (const auto& [known, encoding] : kNames) {
+    if (absl::EqualsIgnoreCase({name.data(), name.size()}, {known.data(), known.size()})) {
+      return encoding;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ByteOrderMark> FindByteOrderMark(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf"sv)) return ByteOrderMark{TextEncoding::kUtf8, 3};
+  if (text.starts_with("\xff\xfe"sv)) return ByteOrderMark{TextEncoding::kUtf16Le, 2};
+  if (text.starts_with("\xfe\xff"sv)) return ByteOrderMark{TextEncoding::kUtf16Be, 2};
+  return std::nullopt;
+}
+
+ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* to) {
+  if (encoding == TextEncoding::kUtf16Le || encoding == TextEncoding::kUtf16Be) {
+    return ConvertUtf16(encoding == TextEncoding::kUtf16Be, text, to);
+  }
+  char* out = to;
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool high = encoding == TextEncoding::kWindows1252 && byte >= 0x80 && byte < 0xa0;
+    out = Put(high ? kWindows1252High[byte - 0x80] : byte, out);
+  }
+  return {.read = text.size(), .written = static_cast<size_t>(out - to)};
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,45 @@
+// Encodings of text files, and the conversion to UTF-8, which is what records contain.
+
+#ifndef SHARDFEED_CONVERT_INPUT_TEXT_ENCODING_H_
+#define SHARDFEED_CONVERT_INPUT_TEXT_ENCODING_H_
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace shardfeed {
+
+enum class TextEncoding { kUtf8, kUtf16Le, kUtf16Be, kLatin1, kWindows1252 };
+
+// "UTF-8", "UTF-16", "Latin-1", "Windows-1252".
+std::string_view TextEncodingName(TextEncoding encoding);
+
+// Finds an encoding by one of its usual names, in any case: utf-8, utf8, utf-16, utf-16le,
+// utf-16be, latin-1, latin1, iso-8859-1, windows-1252, cp1252. "utf-16" is little-endian unless a
+// byte order mark says otherwise.
+std::optional<TextEncoding> ParseTextEncoding(std::string_view name);
+
+// Returns the encoding of text that starts with a byte order mark, and the size of the mark.
+struct ByteOrderMark {
+  TextEncoding encoding;
+  size_t bytes;
+};
+std::optional<ByteOrderMark> FindByteOrderMark(std::string_view text);
+
+struct ConvertedText {
+  size_t read = 0;
+  size_t written = 0;
+  bool valid = true;
+};
+// A byte of text becomes at most this many bytes of UTF-8.
+inline constexpr size_t kMaxUtf8PerByte = 3;
+
+// Converts the characters at the start of `text`, which is not UTF-8, and writes them to `to`,
+// which has room for kMaxUtf8PerByte bytes for each byte of `text`. Stops before a character that
+// the end of `text` cuts, and before one that is invalid. The five bytes that Windows-1252 leaves
+// undefined become control characters, as in browsers.
+ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* to);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_INPUT_TEXT_ENCODING_H_

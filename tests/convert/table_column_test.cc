@@ -1,0 +1,211 @@
+#include "convert/features/table_column.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace shardfeed {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A column with its cells, at lines 1, 2 and so on.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> cells, CellOptions options = {},
+                 std::optional<ColumnKind> asked = std::nullopt)
+      : rules_(std::move(options)), column_("c", asked, &rules_), cells_(std::move(cells)) {
+    uint64_t line = 0;
+    for (const std::string& cell : cells_) column_.Add(cell, {0, ++line});
+  }
+
+  // The kind and the values: "int64 1 _ 3", where _ is a missing value and ! one that does not fit.
+  std::string Values() const {
+    std::string text(ColumnKindName(column_.kind()));
+    for (const std::string& cell : cells_) {
+      int64_t integer = 0;
+      float number = 0;
+      CellContent content;
+      std::string value = cell;
+      switch (column_.kind()) {
+        case ColumnKind::kInt64:
+          content = column_.ReadInt64(cell, &integer);
+          value = std::to_string(integer);
+          break;
+        case ColumnKind::kFloat: {
+          content = column_.ReadFloat(cell, &number);
+          std::ostringstream out;
+          out << number;
+          value = out.str();
+          break;
+        }
+        default:
+          content = column_.ReadBytes(cell);
+      }
+      text += content == CellContent::kValue     ? " " + value
+              : content == CellContent::kMissing ? " _"
+                                                 : " !";
+    }
+    return text;
+  }
+  std::vector<std::string> Notes() const {
+    return column_.Notes([](Place place) { return "t:" + std::to_string(place.line); },
+                         [](std::string_view option, std::string_view value) {
+                           return std::string(option) + "=" + std::string(value);
+                         });
+  }
+
+ private:
+  CellRules rules_;
+  TableColumn column_;
+  std::vector<std::string> cells_;
+};
+
+TEST(TableColumnTest, TakesTheUsualWordsForMissingNumbers) {
+  for (const char* word : {"NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A",
+                           "-", " ", " NA "}) {
+    EXPECT_EQ(Table({word, "1", "2"}).Values(), "int64 _ 1 2") << word;
+    EXPECT_EQ(Table({"1.5", word == std::string("nan") ? "NA" : word, "2"}).Values(),
+              word == std::string("NaN") ? "float 1.5 nan 2" : "float 1.5 _ 2")
+        << word;
+  }
+  EXPECT_THAT(Table({"1", "", "NA", "null", "2"}).Notes(),
+              ElementsAre("column \"c\": 2 values are missing, the first is \"NA\" at t:3"));
+  EXPECT_THAT(Table({"1", "", "2"}).Notes(), IsEmpty());
+}
+
+TEST(TableColumnTest, KeepsSuchWordsInText) {
+  const Table table({"NA", "Anna", "None", "nan"});
+  EXPECT_EQ(table.Values(), "bytes NA Anna None nan");
+  EXPECT_THAT(table.Notes(),
+              ElementsAre("column \"c\" is text, so 3 values like \"NA\" at t:1 are kept; na=NA "
+                          "makes them missing"));
+}
+
+TEST(TableColumnTest, TakesOtherWordsIfToldSo) {
+  EXPECT_EQ(Table({"?", "x", "NA"}, {.missing = {{"?", "-1"}}}).Values(), "bytes _ x NA");
+  EXPECT_EQ(Table({"-1", "2", "?"}, {.missing = {{"?", "-1"}}}).Values(), "int64 _ 2 _");
+  EXPECT_EQ(Table({"nan", "2.5"}, {.missing = {{"nan"}}}).Values(), "float _ 2.5");
+  EXPECT_EQ(Table({"nan", "2.5", ""}, {.missing = std::vector<std::string>()}).Values(),
+            "float nan 2.5 _");
+  EXPECT_THAT(Table({"?", "x", " ?"}, {.missing = {{"?"}}}).Notes(), IsEmpty());
+  EXPECT_EQ(Table({"?", "x", " ?"}, {.missing = {{"?"}}}).Values(), "bytes _ x _");
+}
+
+TEST(TableColumnTest, NanIsANumberAmongFractionsOnly) {
+  EXPECT_EQ(Table({"nan", "1.5"}).Values(), "float nan 1.5");
+  EXPECT_EQ(Table({"1", "-inf", "NaN"}).Values(), "float 1 -inf nan");
+  EXPECT_EQ(Table({"nan", "1"}).Values(), "int64 _ 1");
+  EXPECT_THAT(Table({"nan", "1", "NA"}).Notes(),
+              ElementsAre("column \"c\": 2 values are missing, the first is \"nan\" at t:1"));
+}
+
+TEST(TableColumnTest, AColumnWithoutValues) {
+  EXPECT_THAT(Table({"", ""}).Notes(),
+              ElementsAre("column \"c\" is empty in every row, so no record has this feature"));
+  EXPECT_EQ(Table({"", "NA", "nan", " "}).Values(), "bytes _ _ _ _");
+  EXPECT_THAT(Table({"", "NA", "nan"}).Notes(),
+              ElementsAre("column \"c\" has no value in any row (2 of its cells are not empty, the "
+                          "first is \"NA\" at t:2), so no record has this feature"));
+}
+
+TEST(TableColumnTest, TrueAndFalseBecomeOneAndZero) {
+  const Table table({"True", "false", "NA", "TRUE"});
+  EXPECT_EQ(table.Values(), "int64 1 0 _ 1");
+  EXPECT_THAT(table.Notes(),
+              ElementsAre("column \"c\": 1 value is missing, the first is \"NA\" at t:3",
+                          "column \"c\": true and false became 1 and 0 (3 values)"));
+  EXPECT_EQ(Table({"yes", "no"}).Values(), "bytes yes no");
+  EXPECT_EQ(Table({"true", "x"}).Values(), "bytes true x");
+  // Mixed with numbers, they are text.
+  EXPECT_EQ(Table({"1", "0", "true"}).Values(), "bytes 1 0 true");
+  EXPECT_THAT(Table({"1", "0", "true"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 1 value, \"true\" at t:3; the other 2 "
+                          "values are numbers"));
+}
+
+TEST(TableColumnTest, LeavesOutBlanksAroundNumbers) {
+  const Table table({"39", " 40", "41\t", " -2 "});
+  EXPECT_EQ(table.Values(), "int64 39 40 41 -2");
+  EXPECT_THAT(table.Notes(),
+              ElementsAre("column \"c\": blanks around 3 values were left out, first at t:2"));
+  EXPECT_EQ(Table({" 0.5", "1 "}).Values(), "float 0.5 1");
+  EXPECT_EQ(Table({" true", "false"}).Values(), "int64 1 0");
+  EXPECT_EQ(Table({" a", " 1"}).Values(), "bytes  a  1");
+  EXPECT_EQ(Table({" 1", "2"}, {.trim_numbers = false}).Values(), "bytes  1 2");
+}
+
+TEST(TableColumnTest, SaysWhichValuesMakeItBytes) {
+  EXPECT_THAT(Table({"1", "2", "x", "3", "y", "4"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 2 values, the first, \"x\" at t:3; the "
+                          "other 4 values are numbers"));
+  EXPECT_THAT(Table({"x", "2", "3"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 1 value, \"x\" at t:1; the other 2 "
+                          "values are numbers"));
+  // Codes that are numbers now and then are nothing to tell.
+  EXPECT_THAT(Table({"1", "x", "y"}).Notes(), IsEmpty());
+}
+
+TEST(TableColumnTest, TellsOfMarksInNumbers) {
+  const Table table({"1,234", "12,345,678", "999"});
+  EXPECT_EQ(table.Values(), "bytes 1,234 12,345,678 999");
+  EXPECT_THAT(table.Notes(),
+              ElementsAre("column \"c\" is bytes because of 2 values, the first, \"1,234\" at t:1; "
+                          "the other 1 value is a number; thousands=, reads them as numbers"));
+  EXPECT_THAT(
+      Table({"1,5", "2,25"}).Notes(),
+      ElementsAre("column \"c\" is bytes because of marks in its numbers, the first \"1,5\" "
+                  "at t:1; decimal=, reads them as numbers"));
+  EXPECT_THAT(Table({"1.234,5", "2.000,25"}, {.decimal = ','}).Notes(),
+              ElementsAre("column \"c\" is bytes because of marks in its numbers, the first "
+                          "\"1.234,5\" at t:1; thousands=. reads them as numbers"));
+  EXPECT_THAT(Table({"1,2,3", "4,5"}).Notes(), IsEmpty());
+}
+
+TEST(TableColumnTest, ReadsOtherMarks) {
+  EXPECT_EQ(Table({"1,234", "-12,345,678", "999"}, {.thousands = ','}).Values(),
+            "int64 1234 -12345678 999");
+  EXPECT_EQ(Table({"1,234.5", "7", "NA"}, {.thousands = ','}).Values(), "float 1234.5 7 _");
+  EXPECT_EQ(Table({"1.234,5", "-,5", "2e3"}, {.decimal = ',', .thousands = '.'}).Values(),
+            "float 1234.5 -0.5 2000");
+  EXPECT_EQ(Table({"3,5", "4"}, {.decimal = ','}).Values(), "float 3.5 4");
+  // Marks where they cannot stand.
+  for (const char* text : {"1,23", ",123", "1,2345", "1234,567", "1,,234", "1,234.5,6", "1,234,"}) {
+    EXPECT_EQ(Table({text, "1"}, {.thousands = ','}).Values(), "bytes " + std::string(text) + " 1");
+  }
+  EXPECT_EQ(Table({"1.5", "1"}, {.decimal = ','}).Values(), "bytes 1.5 1");
+}
+
+TEST(TableColumnTest, CountsNumbersThatLoseDigits) {
+  EXPECT_THAT(
+      Table({"0.5", "16777217.0", "1700000001.5", "16777216", "16777217"}).Notes(),
+      ElementsAre("column \"c\": 3 values lose digits because floats have 32 bits, the first "
+                  "is \"16777217.0\" at t:2; declare the column as bytes with schema=FILE to "
+                  "keep them"));
+  EXPECT_THAT(
+      Table({"1700000001", "0.5"}).Notes(),
+      ElementsAre("column \"c\": 1 value loses digits because floats have 32 bits, the first "
+                  "is \"1700000001\" at t:1; declare the column as bytes with schema=FILE to "
+                  "keep them"));
+  EXPECT_THAT(Table({"1.7000000015e9", "0.5"}).Notes(), testing::SizeIs(1));
+  // Digits of fractions, and integers in a column of integers.
+  EXPECT_THAT(Table({"31.95376472", "1e20", "1.25e-7", "123456.78"}).Notes(), IsEmpty());
+  EXPECT_THAT(Table({"1700000001", "9223372036854775807"}).Notes(), IsEmpty());
+}
+
+TEST(TableColumnTest, AChosenKindTakesMoreForms) {
+  EXPECT_EQ(Table({"007", "+1", "NA", " 5", "true"}, {}, ColumnKind::kInt64).Values(),
+            "int64 7 1 _ 5 1");
+  EXPECT_EQ(Table({"007.5", "NA", "nan", "x"}, {}, ColumnKind::kFloat).Values(),
+            "float 7.5 _ nan !");
+  EXPECT_EQ(Table({"1", "18446744073709551616", "NA", ""}, {}, ColumnKind::kBytes).Values(),
+            "bytes 1 18446744073709551616 NA _");
+  EXPECT_THAT(Table({"1", "x"}, {}, ColumnKind::kBytes).Notes(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace shardfeed

@@ -1,0 +1,53 @@
+#include "convert/input/text_encoding.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_literals;
+
+// Converts the text, and appends what happened to the rest: "+2" for two bytes that are left, "!"
+// before an invalid character.
+std::string Convert(TextEncoding encoding, const std::string& text) {
+  std::string out(text.size() * kMaxUtf8PerByte, 'x');
+  const ConvertedText converted = ConvertToUtf8(encoding, text, out.data());
+  out.resize(converted.written);
+  if (!converted.valid) return out + "!";
+  const size_t left = text.size() - converted.read;
+  return left == 0 ? out : out + "+" + std::to_string(left);
+}
+
+TEST(TextEncodingTest, ConvertsSingleBytes) {
+  EXPECT_EQ(Convert(TextEncoding::kLatin1, "a\xe4\x80\xff"), "a\u00e4\u0080\u00ff");
+  EXPECT_EQ(Convert(TextEncoding::kWindows1252, "a\xe4\x80\x9f\x81"), "a\u00e4\u20ac\u0178\u0081");
+  EXPECT_EQ(Convert(TextEncoding::kLatin1, ""), "");
+}
+
+TEST(TextEncodingTest, ConvertsPairsOfBytes) {
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\xe4\0\xac\x20\x3d\xd8\x00\xde"s),
+            "a\u00e4\u20ac\U0001f600");
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Be, "\0a\0\xe4\x20\xac\xd8\x3d\xde\x00"s),
+            "a\u00e4\u20ac\U0001f600");
+}
+
+TEST(TextEncodingTest, StopsBeforeACharacterThatIsCutOrInvalid) {
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0b"s), "a+1");
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\x3d\xd8"s), "a+2");
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\x3d\xd8\0"s), "a+3");
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\x3d\xd8z\0"s), "a!");
+  EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\x00\xde"s), "a!");
+}
+
+TEST(TextEncodingTest, KnowsUsualNames) {
+  EXPECT_EQ(ParseTextEncoding("UTF-8"), TextEncoding::kUtf8);
+  EXPECT_EQ(ParseTextEncoding("Latin-1"), TextEncoding::kLatin1);
+  EXPECT_EQ(ParseTextEncoding("cp1252"), TextEncoding::kWindows1252);
+  EXPECT_EQ(ParseTextEncoding("utf-16be"), TextEncoding::kUtf16Be);
+  EXPECT_EQ(ParseTextEncoding("shift-jis"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace shardfeed
