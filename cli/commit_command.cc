@@ -81,6 +81,7 @@ int RunCommit(const CommitFlags& flags, const CommandOptions& options) {
   report.output = *spec;
   report.output.suffix = manifest->suffix;
   report.manifests.push_back(*std::move(manifest));
+  AddSiblingNotes(spec->directory, report.manifests, /*takes_class_map=*/false, &report.notes);
   report.seconds = watch.Seconds();
   report.job = job->job().id();
   if (already) report.notes.push_back(fmt::format("job {} was committed earlier", report.job));

@@ -23,9 +23,12 @@
 #include "fmt/ranges.h"
 #include "io/remedy.h"
 #include "nlohmann/json.hpp"
+#include "shard/class_names.h"
+#include "shard/named_manifest.h"
 #include "shard/skipped_records.h"
 #include "shard/tfds_info.h"
 #include "shardfeed/version.h"
+#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
 namespace {
@@ -42,6 +45,7 @@ struct ConvertFlags {
   std::string on_error = "fail";
   std::optional<std::string> max_skipped;
   std::string splits;
+  std::string like;
   bool dedup = false;
   bool resume = false;
   bool overwrite = false;
@@ -72,6 +76,7 @@ absl::StatusOr<uint64_t> SizeOption(std::string_view name, const std::string& te
 // Nullopt: there is no such flag.
 absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
                                                     const std::vector<std::string>& sources,
+                                                    bool has_split_column,
                                                     ConvertOptions& converting) {
   if (!flags.job.given()) return std::nullopt;
   WholeFlags others;
@@ -80,6 +85,9 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
   }
   if (!flags.splits.empty()) {
     others.emplace_back("--split", "a job writes one dataset; convert tfrecord --split divides it");
+  }
+  if (has_split_column) {
+    others.emplace_back("--split-column", "a job writes one dataset");
   }
   if (flags.tfds) {
     others.emplace_back("--tfds", "it describes datasets that are there, and this one is not yet");
@@ -155,6 +163,26 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
   return text;
 }
 
+bool IsGiven(const CLI::App& command, const std::string& name) {
+  const CLI::Option* option = command.get_option_no_throw(name);
+  return option != nullptr && option->count() > 0;
+}
+
+// Reads the dataset of --like and takes its compression over.
+absl::Status ReadLike(const ConvertFlags& flags, const CLI::App& command,
+                      ConvertOptions& converting) {
+  if (flags.like.empty()) return absl::OkStatus();
+  absl::StatusOr<NamedManifest> like = ReadNamedManifest(flags.like);
+  if (!like.ok()) return like.status();
+  if (!IsGiven(command, "--compression")) {
+    converting.encode.compression = like->manifest.compression;
+  }
+  converting.made_by["like"] = flags.like;
+  converting.fingerprint += fmt::format("like {:08x}\n", Crc32c(FormatManifest(like->manifest)));
+  converting.like = *std::move(like);
+  return absl::OkStatus();
+}
+
 // Returns the number of skipped records: those that the source skipped, which every manifest
 // counts, and those skipped while each dataset was written.
 uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) {
@@ -219,10 +247,6 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     if (!splits.ok()) return ReportError(splits.status());
     converting.splits = *std::move(splits);
   }
-  if (flags.tfds && flags.compression != Compression::kNone) {
-    return ReportError(absl::InvalidArgumentError(
-        "--tfds cannot be combined with --compression: TFDS reads raw shards only"));
-  }
   converting.overwrite = flags.overwrite;
   converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
@@ -243,8 +267,16 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     converting.made_by["options"] = given;
   }
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
+  if (absl::Status status = ReadLike(flags, command, converting); !status.ok()) {
+    return ReportError(status);
+  }
+  if (flags.tfds && converting.encode.compression != Compression::kNone) {
+    return ReportError(absl::InvalidArgumentError(
+        "--tfds cannot be combined with --compression: TFDS reads raw shards only"));
+  }
 
-  absl::StatusOr<std::optional<SharedJob>> job = PrepareJob(flags, sources, converting);
+  absl::StatusOr<std::optional<SharedJob>> job =
+      PrepareJob(flags, sources, IsGiven(command, "--split-column"), converting);
   if (!job.ok()) return ReportError(job.status());
   if (job->has_value()) converting.job = &**job;
 
@@ -261,7 +293,8 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     converting.reword = [&input](std::string text) { return input->WithName(std::move(text)); };
   }
   const uint64_t input_bytes = InputBytes(*paths);
-  absl::StatusOr<std::unique_ptr<Source>> source = make_source(*std::move(paths));
+  absl::StatusOr<std::unique_ptr<Source>> source =
+      make_source(*std::move(paths), converting.like ? &*converting.like : nullptr);
   if (!source.ok()) return report_error(source.status());
   if (flags.dry_run) {
     const std::string name = named ? output : flags.paths.front();
@@ -275,7 +308,11 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   }
   if (!manifests.ok()) return report_error(manifests.status());
   if (flags.tfds) {
-    absl::Status described = WriteTfdsInfo(spec->directory, (*source)->class_names());
+    const FeatureClasses classes = (*source)->classes();
+    const auto of_label = classes.find(kClassLabel);
+    absl::Status described =
+        WriteTfdsInfo(spec->directory, of_label == classes.end() ? std::vector<std::string>()
+                                                                 : NamesInOrder(of_label->second));
     if (!described.ok()) return ReportError(described);
   }
   const double seconds = watch.Seconds();
@@ -284,6 +321,16 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   report.notes = manifests->front().notes;
   for (std::string& note : (*source)->built_notes()) {
     report.notes.push_back(input == nullptr ? std::move(note) : input->WithName(std::move(note)));
+  }
+  if (converting.like && converting.encode.compression != Compression::kNone &&
+      !IsGiven(command, "--compression")) {
+    report.notes.push_back(fmt::format("compressed with {}, as {} is",
+                                       CompressionName(converting.encode.compression),
+                                       converting.like->name));
+  }
+  if (converting.only_shards.empty()) {
+    AddSiblingNotes(spec->directory, *manifests,
+                    command.get_option_no_throw("--class-map") != nullptr, &report.notes);
   }
   report.skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
   report.manifests = *std::move(manifests);
@@ -346,6 +393,12 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
                    "write several datasets, each named OUT-NAME: train=0.9,test=0.1; a hash of its "
                    "key decides the split of a record, so it does not depend on other records")
       ->type_name("NAME=SHARE,...");
+  command
+      ->add_option("--like", flags->like,
+                   "a dataset (stem@N, or a manifest) that this one shall be like: its classes, "
+                   "kinds, compression and options of images are taken over, and a feature of "
+                   "another kind is an error")
+      ->type_name("DATASET");
   command->add_flag("--dedup", flags->dedup,
                     "keep only the first of records with the same content");
   command->add_flag(

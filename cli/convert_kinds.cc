@@ -1,5 +1,6 @@
 #include "cli/convert_kinds.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "cli/table_flags.h"
@@ -19,11 +20,20 @@
 #include "convert/sources/tar.h"
 #include "convert/sources/text_lines.h"
 #include "convert/sources/tfrecord.h"
+#include "fmt/format.h"
+#include "shard/class_names.h"
 
 namespace shardfeed {
 namespace {
 
 using Paths = std::vector<std::string>;
+
+// For kinds that take nothing over from another dataset but are compared with it all the same.
+MakeSource WithoutLike(std::function<absl::StatusOr<std::unique_ptr<Source>>(Paths)> make) {
+  return [make = std::move(make)](Paths paths, const NamedManifest*) {
+    return make(std::move(paths));
+  };
+}
 
 // Adds an option and returns the variable for its value, which is set when the command runs.
 std::shared_ptr<std::string> AddText(CLI::App& command, const std::string& name,
@@ -34,22 +44,51 @@ std::shared_ptr<std::string> AddText(CLI::App& command, const std::string& name,
 }
 
 std::shared_ptr<std::string> AddClassMap(CLI::App& command, const std::string& what) {
-  return AddText(command, "--class-map", "FILE",
-                 what + ": one name per line, counted from 0, or JSON {\"cat\": 0}");
+  return AddText(command, "--class-map", "FILE|DATASET",
+                 what +
+                     ": one name per line, counted from 0, JSON {\"cat\": 0}, or a dataset "
+                     "whose classes are these");
 }
 
-absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path) {
-  if (path.empty()) return std::optional<ClassMap>();
-  absl::StatusOr<ClassMap> map = ClassMap::Read(path);
+// Reads the class map, or takes it from the dataset of --like. `needed` says whether classes have
+// no numbers without one, so that a dataset without class names is an error.
+absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path,
+                                                     const NamedManifest* like, bool needed) {
+  if (!path.empty() && like != nullptr) {
+    return absl::InvalidArgumentError(
+        "--class-map cannot be combined with --like, which takes the "
+        "classes from " +
+        like->name);
+  }
+  if (path.empty() &&
+      (like == nullptr || (!needed && like->manifest.classes.count(kClassLabel) == 0))) {
+    return std::optional<ClassMap>();
+  }
+  absl::StatusOr<ClassMap> map = like != nullptr ? ClassMap::Of(*like) : ClassMap::Read(path);
   if (!map.ok()) return map.status();
   return std::optional<ClassMap>(*std::move(map));
+}
+
+// Takes an option of the images from the dataset of --like, if it is not `given`, and refuses
+// another value.
+absl::StatusOr<std::string> LikeOption(const std::string& name, const std::string& given,
+                                       const NamedManifest* like) {
+  const bool converted = like != nullptr && like->manifest.made_by.count("command") > 0 &&
+                         like->manifest.made_by.at("command").starts_with("convert ");
+  if (!converted) return given;
+  const std::string theirs = OptionOf(like->manifest, name).value_or("");
+  if (given.empty() || given == theirs) return theirs;
+  return absl::InvalidArgumentError(fmt::format(
+      "{} {}: {} was written {}; leave one of {} and --like out", name, given, like->name,
+      theirs.empty() ? "without it" : fmt::format("with {} {}", name, theirs), name));
 }
 
 // The values of --jpeg and, for kinds that resize, of --resize-shorter and --quality. `fallback` is
 // the mode if --jpeg is not given.
 class ImageFlags {
  public:
-  ImageFlags(CLI::App& command, JpegMode fallback, bool resizes) : fallback_(fallback) {
+  ImageFlags(CLI::App& command, JpegMode fallback, bool resizes)
+      : fallback_(fallback), resizes_(resizes) {
     CLI::Option* jpeg =
         command
             .add_option("--jpeg", jpeg_,
@@ -62,28 +101,43 @@ class ImageFlags {
     if (!resizes) return;
     CLI::Option* resize =
         command
-            .add_option("--resize-shorter", options_.resize_shorter,
+            .add_option("--resize-shorter", shorter_,
                         "shrink JPEGs whose shorter side is longer to this many pixels")
             ->check(CLI::Range(1, 65500))
             ->type_name("PIXELS");
     command
-        .add_option("--quality", options_.quality,
+        .add_option("--quality", quality_,
                     "quality of shrunk JPEGs, on libjpeg's scale; default 90")
         ->check(CLI::Range(1, 100))
         ->needs(resize);
   }
-  ImageOptions options() const {
-    ImageOptions options = options_;
-    options.jpeg = jpeg_.empty()         ? fallback_
-                   : jpeg_ == "seekable" ? JpegMode::kSeekable
+
+  absl::StatusOr<ImageOptions> options(const NamedManifest* like) const {
+    const absl::StatusOr<std::string> jpeg = LikeOption("--jpeg", jpeg_, like);
+    if (!jpeg.ok()) return jpeg.status();
+    ImageOptions options;
+    options.jpeg = jpeg->empty()         ? fallback_
+                   : *jpeg == "seekable" ? JpegMode::kSeekable
                                          : JpegMode::kKeep;
+    const auto number = [&](const std::string& name, const std::string& given,
+                            auto* value) -> absl::Status {
+      const absl::StatusOr<std::string> text = LikeOption(name, given, like);
+      if (text.ok() && !text->empty()) *value = std::atoi(text->c_str());
+      return text.status();
+    };
+    if (!resizes_) return options;
+    absl::Status status = number("--resize-shorter", shorter_, &options.resize_shorter);
+    if (status.ok()) status = number("--quality", quality_, &options.quality);
+    if (!status.ok()) return status;
     return options;
   }
 
  private:
   JpegMode fallback_;
+  bool resizes_;
   std::string jpeg_;
-  ImageOptions options_;
+  std::string shorter_;
+  std::string quality_;
 };
 
 std::shared_ptr<ImageFlags> AddImageFlags(CLI::App& command, JpegMode fallback, bool resizes) {
@@ -93,30 +147,62 @@ std::shared_ptr<ImageFlags> AddImageFlags(CLI::App& command, JpegMode fallback, 
 MakeSource DeclareImageFolder(CLI::App& command) {
   auto classes = AddClassMap(command, "the numbers of the classes");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [classes, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
+  return [classes, images](Paths paths,
+                           const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
     if (!map.ok()) return map.status();
+    absl::StatusOr<ImageOptions> options = images->options(like);
+    if (!options.ok()) return options.status();
     return MakeImageFolderSource(std::move(paths),
-                                 {.classes = *std::move(map), .images = images->options()});
+                                 {.classes = *std::move(map), .images = *options});
   };
+}
+
+std::shared_ptr<std::string> AddSplitColumn(CLI::App& command, const std::string& what) {
+  return AddText(command, "--split-column", "NAME",
+                 what +
+                     " that names each record's split: write several datasets, OUT-VALUE for "
+                     "each of its values");
 }
 
 MakeSource DeclareImages(CLI::App& command) {
   auto labels = AddText(command, "--label-file", "FILE",
                         "labels: a .csv or .tsv with a header, or lines \"NAME LABEL\"");
+  auto table = std::make_shared<LabelFileOptions>();
+  command
+      .add_option("--label-column", table->label_column,
+                  "the column of the label in a .csv or .tsv; default: \"label\", or the second of "
+                  "two; other columns become features")
+      ->type_name("NAME");
+  auto split = AddSplitColumn(command, "the column of the label file");
   auto classes = AddClassMap(command, "the numbers of the labels, or the names of numbers");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [labels, classes, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
     ImagesOptions options;
-    options.images = images->options();
-    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
+    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    if (!of_images.ok()) return of_images.status();
+    options.images = *of_images;
+    if (labels->empty()) {
+      if (table->label_column.empty() && split->empty()) {
+        absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, nullptr, false);
+        if (!map.ok()) return map.status();
+        options.classes = *std::move(map);
+        return MakeImagesSource(std::move(paths), std::move(options));
+      }
+      return absl::InvalidArgumentError(
+          "--label-column and --split-column name columns of a table: add --label-file");
+    }
+    table->split_column = *split;
+    if (like != nullptr) table->kinds = KindsOf(like->manifest.schema);
+    absl::StatusOr<LabelFile> file = LabelFile::Read(*labels, *table);
+    if (!file.ok()) return file.status();
+    const bool are_classes = file->labels() != LabelFile::Labels::kValues;
+    absl::StatusOr<std::optional<ClassMap>> map =
+        ReadClassMap(*classes, are_classes ? like : nullptr,
+                     /*needed=*/file->labels() == LabelFile::Labels::kNames);
     if (!map.ok()) return map.status();
     options.classes = *std::move(map);
-    if (!labels->empty()) {
-      absl::StatusOr<LabelFile> file = LabelFile::Read(*labels);
-      if (!file.ok()) return file.status();
-      options.labels = *std::move(file);
-    }
+    options.labels = *std::move(file);
     return MakeImagesSource(std::move(paths), std::move(options));
   };
 }
@@ -140,13 +226,25 @@ std::shared_ptr<ChoiceFlags> AddChoice(CLI::App& command) {
   return flags;
 }
 
-absl::StatusOr<FeatureChoice> ReadChoice(const ChoiceFlags& flags) {
+// Reads the choice; kinds that it leaves open are those of the dataset of --like. `prefix` is that
+// of the features to which the choice applies.
+absl::StatusOr<FeatureChoice> ReadChoice(const ChoiceFlags& flags, const NamedManifest* like,
+                                         std::string_view prefix = "") {
   FeatureChoice choice;
   choice.columns = flags.columns;
   if (!flags.schema.empty()) {
     auto kinds = ReadFeatureKinds(flags.schema);
     if (!kinds.ok()) return kinds.status();
     choice.kinds = *std::move(kinds);
+  }
+  if (like == nullptr) return choice;
+  for (const auto& [name, kind] : KindsOf(like->manifest.schema)) {
+    if (!name.starts_with(prefix) || !choice.Chooses(name)) continue;
+    const auto [given, fresh] = choice.kinds.emplace(name, kind);
+    if (fresh || given->second == kind) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {} is {}, but {} in {}; leave one of --schema and --like out", flags.schema,
+        QuotedName(name), ColumnKindName(given->second), ColumnKindName(kind), like->name));
   }
   return choice;
 }
@@ -176,11 +274,19 @@ MakeSource DeclareCaptions(CLI::App& command) {
   command.add_flag("--keep-json", options->keep_json,
                    "keep each .json file as one feature instead of one feature for each key");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [options, choice, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+  return [options, choice, images](
+             Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice, like);
     if (!chosen.ok()) return chosen.status();
+    if (like != nullptr) {
+      std::erase_if(chosen->kinds, [](const auto& of_feature) {
+        return of_feature.first == "text" || of_feature.first.starts_with("image/");
+      });
+    }
     options->choice = *std::move(chosen);
-    options->images = images->options();
+    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    if (!of_images.ok()) return of_images.status();
+    options->images = *of_images;
     return MakeCaptionsSource(std::move(paths), *options);
   };
 }
@@ -190,17 +296,19 @@ MakeSource DeclareTable(CLI::App& command, bool tabs) {
   auto choice = AddChoice(command);
   auto max_record = AddMaxRecord(command);
   auto key = AddSplitKey(command, "the column");
-  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto split = AddSplitColumn(command, "the column");
+  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<CsvOptions> options = ReadTableFlags(*flags);
     if (!options.ok()) return options.status();
     if (tabs) options->delimiter = '\t';
-    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice, like);
     if (!chosen.ok()) return chosen.status();
     options->choice = *std::move(chosen);
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
     if (!size.ok()) return size.status();
     options->max_row_bytes = *size;
     options->key_column = *key;
+    options->split_column = *split;
     return MakeCsvSource(std::move(paths), *std::move(options));
   };
 }
@@ -209,10 +317,12 @@ MakeSource DeclareJson(CLI::App& command, JsonLayout layout) {
   auto choice = AddChoice(command);
   auto max_record = AddMaxRecord(command);
   auto key = AddSplitKey(command, "the key (dotted, if nested)");
-  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto split = AddSplitColumn(command, "the key (dotted, if nested)");
+  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
     JsonOptions options;
     options.key = *key;
-    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+    options.split_key = *split;
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice, like);
     if (!chosen.ok()) return chosen.status();
     options.choice = *std::move(chosen);
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
@@ -224,7 +334,7 @@ MakeSource DeclareJson(CLI::App& command, JsonLayout layout) {
 
 MakeSource DeclareText(CLI::App& command) {
   auto max_record = AddMaxRecord(command);
-  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  return [=](Paths paths, const NamedManifest*) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
     if (!size.ok()) return size.status();
     return MakeTextLinesSource(std::move(paths), *size);
@@ -237,9 +347,12 @@ MakeSource DeclareTar(CLI::App& command) {
                    "make features of the keys of .json members (json.KEY)");
   auto choice = AddChoice(command);
   auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
-  return [options, choice, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    options->images = images->options();
-    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+  return [options, choice, images](
+             Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    if (!of_images.ok()) return of_images.status();
+    options->images = *of_images;
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice, like, "json.");
     if (!chosen.ok()) return chosen.status();
     if (!options->parse_json && (!choice->columns.empty() || !choice->schema.empty())) {
       return absl::InvalidArgumentError(
@@ -252,8 +365,9 @@ MakeSource DeclareTar(CLI::App& command) {
 
 MakeSource DeclareIdx(CLI::App& command) {
   auto classes = AddClassMap(command, "the names of the labels");
-  return [classes](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
+  return [classes](Paths paths,
+                   const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/false);
     if (!map.ok()) return map.status();
     return MakeIdxSource(std::move(paths), {.classes = *std::move(map)});
   };
@@ -265,8 +379,9 @@ MakeSource DeclareCifar(CLI::App& command) {
       .add_option("--variant", *variant, "10 or 100; default: inferred from the sizes of the files")
       ->check(CLI::IsMember({10, 100}));
   auto classes = AddClassMap(command, "the names of the labels");
-  return [variant, classes](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
+  return [variant, classes](Paths paths,
+                            const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/false);
     if (!map.ok()) return map.status();
     return MakeCifarSource(std::move(paths), {.variant = *variant, .classes = *std::move(map)});
   };
@@ -289,7 +404,8 @@ std::vector<ConvertKind> ConvertKinds() {
                        "seekable. Those\n"
                        "that cannot be rewritten are kept and counted; damaged images are named.\n"
                        "\nExample:\n"
-                       "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n",
+                       "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n"
+                       "  shardfeed convert imagefolder more/ out/val@8 --class-map out/train@64\n",
                    .default_shuffle = 0,
                    .declare = DeclareImageFolder});
   kinds.push_back(
@@ -299,7 +415,9 @@ std::vector<ConvertKind> ConvertKinds() {
                   "\nExamples:\n"
                   "  shardfeed convert images scans/ out/scans@8\n"
                   "  shardfeed convert images train/ out/train@16 --label-file train.csv --shuffle "
-                  "1\n",
+                  "1\n"
+                  "  shardfeed convert images all/ out/birds@16 --label-file birds.csv "
+                  "--label-column species --split-column split\n",
        .declare = DeclareImages});
   kinds.push_back(
       {.name = "captions",
@@ -314,7 +432,7 @@ std::vector<ConvertKind> ConvertKinds() {
                    .details = "Features: \"bytes\" and \"name\".\n"
                               "\nExample:\n"
                               "  shardfeed convert files sounds/ out/sounds@8\n",
-                   .declare = [](CLI::App&) { return MakeSource(MakeFilesSource); }});
+                   .declare = [](CLI::App&) { return WithoutLike(MakeFilesSource); }});
   kinds.push_back(
       {.name = "csv",
        .help = "Tables of comma-separated values",
@@ -404,7 +522,7 @@ std::vector<ConvertKind> ConvertKinds() {
                   "file.\n"
                   "\nExample:\n"
                   "  shardfeed convert npy x=images.npy y=labels.npy out/train@4\n",
-       .declare = [](CLI::App&) { return MakeSource(MakeNpySource); }});
+       .declare = [](CLI::App&) { return WithoutLike(MakeNpySource); }});
   kinds.push_back(
       {.name = "tfrecord",
        .help = "Records of another dataset, unchanged, to be compressed, sharded or shuffled again",
@@ -416,7 +534,12 @@ std::vector<ConvertKind> ConvertKinds() {
        .declare = [](CLI::App& command) {
          auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
          return MakeSource(
-             [images](const Paths& paths) { return MakeTfrecordSource(paths, images->options()); });
+             [images](const Paths& paths,
+                      const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+               absl::StatusOr<ImageOptions> options = images->options(like);
+               if (!options.ok()) return options.status();
+               return MakeTfrecordSource(paths, *options);
+             });
        }});
   return kinds;
 }

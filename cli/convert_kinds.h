@@ -13,12 +13,14 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "convert/items/source.h"
+#include "shard/named_manifest.h"
 
 namespace shardfeed {
 
-// Makes the source for the paths that the user named, after globs have been expanded.
-using MakeSource =
-    std::function<absl::StatusOr<std::unique_ptr<Source>>(std::vector<std::string> paths)>;
+// Makes the source for the paths that the user named, after globs have been expanded. `like` is the
+// dataset of --like, whose classes, kinds and options are taken over; nullptr without it.
+using MakeSource = std::function<absl::StatusOr<std::unique_ptr<Source>>(
+    std::vector<std::string> paths, const NamedManifest* like)>;
 
 struct ConvertKind {
   std::string name;

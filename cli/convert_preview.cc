@@ -109,10 +109,11 @@ std::vector<PlannedDataset> Estimate(const Source& source, const ConvertOptions&
     datasets.push_back(std::move(dataset));
   };
   const uint64_t total = source.num_records();
-  if (converting.splits.empty()) {
+  const std::vector<Split> splits = SplitsOf(source, converting);
+  if (splits.empty()) {
     add(converting.output, std::min(total, converting.limit.value_or(total)));
   }
-  for (const Split& split : converting.splits) {
+  for (const Split& split : splits) {
     add(SplitOutput(converting.output, split),
         std::llround(static_cast<double>(total) * split.share));
   }
@@ -128,19 +129,9 @@ std::optional<std::string> NameIsTaken(const OutputSpec& spec) {
 
 absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& converting,
                                     const PreviewInput& input, const CommandOptions& options) {
-  if (absl::Status status = CheckConvertOptions(converting); !status.ok()) return status;
+  if (absl::Status status = CheckConvertOptions(source, converting); !status.ok()) return status;
   Preview preview;
   preview.threads = ThreadCount(converting.threads);
-  if (input.named && !converting.overwrite && !converting.resume) {
-    std::vector<OutputSpec> outputs = {converting.output};
-    if (!converting.splits.empty()) outputs.clear();
-    for (const Split& split : converting.splits) {
-      outputs.push_back(SplitOutput(converting.output, split));
-    }
-    for (const OutputSpec& output : outputs) {
-      if (auto note = NameIsTaken(output)) preview.notes.push_back(*std::move(note));
-    }
-  }
   SkippedRecords& skipped = preview.skipped;
   if (converting.skip_defects) {
     source.SkipDefects([&](const absl::Status& defect, uint64_t records) {
@@ -158,6 +149,16 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
     if (!status.ok()) return status;
   }
   const double scan_seconds = watch.Seconds();
+  if (input.named && !converting.overwrite && !converting.resume) {
+    std::vector<OutputSpec> outputs;
+    for (const Split& split : SplitsOf(source, converting)) {
+      outputs.push_back(SplitOutput(converting.output, split));
+    }
+    if (outputs.empty()) outputs.push_back(converting.output);
+    for (const OutputSpec& output : outputs) {
+      if (auto note = NameIsTaken(output)) preview.notes.push_back(*std::move(note));
+    }
+  }
   const uint64_t total = source.num_records();
   const uint64_t ceiling = converting.max_skipped.Of(total + skipped.count);
   if (skipped.count > ceiling) return TooManySkipped(skipped.count, ceiling, skipped.first[0]);

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "shard/names.h"
 #include "shard/shared_job.h"
+#include "shard/sibling_classes.h"
 
 namespace shardfeed {
 namespace {
@@ -77,6 +78,16 @@ void PrintNotes(const DatasetReport& report) {
 }
 
 }  // namespace
+
+void AddSiblingNotes(const std::string& directory, const std::vector<Manifest>& written,
+                     bool takes_class_map, std::vector<std::string>* notes) {
+  for (const SiblingClasses& sibling : FindSiblingClasses(directory, written)) {
+    const std::string remedy =
+        fmt::format("; --class-map {} gives these the same numbers", sibling.dataset);
+    notes->push_back(fmt::format("{} numbers its classes differently: {}{}", sibling.dataset,
+                                 sibling.what, takes_class_map ? remedy : ""));
+  }
+}
 
 void PrintReport(const DatasetReport& report, const CommandOptions& options,
                  const nlohmann::ordered_json& more) {

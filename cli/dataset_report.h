@@ -28,6 +28,11 @@ struct DatasetReport {
   std::string job;
 };
 
+// Adds notes on datasets beside the written ones that number the same classes differently.
+// `takes_class_map` says whether the command has an option for that.
+void AddSiblingNotes(const std::string& directory, const std::vector<Manifest>& written,
+                     bool takes_class_map, std::vector<std::string>* notes);
+
 // `more` is added to the JSON object.
 void PrintReport(const DatasetReport& report, const CommandOptions& options,
                  const nlohmann::ordered_json& more = nlohmann::ordered_json::object());

@@ -19,6 +19,7 @@
 #include "nlohmann/json.hpp"
 #include "reader/scan.h"
 #include "reader/shard_table.h"
+#include "shard/class_names.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
 #include "shardfeed/index.h"
@@ -68,6 +69,23 @@ void PrintSchema(const Schema& schema, const std::string& only) {
   }
   if (schema.not_examples() > 0) {
     fmt::print("  {} records are not tf.train.Examples\n", FormatCount(schema.not_examples()));
+  }
+}
+
+// Prints the numbers and names of the first classes of each feature.
+void PrintClasses(const FeatureClasses& classes, const std::string& only) {
+  constexpr size_t kShown = 5;
+  for (const auto& [feature, of_feature] : classes) {
+    if (!only.empty() && feature != only) continue;
+    std::string shown;
+    size_t number_shown = 0;
+    for (const auto& [number, name] : of_feature) {
+      if (number_shown++ == kShown) break;
+      shown += fmt::format("{}{} {}", shown.empty() ? "" : ", ", number, QuotedName(name));
+    }
+    fmt::print("{} {} of {}: {}{}\n", FormatCount(of_feature.size()),
+               of_feature.size() == 1 ? "class" : "classes", feature, shown,
+               of_feature.size() > kShown ? ", ..." : "");
   }
 }
 
@@ -132,6 +150,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   Schema schema;
   std::map<std::string, std::string> made_by;
   std::vector<std::string> notes;
+  FeatureClasses classes;
   bool has_manifest = false;
   if (set->sharded_name) {
     absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set->directory, set->stem));
@@ -140,6 +159,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
       schema = manifest->schema;
       made_by = manifest->made_by;
       notes = manifest->notes;
+      classes = manifest->classes;
       has_manifest = true;
     } else if (!manifest.ok() && !absl::IsNotFound(manifest.status())) {
       return ReportError(manifest.status());
@@ -200,6 +220,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
                               {"sum", histogram.sum},
                               {"histogram", counts}};
     }
+    if (!classes.empty()) json["classes"] = ClassesToJson(classes);
     if (has_manifest) json["made_by"] = made_by;
     if (!notes.empty()) json["notes"] = notes;
     nlohmann::ordered_json& samples = json["samples"] = nlohmann::ordered_json::array();
@@ -227,6 +248,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   for (const auto& [key, value] : made_by) fmt::print("{}: {}\n", key, value);
   for (const std::string& note : notes) fmt::print("note: {}\n", note);
   PrintSchema(schema, flags.feature);
+  PrintClasses(classes, flags.feature);
   PrintHistogram(histogram);
   const ImageProtocol protocol = ProtocolOf(flags.images);
   absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {

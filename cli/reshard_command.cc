@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "shard/class_names.h"
 #include "shard/reshard.h"
 #include "shard/spec.h"
 #include "shard/tfds_info.h"
@@ -256,9 +257,12 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     }
   }
   if (flags.tfds) {
-    if (absl::Status described = WriteTfdsInfo(spec->directory, {}); !described.ok()) {
-      return ReportError(described);
-    }
+    const FeatureClasses& classes = manifests.front().classes;
+    const auto of_label = classes.find(kClassLabel);
+    absl::Status described =
+        WriteTfdsInfo(spec->directory, of_label == classes.end() ? std::vector<std::string>()
+                                                                 : NamesInOrder(of_label->second));
+    if (!described.ok()) return ReportError(described);
   }
   const double seconds = watch.Seconds();
   const auto name_of = [&](const Manifest& manifest) {
@@ -276,7 +280,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
                           {"records", manifest.num_records()},
                           {"bytes", manifest.num_bytes()}});
     }
-    nlohmann::ordered_json json = {{"datasets", datasets}};
+    nlohmann::ordered_json json = {{"datasets", datasets}, {"notes", manifests.front().notes}};
     if (flags.job.given()) {
       json["job"] = flags.job.job;
       json["only_shards"] = FormatParts(resharding.only_shards, ",");
@@ -289,6 +293,9 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     uint64_t bytes = 0;
     if (shards_taken_over > 0) {
       fmt::print("note: {} shards were taken over from an earlier run\n", shards_taken_over);
+    }
+    for (const std::string& note : manifests.front().notes) {
+      fmt::print("note: {}\n", OneLine(note));
     }
     for (const Manifest& manifest : manifests) {
       bytes += manifest.num_bytes();

@@ -11,8 +11,10 @@
 #include "convert/items/item_batch.h"
 #include "convert/items/item_selection.h"
 #include "convert/items/item_shuffler.h"
+#include "convert/items/split_names.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
+#include "shard/block.h"
 #include "shard/job_input.h"
 #include "tfrecord/framing.h"
 
@@ -44,10 +46,16 @@ absl::Status BuildBatch(const Source& source, const ItemBatch& items, const Conv
   return absl::OkStatus();
 }
 
+std::string NameOf(const OutputSpec& output) {
+  return FormatSpec(output.directory, output.stem, output.count, output.suffix);
+}
+
 // Returns the mean size of the records' frames: the source's own figure, or that of the first
-// records.
+// records. Also compares these with the dataset that the output shall be like, since the whole is
+// known only when everything is written.
 absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& options) {
-  if (const uint64_t mean = source.mean_record_bytes(); mean > 0) return mean + kFrameBytes;
+  const uint64_t mean = source.mean_record_bytes();
+  if (mean > 0 && !options.like) return mean + kFrameBytes;
   ItemBatch items;
   absl::Status status = source.ForEach([&](const Item& item) {
     items.Add(item);
@@ -66,8 +74,13 @@ absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& op
     status = BuildBatch(source, one, options, record);
     if (!status.ok()) return status;
     frames += record.size();
+    if (!options.like) continue;
+    status = CheckIsLike(EncodeBlock(std::move(record), {}).schema, /*whole=*/false,
+                         NameOf(options.output), *options.like);
+    if (!status.ok()) return status;
   }
   source.ForgetBuilt();
+  if (mean > 0) return mean + kFrameBytes;
   return frames / std::max<uint64_t>(1, sampled);
 }
 
@@ -194,6 +207,7 @@ absl::Status Output::StartParts(const std::string& fingerprint, uint64_t max_ski
   const JobInput input{.made_by = shared.made_by,
                        .notes = shared.notes,
                        .skipped = shared.skipped,
+                       .classes = shared.classes,
                        .fingerprint = fingerprint,
                        .max_skipped = max_skipped};
   if (absl::Status status = options_.job->Describe(*staging_, input); !status.ok()) return status;
@@ -238,6 +252,11 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
   writing.fingerprint = fingerprint;
   writing.max_skipped = max_skipped;
   writing.only_shards = parts_;
+  if (options_.like) {
+    writing.check_schema = [this](const Schema& schema, bool whole) {
+      return CheckIsLike(schema, whole, NameOf(spec_), *options_.like);
+    };
+  }
   writing.stop = options_.stop;
   absl::StatusOr<std::unique_ptr<DatasetWriter>> created =
       DatasetWriter::Create(spec_, writing, std::move(staging_));
@@ -322,6 +341,10 @@ std::string FingerprintOf(const Source& source, const ConvertOptions& options, u
   Fingerprint all;
   all.Add(source.InputFingerprint());
   all.Add(options.fingerprint);
+  for (const auto& [feature, classes] : source.classes()) {
+    all.Add(feature);
+    for (const auto& [number, name] : classes) all.Add(fmt::format("{} {}", number, name));
+  }
   for (const auto& [key, value] : options.made_by) {
     all.Add(key);
     all.Add(value);
@@ -356,11 +379,7 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
           fmt::format("{}: expected a list of splits such as train=0.9,test=0.1",
                       Excerpt(part.empty() ? text : part)));
     }
-    const bool fit = !split.name.empty() &&
-                     std::all_of(split.name.begin(), split.name.end(), [](unsigned char c) {
-                       return c >= 0x80 || std::isalnum(c) != 0 || c == '_' || c == '-';
-                     });
-    if (!fit) {
+    if (!IsSplitName(split.name)) {
       return absl::InvalidArgumentError(
           fmt::format("{}: the name of a split may contain only letters, digits, _ and -",
                       Excerpt(split.name)));
@@ -382,14 +401,30 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
   return splits;
 }
 
-absl::Status CheckConvertOptions(const ConvertOptions& options) {
-  if (options.limit && !options.splits.empty()) {
+absl::Status CheckConvertOptions(const Source& source, const ConvertOptions& options) {
+  const bool divided = source.names_splits() || !options.splits.empty();
+  if (source.names_splits() && !options.splits.empty()) {
+    return absl::InvalidArgumentError(
+        "the splits are given by a column and by shares; choose one of them");
+  }
+  if (options.limit && divided) {
     return absl::InvalidArgumentError("a limit cannot be combined with splits");
   }
-  if (options.job != nullptr && (options.resume || !options.splits.empty())) {
+  if (options.job != nullptr && (options.resume || divided)) {
     return absl::InvalidArgumentError("parts of a job cannot be resumed, nor be of several splits");
   }
   return absl::OkStatus();
+}
+
+std::vector<Split> SplitsOf(const Source& source, const ConvertOptions& options) {
+  if (!source.names_splits()) return options.splits;
+  uint64_t total = 0;
+  for (const SplitCount& split : source.splits()) total += split.records;
+  std::vector<Split> splits;
+  for (const SplitCount& split : source.splits()) {
+    splits.push_back({split.name, static_cast<double>(split.records) / static_cast<double>(total)});
+  }
+  return splits;
 }
 
 uint64_t ChosenShards(uint64_t records, uint64_t frame_bytes, const ConvertOptions& options) {
@@ -412,22 +447,32 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
                                               ConvertProgress* progress) {
   ConvertProgress unseen;
   if (progress == nullptr) progress = &unseen;
-  if (absl::Status status = CheckConvertOptions(options); !status.ok()) return status;
+  if (absl::Status status = CheckConvertOptions(source, options); !status.ok()) return status;
   std::vector<Output> outputs;
-  outputs.reserve(std::max<size_t>(1, options.splits.size()));
-  for (size_t i = 0; i < std::max<size_t>(1, options.splits.size()); ++i) {
-    outputs.emplace_back(source, options, *progress);
-    absl::Status status = outputs[i].Open(options.splits.empty() ? nullptr : &options.splits[i]);
+  const auto open_outputs = [&](const std::vector<Split>& splits) -> absl::Status {
+    outputs.reserve(std::max<size_t>(1, splits.size()));
+    for (size_t i = 0; i < std::max<size_t>(1, splits.size()); ++i) {
+      outputs.emplace_back(source, options, *progress);
+      absl::Status status = outputs[i].Open(splits.empty() ? nullptr : &splits[i]);
+      if (!status.ok()) return status;
+      progress->datasets_complete += outputs[i].is_complete();
+    }
+    return absl::OkStatus();
+  };
+  const auto all_are_complete = [&outputs] {
+    return std::all_of(outputs.begin(), outputs.end(),
+                       [](const Output& output) { return output.is_complete(); });
+  };
+  const auto finish_complete = [&outputs] {
+    std::vector<Manifest> complete;
+    for (Output& output : outputs) complete.push_back(*output.Finish({}));
+    return complete;
+  };
+  absl::Status status;
+  if (!source.names_splits()) {
+    status = open_outputs(options.splits);
     if (!status.ok()) return status;
-    progress->datasets_complete += outputs[i].is_complete();
-  }
-  // The first output that is not complete yet.
-  const auto open = std::find_if_not(outputs.begin(), outputs.end(),
-                                     [](const Output& output) { return output.is_complete(); });
-  std::vector<Manifest> manifests;
-  if (open == outputs.end()) {
-    for (Output& output : outputs) manifests.push_back(*output.Finish({}));
-    return manifests;
+    if (all_are_complete()) return finish_complete();
   }
   SkippedRecords skipped;
   if (options.skip_defects) {
@@ -436,11 +481,19 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
       skipped.Add(options.reword ? options.reword(std::move(what)) : std::move(what), records);
     });
   }
-  absl::Status status =
+  status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
   if (!status.ok()) return status;
   const uint64_t ceiling = options.max_skipped.Of(source.num_records() + skipped.count);
   if (skipped.count > ceiling) return TooManySkipped(skipped.count, ceiling, skipped.first[0]);
+  if (source.names_splits()) {
+    status = open_outputs(SplitsOf(source, options));
+    if (!status.ok()) return status;
+    if (all_are_complete()) return finish_complete();
+  }
+  // The first output that is not complete yet.
+  const auto open = std::find_if_not(outputs.begin(), outputs.end(),
+                                     [](const Output& output) { return output.is_complete(); });
   absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
   if (options.job != nullptr) {
@@ -454,6 +507,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
       selecting.shares.clear();
       for (const Split& split : options.splits) selecting.shares.push_back(split.share);
     }
+    if (source.names_splits()) selecting.num_splits = outputs.size();
     selecting.deduplicate = options.deduplicate;
     selecting.skip_defects = options.skip_defects;
     selecting.threads = options.threads;
@@ -469,6 +523,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   Manifest shared;
   shared.made_by = options.made_by;
   shared.notes = source.notes();
+  shared.classes = source.classes();
   if (selection && selection->num_duplicates() > 0) {
     shared.notes.push_back(fmt::format("left out {} of {} records as duplicates of earlier ones",
                                        selection->num_duplicates(), selection->num_items()));
@@ -516,6 +571,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   }
   if (!status.ok()) return status;
 
+  std::vector<Manifest> manifests;
   for (Output& output : outputs) {
     absl::StatusOr<Manifest> finished = output.Finish(shared);
     if (!finished.ok()) return finished.status();

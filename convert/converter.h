@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "convert/items/source.h"
 #include "shard/manifest.h"
+#include "shard/named_manifest.h"
 #include "shard/shared_job.h"
 #include "shard/skipped_records.h"
 #include "shard/spec.h"
@@ -37,9 +38,10 @@ struct ConvertOptions {
   // If `output` has no count, there are as many shards as are needed for each to hold about this
   // many bytes before compression.
   uint64_t shard_bytes = 256 << 20;
-  // If empty, there is one dataset named `output`. Otherwise there is one for each split, with its
-  // share of the shards, rounded up. A record's split depends only on its key (Source::AppendKey),
-  // not on the other records.
+  // If empty, there is one dataset named `output`, unless the source itself names splits
+  // (Source::names_splits). Otherwise there is one for each split, with its share of the shards,
+  // rounded up. A record's split depends only on its key (Source::AppendKey), not on the other
+  // records.
   std::vector<Split> splits;
   // Keeps only the first of records with the same content (Source::VisitContent), in the order of
   // the source.
@@ -69,6 +71,9 @@ struct ConvertOptions {
   std::vector<uint64_t> only_shards;
   // Options of the source that it does not include in its own fingerprint; used by `resume`.
   std::string fingerprint;
+  // A dataset that these shall be like: other kinds of features than its own are an error, as early
+  // as they can be seen.
+  std::optional<NamedManifest> like;
   std::stop_token stop;
   std::map<std::string, std::string> made_by;  // recorded in the manifest
   // Applied to notes and to the descriptions of skipped records, which name files. For inputs
@@ -77,7 +82,11 @@ struct ConvertOptions {
 };
 
 // InvalidArgument: options that exclude each other.
-absl::Status CheckConvertOptions(const ConvertOptions& options);
+absl::Status CheckConvertOptions(const Source& source, const ConvertOptions& options);
+
+// Returns `options.splits` or, after Scan, those that a column of the input names, with their shares
+// of its records.
+std::vector<Split> SplitsOf(const Source& source, const ConvertOptions& options);
 
 // Returns the number of shards for `records` whose frames have `frame_bytes` on average, if
 // `options.output` does not give it.
@@ -106,9 +115,9 @@ struct ConvertProgress {
 // built.
 //
 // Returns a manifest for each dataset; with `job`, one that has only the shards that were written.
-// Errors: those of the source (the first in its order) and of
-// DatasetWriter. After an error, no partial dataset is left; of several splits, those that were
-// finished before it remain.
+// Errors: those of the source (the first in its order), of DatasetWriter and of CheckIsLike. After
+// an error, no partial dataset is left; of several splits, those that were finished before it
+// remain.
 absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptions& options,
                                               ConvertProgress* progress = nullptr);
 

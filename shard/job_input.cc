@@ -11,8 +11,8 @@ std::string FormatJobInput(const JobInput& input) {
       {"made_by", input.made_by},          {"notes", input.notes},
       {"skipped", input.skipped.count},    {"skipped_first", input.skipped.first},
       {"records", input.schema.records()}, {"not_examples", input.schema.not_examples()},
-      {"features", input.schema.ToJson()}, {"fingerprint", input.fingerprint},
-      {"max_skipped", input.max_skipped}};
+      {"features", input.schema.ToJson()}, {"classes", ClassesToJson(input.classes)},
+      {"fingerprint", input.fingerprint},  {"max_skipped", input.max_skipped}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -38,6 +38,10 @@ absl::StatusOr<JobInput> ParseJobInput(std::string_view text) {
   if (absl::Status parsed = input.schema.FromJson(features, records, not_examples); !parsed.ok()) {
     return parsed;
   }
+  if (!json.contains("classes")) return input;  // a job that an earlier version began
+  const absl::Status read = ClassesFromJson(members.Object(json, "classes"), &input.classes);
+  if (!members.status().ok()) return members.status();
+  if (!read.ok()) return read;
   return input;
 }
 
@@ -52,6 +56,7 @@ std::string DifferenceOf(const JobInput& a, const JobInput& b) {
     }
   }
   if (a.fingerprint != b.fingerprint) return "the names, sizes or times of the input's files";
+  if (a.classes != b.classes) return "the numbers and names of the classes";
   if (a.notes != b.notes) return "the notes about the input";
   if (a.skipped != b.skipped) return "the broken records of the input";
   if (a.max_skipped != b.max_skipped) return "the number of records that may be broken";

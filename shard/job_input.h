@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shard/class_names.h"
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
 
@@ -23,6 +24,7 @@ struct JobInput {
   std::vector<std::string> notes;
   SkippedRecords skipped;  // those left out before any shard was written
   Schema schema;
+  FeatureClasses classes;
   // Identifies the input and everything else that shards depend on.
   std::string fingerprint;
   // The most records that may be left out while the shards are written.

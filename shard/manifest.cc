@@ -158,6 +158,7 @@ std::string FormatManifest(const Manifest& manifest) {
   }
   json["not_examples"] = manifest.schema.not_examples();
   json["features"] = manifest.schema.ToJson();
+  if (!manifest.classes.empty()) json["classes"] = ClassesToJson(manifest.classes);
   nlohmann::ordered_json& shards = json["shards"] = nlohmann::ordered_json::array();
   for (const ManifestShard& shard : manifest.shards) {
     shards.push_back({{"file", shard.file},
@@ -227,6 +228,10 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
   }
   const uint64_t not_examples = members.Number(json, "not_examples");
   const nlohmann::json& features = members.Object(json, "features");
+  if (json.contains("classes")) {
+    const absl::Status read = ClassesFromJson(members.Object(json, "classes"), &manifest.classes);
+    if (!read.ok()) return broken(std::string(read.message()));
+  }
   if (!members.status().ok()) return broken(std::string(members.status().message()));
   if (!compression) return broken("unknown compression");
   manifest.compression = *compression;

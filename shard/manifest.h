@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/class_names.h"
 #include "shard/names.h"
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
@@ -36,6 +37,8 @@ struct Manifest {
   Compression compression = Compression::kNone;
   std::vector<ManifestShard> shards;
   Schema schema;
+  // The names of classes, by feature.
+  FeatureClasses classes;
   // How the dataset was made: "tool", "command", options and so on, as text.
   std::map<std::string, std::string> made_by;
   // Notes for users, for example about files that were left out.

@@ -269,6 +269,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   Manifest described;
   described.made_by = options.made_by;
   if (manifest) {
+    described.classes = manifest->classes;
     described.notes = manifest->notes;
     described.skipped = manifest->skipped;
   }

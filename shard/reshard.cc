@@ -329,7 +329,9 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenParts(
       options.job->Stage(options.only_shards, [&input] { return input.CheckUnchanged(); });
   if (!staging.ok()) return staging.status();
   absl::Status status = options.job->Describe(**staging, {.made_by = manifest.made_by,
+                                                          .notes = manifest.notes,
                                                           .schema = manifest.schema,
+                                                          .classes = manifest.classes,
                                                           .fingerprint = FingerprintOf(input)});
   if (!status.ok()) return status;
   absl::StatusOr<FinishedParts> finished = options.job->Finished(options.only_shards);
@@ -381,6 +383,8 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
   const bool copies = !pieces->empty();
   Manifest manifest;
   manifest.made_by = options.made_by;
+  manifest.notes = input.classes().Notes();
+  manifest.classes = input.classes().classes();
   if (copies) manifest.schema = *input.schema();
   Shards shards(ends);
   const absl::StatusOr<std::unique_ptr<DatasetWriter>> opened =

@@ -30,13 +30,16 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
     absl::StatusOr<Manifest> manifest = set.sharded_name
                                             ? ReadManifest(ManifestPath(set.directory, set.stem))
                                             : absl::StatusOr<Manifest>(absl::NotFoundError(""));
-    if (absl::IsNotFound(manifest.status())) {
-      input.schema_.reset();
-      continue;
-    }
-    if (!manifest.ok()) return manifest.status();
-    const bool fits = Describes(*manifest, set);
+    if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
+    const bool fits = manifest.ok() && Describes(*manifest, set);
+    absl::Status joined =
+        set.sharded_name
+            ? input.classes_.Add(FormatSpec(set.directory, set.stem, set.paths.size(), set.suffix),
+                                 fits ? &manifest->classes : nullptr)
+            : input.classes_.AddOf(set);
+    if (!joined.ok()) return joined;
     if (!fits) input.schema_.reset();
+    if (!manifest.ok()) continue;
     for (size_t i = 0; fits && i < set.paths.size(); ++i) {
       expected[first + i] = {manifest->shards[i], ManifestPath(set.directory, set.stem)};
     }

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/index.h"
+#include "shard/joined_classes.h"
 #include "shard/schema.h"
 #include "shardfeed/options.h"
 #include "shardfeed/spec.h"
@@ -28,7 +29,8 @@ class ReshardInput {
   // Opens the index of each shard on `threads` threads (0: one per processor), and builds missing
   // ones in memory. Adds the sizes of completed shards to `bytes_passed`, for progress.
   //
-  // Errors: those of OpenOrBuildIndex; DataLoss: a manifest that cannot be read.
+  // Errors: those of OpenOrBuildIndex; DataLoss: a manifest that cannot be read;
+  // FailedPrecondition: the datasets number their classes differently.
   static absl::StatusOr<ReshardInput> Open(const std::vector<ShardSet>& sets, int threads,
                                            std::stop_token stop,
                                            std::atomic<uint64_t>* bytes_passed = nullptr);
@@ -46,6 +48,8 @@ class ReshardInput {
   std::optional<Compression> compression() const;
   // The schema of all records; nullopt unless each dataset has a matching manifest.
   const std::optional<Schema>& schema() const { return schema_; }
+  // The names of the classes in all manifests, and notes about them.
+  const JoinedClasses& classes() const { return classes_; }
   // Aborted: one of the datasets has been replaced since Open.
   absl::Status CheckUnchanged() const;
 
@@ -58,6 +62,7 @@ class ReshardInput {
   std::vector<char> built_;
   std::vector<uint64_t> starts_ = {0};
   std::optional<Schema> schema_;
+  JoinedClasses classes_;
   std::vector<DatasetVersion> versions_;
 };
 

@@ -451,6 +451,7 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
   manifest.notes = std::move(input->notes);
   manifest.skipped = std::move(input->skipped);
   manifest.schema = std::move(input->schema);
+  manifest.classes = std::move(input->classes);
   return manifest;
 }
 

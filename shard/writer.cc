@@ -424,6 +424,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (status.ok()) status = shard.index_file->Close();
   if (status.ok()) status = shard.file->Close(options_.sync);
   shard.index.reset();
+  if (status.ok() && options_.check_schema) status = options_.check_schema(shard.schema, false);
   return status.ok() ? MarkFinished(shard) : status;
 }
 
@@ -564,7 +565,8 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   absl::Status status = CloseAll();
   if (!status.ok()) return status;
   AddShards(&manifest);
-  status = Commit(manifest);
+  if (options_.check_schema) status = options_.check_schema(manifest.schema, true);
+  if (status.ok()) status = Commit(manifest);
   if (!status.ok()) return status;
   finished_ = true;
   return manifest;

@@ -42,6 +42,9 @@ struct DatasetWriterOptions {
   // If not empty, only these shards of the dataset are written, in ascending order, and
   // FinishShards takes the place of Finish (write_job.h). All others count as taken over.
   std::vector<uint64_t> only_shards;
+  // If set, judges the schema of each shard before it counts as finished, and with `whole` that of
+  // all records before the dataset appears. Its error becomes that of the writer.
+  std::function<absl::Status(const Schema& schema, bool whole)> check_schema;
   std::stop_token stop;
 };
 

@@ -4,11 +4,13 @@
 
 #include "absl/status/status.h"
 #include "convert/input/excerpt.h"
+#include "convert/input/name_list.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
 #include "nlohmann/json.hpp"
+#include "shard/manifest_seal.h"
 
 namespace shardfeed {
 namespace {
@@ -31,7 +33,45 @@ absl::Status ClassMap::Add(std::string_view name, int64_t number, std::string_vi
   return absl::OkStatus();
 }
 
+absl::StatusOr<ClassMap> ClassMap::Of(const NamedManifest& dataset) {
+  ClassMap map;
+  map.path_ = dataset.name;
+  map.of_dataset_ = true;
+  const auto classes = dataset.manifest.classes.find(kClassLabel);
+  if (classes == dataset.manifest.classes.end()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}: its manifest names no classes; convert it again, or list them in a file, one name per "
+        "line",
+        dataset.name));
+  }
+  for (const auto& [number, name] : classes->second) {
+    if (absl::Status status = map.Add(name, number, dataset.name); !status.ok()) return status;
+  }
+  return map;
+}
+
+std::string ClassMap::Lacks(std::string_view what) const {
+  return fmt::format("{} is not in {}; {}", what, path_,
+                     of_dataset_ ? "leave it out, or convert both datasets with one list of all "
+                                   "classes"
+                                 : "add it there, or leave it out");
+}
+
+std::string ClassMap::NoteOfUnused(const std::set<int64_t>& used) const {
+  NameList unused;
+  for (const auto& [number, name] : name_of_number_) {
+    if (used.count(number) == 0) unused.Add(name);
+  }
+  if (unused.count() == 0) return "";
+  return fmt::format("{}: {} of {} classes do not occur here: {}", path_, unused.count(), size(),
+                     unused.names());
+}
+
 absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
+  if (NamesDataset(path)) {
+    const absl::StatusOr<NamedManifest> dataset = ReadNamedManifest(path);
+    return dataset.ok() ? Of(*dataset) : dataset.status();
+  }
   ClassMap map;
   map.path_ = path;
   absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
@@ -47,6 +87,10 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
           fmt::format("{}: starts like a JSON object, but is not one: {}; expected "
                       "{{\"cat\": 0, \"dog\": 1}}, or one class name per line",
                       path, std::string(status.message())));
+    }
+    if (json.value("format", nlohmann::json()) == kManifestFormat) {
+      absl::StatusOr<Manifest> manifest = ParseManifest(*text, path);
+      return manifest.ok() ? Of({path, *std::move(manifest)}) : manifest.status();
     }
     for (const auto& [name, number] : json.items()) {
       if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX) {
@@ -86,15 +130,6 @@ std::optional<int64_t> ClassMap::NumberOf(std::string_view name) const {
   const auto it = number_of_name_.find(name);
   if (it == number_of_name_.end()) return std::nullopt;
   return it->second;
-}
-
-std::vector<std::string> ClassMap::NamesInOrder() const {
-  std::vector<std::string> names;
-  for (const auto& [number, name] : name_of_number_) {
-    if (number != static_cast<int64_t>(names.size())) return {};
-    names.emplace_back(name);
-  }
-  return names;
 }
 
 std::optional<std::string_view> ClassMap::NameOf(int64_t number) const {

@@ -74,4 +74,15 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
   return kinds;
 }
 
+std::map<std::string, ColumnKind, std::less<>> KindsOf(const Schema& schema) {
+  std::map<std::string, ColumnKind, std::less<>> kinds;
+  for (const auto& [name, feature] : schema.features()) {
+    if (feature.mixed_kinds > 0) continue;
+    if (feature.kind == FeatureKind::kInt64) kinds.emplace(name, ColumnKind::kInt64);
+    if (feature.kind == FeatureKind::kFloat) kinds.emplace(name, ColumnKind::kFloat);
+    if (feature.kind == FeatureKind::kBytes) kinds.emplace(name, ColumnKind::kBytes);
+  }
+  return kinds;
+}
+
 }  // namespace shardfeed

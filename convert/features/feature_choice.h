@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "convert/features/column.h"
+#include "shard/schema.h"
 
 namespace shardfeed {
 
@@ -31,6 +32,9 @@ struct FeatureChoice {
 // NotFound and the like: the file cannot be read. DataLoss: another form, or an unknown kind.
 absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
     const std::string& path);
+
+// The kinds of a dataset's features; those that no record had have none.
+std::map<std::string, ColumnKind, std::less<>> KindsOf(const Schema& schema);
 
 }  // namespace shardfeed
 

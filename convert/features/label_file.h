@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,51 +14,113 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/features/column.h"
+#include "shardfeed/examples.h"
 
 namespace shardfeed {
 
+// These are about tables.
+struct LabelFileOptions {
+  // The column of the label. Empty: the one named "label" or, of two columns, the second.
+  std::string label_column;
+  // The column that names each image's split. Empty: there is none.
+  std::string split_column;
+  // Kinds of columns, by their names, to use instead of the inferred ones.
+  std::map<std::string, ColumnKind, std::less<>> kinds;
+};
+
 // The file has one of two forms, depending on its name:
 //
-//   *.csv, *.tsv   a table with a header. The first column names the image; the label is in the
-//                  column "label" or, if there are just two columns, in the second one
+//   *.csv, *.tsv   a table with a header. The first column names the image, another one holds the
+//                  label, and each further column is a feature of its own
 //   all others     lines "NAME LABEL", split at their tab or, without one, at their last space
 //
-// NAME is the path below the source, with or without the image's suffix. Labels are numbers if all
-// labels of the file are integers of at least 0, otherwise they are names of classes.
+// NAME is the path below the source, with or without the image's suffix. Labels are classes unless
+// all of them are numbers: integers are numbers of classes, and numbers with a fraction are values.
 //
-// The file is held in memory, with about 60 extra bytes per label. Immutable, thread safe.
+// The file is held in memory, with about 60 extra bytes per label and 16 per cell. Immutable,
+// thread safe.
 class LabelFile {
  public:
+  enum class Labels {
+    kNames,    // names of classes
+    kNumbers,  // numbers of classes
+    kValues,   // floats, which are no classes
+  };
+
   // NotFound and the like: the file cannot be read. DataLoss, with "FILE:LINE: ...": a line or row
-  // without a name or a label, a name that appears twice, or no unique label column.
-  static absl::StatusOr<LabelFile> Read(const std::string& path);
+  // without a name or a label, a name that appears twice, no unique label column, a column without
+  // a name or with that of another feature, or a cell that does not fit a chosen kind.
+  // InvalidArgument: a chosen column that does not exist, or that has two roles.
+  static absl::StatusOr<LabelFile> Read(const std::string& path,
+                                        const LabelFileOptions& options = {});
 
   LabelFile(LabelFile&&) = default;
   LabelFile& operator=(LabelFile&&) = default;
 
-  // Returns the label of the image at `name` as written in the file; nullopt if it has none.
-  std::optional<std::string_view> Find(std::string_view name) const;
+  // Returns the row of the image at `name`; nullopt if it has none.
+  std::optional<size_t> Find(std::string_view name) const;
+  size_t size() const { return lines_.size(); }
 
-  bool is_numeric() const { return is_numeric_; }
-  // The distinct labels, sorted by their bytes; empty if they are numbers.
+  // The label as it is written in the file.
+  std::string_view LabelOf(size_t row) const { return Cell(row, label_column_); }
+  Labels labels() const { return labels_; }
+  // The distinct labels, sorted by their bytes; empty unless they are names.
   const std::vector<std::string_view>& class_names() const { return class_names_; }
-  size_t size() const { return labels_.size(); }
+  // The name of the split; empty if there is none.
+  std::string_view SplitOf(size_t row) const {
+    return split_column_ == 0 ? std::string_view() : Cell(row, split_column_);
+  }
+  bool has_splits() const { return split_column_ != 0; }
+  // The name of the column of splits.
+  const std::string& split_name() const { return columns_[split_column_].name; }
+
+  // Adds what the row's columns hold: all except the image's name and its class.
+  void AddColumns(size_t row, ExampleBuilder& builder) const;
+
+  // "FILE:LINE"
+  std::string PlaceOf(size_t row) const;
   const std::string& path() const { return path_; }
+  // What was inferred and is worth telling.
+  std::vector<std::string> notes() const;
 
  private:
+  struct Column {
+    std::string name;
+    ColumnKind kind = ColumnKind::kBytes;
+    bool asked = false;
+    bool is_feature = false;
+    std::string note;
+  };
+
   LabelFile() = default;
-  absl::Status Parse();
-  absl::Status ParseTable(char delimiter);
-  absl::Status ParseLines();
-  absl::Status Add(std::string_view name, std::string_view label, uint64_t line);
+  std::string_view Cell(size_t row, size_t column) const {
+    return cells_[row * columns_.size() + column];
+  }
+  absl::Status Parse(const LabelFileOptions& options);
+  absl::Status ParseTable(char delimiter, const LabelFileOptions& options);
+  absl::Status ParseLines(const LabelFileOptions& options);
+  absl::Status SetColumns(const std::vector<std::string_view>& names, uint64_t line,
+                          const LabelFileOptions& options);
+  absl::StatusOr<size_t> FindColumn(const std::string& name, std::string_view role) const;
+  // Finds the kinds of all columns from all of their cells.
+  absl::Status FindKinds(const LabelFileOptions& options);
+  absl::Status CheckKind(const Column& column, size_t row, std::string_view cell) const;
+  // Adds the last row of cells_.
+  absl::Status AddRow(uint64_t line);
   absl::Status ErrorAt(uint64_t line, std::string_view what) const;
 
   std::string path_;
   // Held by pointer, so that views of the text survive a move.
   std::unique_ptr<std::string> text_;
-  std::deque<std::string> unquoted_;  // names and labels that had doubled quotes
-  std::unordered_map<std::string_view, std::string_view> labels_;
-  bool is_numeric_ = false;
+  std::deque<std::string> unquoted_;  // cells that had doubled quotes
+  std::vector<Column> columns_;
+  size_t label_column_ = 1;
+  size_t split_column_ = 0;              // 0: none, since the first column is the image's name
+  std::vector<std::string_view> cells_;  // row by row
+  std::vector<uint64_t> lines_;          // of each row
+  std::unordered_map<std::string_view, size_t> rows_;  // by the image's name
+  Labels labels_ = Labels::kNames;
   std::vector<std::string_view> class_names_;
 };
 

@@ -33,7 +33,11 @@ absl::Status Look(const Source& source, const ItemBatch& batch, const std::vecto
   for (size_t i = 0; i < batch.size(); ++i) {
     const Item item = batch[i];
     uint8_t output = 0;
-    if (!bounds.empty()) {
+    if (options.num_splits > 0) {
+      const absl::StatusOr<size_t> split = source.SplitOf(item);
+      if (!split.ok()) return split.status();
+      output = static_cast<uint8_t>(*split);
+    } else if (!bounds.empty()) {
       key.clear();
       absl::Status status = source.AppendKey(item, &key);
       if (!status.ok()) return status;
@@ -131,7 +135,7 @@ absl::StatusOr<ItemSelection> ItemSelection::Make(const Source& source,
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  selection.counts_.assign(options.shares.size(), 0);
+  selection.counts_.assign(options.num_splits > 0 ? options.num_splits : options.shares.size(), 0);
   for (uint8_t output : selection.outputs_) {
     if (output != kNowhere) ++selection.counts_[output];
   }

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "convert/items/source.h"
+#include "convert/items/split_names.h"
 
 namespace shardfeed {
 
@@ -20,6 +21,8 @@ struct SelectionOptions {
   // Shares of the outputs, which add up to 1. An item goes to output k if its KeyHash, as a
   // fraction of 2^64, lies between the sum of the shares before k and the sum up to k.
   std::vector<double> shares = {1.0};
+  // If above 0, there are as many outputs, and an item goes to that of Source::SplitOf instead.
+  size_t num_splits = 0;
   // Whether to keep only the first of items with the same content.
   bool deduplicate = false;
   // If set, an item whose content cannot be read (DataLoss) is a duplicate of none instead of an
@@ -39,7 +42,7 @@ class ItemSelection {
   static absl::StatusOr<ItemSelection> Make(const Source& source, const SelectionOptions& options);
 
   static constexpr uint8_t kNowhere = 255;
-  static constexpr size_t kMaxOutputs = 255;
+  static constexpr size_t kMaxOutputs = kMaxSplits;
   // The output of item `number`, in the order of Source::ForEach; kNowhere for duplicates.
   uint8_t OutputOf(uint64_t number) const { return outputs_[number]; }
   uint64_t num_items() const { return outputs_.size(); }

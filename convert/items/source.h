@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "convert/items/split_names.h"
+#include "shard/class_names.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {
@@ -46,6 +49,9 @@ class Source {
     report_defect_ = std::move(report);
   }
 
+  // Whether a column of the input divides it into splits(). Also available before Scan.
+  virtual bool names_splits() const { return false; }
+
   // Reads the whole input once (only names, for folders), counts the records, and fixes the names
   // and types of their features. `progress` is called from time to time with the bytes read so far.
   virtual absl::Status Scan(std::stop_token stop,
@@ -57,10 +63,13 @@ class Source {
   virtual uint64_t num_bytes() const = 0;
   // Approximate mean size of a record if Scan knows it; 0 if records must be built to find out.
   virtual uint64_t mean_record_bytes() const { return 0; }
-  // Names of the classes 0, 1 and so on of image/class/label; empty if they have none.
-  virtual std::vector<std::string> class_names() const { return {}; }
+  // The names of classes, for features whose numbers have names.
+  virtual FeatureClasses classes() const { return {}; }
   // The features of the records in the order of their names, if Scan knows them.
   virtual std::vector<ColumnDescription> columns() const { return {}; }
+  // The splits that a column of the input names, in the order of their first records, at most
+  // kMaxSplits; empty unless names_splits().
+  virtual std::vector<SplitCount> splits() const { return {}; }
   // Notes for the user, such as "skipped 2 files that are not images: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
   // Notes on the records that were built since the last ForgetBuilt, each counted once. Not for the
@@ -81,6 +90,10 @@ class Source {
   virtual absl::Status AppendKey(const Item& item, std::string* key) const {
     key->append(item.bytes);
     return absl::OkStatus();
+  }
+  // The number of the item's split among splits(). Thread safe.
+  virtual absl::StatusOr<size_t> SplitOf(const Item&) const {
+    return absl::UnimplementedError("this kind has no splits");
   }
   // Passes to `visit` what makes two items duplicates: the content, without the name. Thread safe.
   // Errors: those of Build.

@@ -17,6 +17,7 @@
 #include "convert/input/text_inputs.h"
 #include "convert/input/text_reader.h"
 #include "convert/items/item_list.h"
+#include "convert/items/split_names.h"
 #include "convert/sources/csv_guess.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -42,6 +43,9 @@ class CsvSource : public Source {
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status AppendKey(const Item& item, std::string* key) const override;
+  bool names_splits() const override { return !options_.split_column.empty(); }
+  std::vector<SplitCount> splits() const override { return splits_.splits(); }
+  absl::StatusOr<size_t> SplitOf(const Item& item) const override;
 
  private:
   struct Column {
@@ -74,6 +78,10 @@ class CsvSource : public Source {
     for (CsvCell& cell : *cells) cell.text = Trimmed(cell.text);
   }
   std::string ReadAs() const;
+  // Counts a row in its split.
+  absl::Status AddToSplit(uint32_t file, const CsvRow& row, const std::vector<CsvCell>& cells);
+  // Returns a cell of an item, valid until the thread's next call.
+  absl::StatusOr<std::string_view> CellOf(const Item& item, size_t column) const;
 
   TextFiles files_;
   CsvOptions options_;
@@ -87,7 +95,9 @@ class CsvSource : public Source {
   // Indices of the chosen columns, sorted by name, which is the order of features in records.
   std::vector<size_t> by_name_;
   bool kinds_asked_ = false;
-  size_t key_index_ = 0;  // index of key_column
+  size_t key_index_ = 0;    // index of key_column
+  size_t split_index_ = 0;  // index of split_column
+  SplitNames splits_{""};
   std::vector<FileRows> rows_of_file_;
   uint64_t num_records_ = 0;
 };
@@ -217,7 +227,9 @@ std::vector<std::string> CsvSource::ColumnNames() const {
 
 absl::Status CsvSource::ChooseColumns() {
   std::vector<std::string> all_wanted = options_.choice.columns;
-  if (!options_.key_column.empty()) all_wanted.push_back(options_.key_column);
+  for (const std::string& column : {options_.key_column, options_.split_column}) {
+    if (!column.empty()) all_wanted.push_back(column);
+  }
   for (const std::string& wanted : all_wanted) {
     if (std::any_of(columns_.begin(), columns_.end(),
                     [&](const Column& column) { return column.name() == wanted; })) {
@@ -231,6 +243,7 @@ absl::Status CsvSource::ChooseColumns() {
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].name() == options_.key_column) key_index_ = i;
+    if (columns_[i].name() == options_.split_column) split_index_ = i;
     if (!columns_[i].chosen) continue;
     by_name_.push_back(i);
     kinds_asked_ |= columns_[i].cells.asked();
@@ -305,7 +318,8 @@ absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
       for (size_t i = 0; i < names.size(); ++i) names[i] = fmt::format("column{}", i + 1);
       if (absl::Status status = ReadHeader(0, 0, std::move(names)); !status.ok()) return status;
     }
-    const absl::Status defect = row.defect.ok() ? CheckRow(file, row, cells) : row.defect;
+    absl::Status defect = row.defect.ok() ? CheckRow(file, row, cells) : row.defect;
+    if (defect.ok() && names_splits()) defect = AddToSplit(file, row, cells);
     if (!defect.ok()) {
       if (!LeaveOut(defect)) return defect;
       found.left_out.Add(found.num_rows++);
@@ -327,6 +341,7 @@ absl::Status CsvSource::Scan(std::stop_token stop,
   rows_of_file_.clear();
   encodings_.clear();
   num_comments_ = 0;
+  splits_ = SplitNames(options_.split_column);
   num_records_ = 0;
   names_in_comment_ = false;
   if (absl::Status status = files_.Stat(); !status.ok()) return status;
@@ -447,11 +462,30 @@ absl::Status CsvSource::AppendKey(const Item& item, std::string* key) const {
     key->append(item.bytes);
     return absl::OkStatus();
   }
+  absl::StatusOr<std::string_view> cell = CellOf(item, key_index_);
+  if (cell.ok()) key->append(*cell);
+  return cell.status();
+}
+
+absl::StatusOr<std::string_view> CsvSource::CellOf(const Item& item, size_t column) const {
   thread_local std::vector<CsvCell> cells;
   thread_local std::string scratch;
   if (absl::Status status = SplitItem(item, &cells); !status.ok()) return status;
-  key->append(ValueOf(cells[key_index_], &scratch));
-  return absl::OkStatus();
+  return ValueOf(cells[column], &scratch);
+}
+
+absl::Status CsvSource::AddToSplit(uint32_t file, const CsvRow& row,
+                                   const std::vector<CsvCell>& cells) {
+  std::string scratch;
+  absl::Status status = splits_.Add(ValueOf(cells[split_index_], &scratch));
+  return status.ok() ? status : files_.ErrorAt(file, row.line, std::string(status.message()));
+}
+
+absl::StatusOr<size_t> CsvSource::SplitOf(const Item& item) const {
+  absl::StatusOr<std::string_view> cell = CellOf(item, split_index_);
+  if (!cell.ok()) return cell.status();
+  if (const std::optional<size_t> split = splits_.Find(*cell)) return *split;
+  return files_.Changed(item.file);
 }
 
 absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {

@@ -48,6 +48,8 @@ struct CsvOptions {
   FeatureChoice choice;
   // The column that holds an item's key; empty: the whole row is the key.
   std::string key_column;
+  // The column that names each row's split; empty: there is none.
+  std::string split_column;
   uint64_t max_row_bytes = kDefaultMaxLineBytes;
   // How notes spell the options that remedy something.
   SpellOption spell;

@@ -78,8 +78,9 @@ class IdxSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
-  std::vector<std::string> class_names() const override {
-    return options_.classes ? options_.classes->NamesInOrder() : std::vector<std::string>();
+  FeatureClasses classes() const override {
+    if (!options_.classes) return {};
+    return {{std::string(kClassLabel), options_.classes->classes()}};
   }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;

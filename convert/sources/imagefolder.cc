@@ -38,8 +38,9 @@ class ImageFolderSource : public Source {
     return num_records_ == 0 || images_.resizes() ? 0
                                                   : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
-  std::vector<std::string> class_names() const override {
-    return options_.classes ? options_.classes->NamesInOrder() : classes_;
+  FeatureClasses classes() const override {
+    return {{std::string(kClassLabel),
+             options_.classes ? options_.classes->classes() : ClassesInOrder(classes_)}};
   }
   std::vector<std::string> notes() const override;
   std::vector<std::string> built_notes() const override { return images_.notes(); }
@@ -134,8 +135,8 @@ absl::Status ImageFolderSource::FindClasses() {
     std::optional<int64_t> number = label;
     if (options_.classes) number = options_.classes->NumberOf(name);
     if (!number) {
-      return absl::DataLossError(fmt::format("{}/{}: this class is not in {}", roots_[roots[0]],
-                                             name, options_.classes->path()));
+      return absl::DataLossError(
+          fmt::format("{}/{}: {}", roots_[roots[0]], name, options_.classes->Lacks("this class")));
     }
     labels_.push_back(*number);
     classes_.push_back(name);
@@ -222,6 +223,10 @@ std::vector<std::string> ImageFolderSource::notes() const {
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
                     loops_.Text("link", "links", "to a folder that contains the link"));
+  }
+  if (options_.classes) {
+    const std::string unused = options_.classes->NoteOfUnused({labels_.begin(), labels_.end()});
+    if (!unused.empty()) notes.push_back(unused);
   }
   if (num_in_class_folders_ == 0 && num_records_ > 0) {
     notes.push_back(fmt::format(

@@ -13,6 +13,7 @@
 #include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/name_list.h"
+#include "convert/items/split_names.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -31,16 +32,15 @@ class ImagesSource : public Source {
     return num_records_ == 0 || images_.resizes() ? 0
                                                   : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
-  std::vector<std::string> class_names() const override {
-    if (options_.classes) return options_.classes->NamesInOrder();
-    if (!options_.labels) return {};
-    return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
-  }
+  FeatureClasses classes() const override;
   std::vector<std::string> notes() const override;
   std::vector<std::string> built_notes() const override { return images_.notes(); }
   void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  bool names_splits() const override { return has_splits(); }
+  std::vector<SplitCount> splits() const override { return splits_.splits(); }
+  absl::StatusOr<size_t> SplitOf(const Item& item) const override;
   absl::Status VisitContent(
       const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
   std::string InputFingerprint() const override { return fingerprint_.Hex(); }
@@ -50,11 +50,16 @@ class ImagesSource : public Source {
     int64_t number;
     std::string_view name;  // empty if unknown
   };
+  using Labels = LabelFile::Labels;
 
   absl::Status ScanFile(const FileTree::Folder& folder, size_t i);
+  bool has_splits() const { return options_.labels && options_.labels->has_splits(); }
+  std::optional<size_t> FindSplit(std::string_view name) const;
   absl::Status CheckClasses() const;
   absl::Status NoLabel(uint32_t root, std::string_view name) const;
-  absl::StatusOr<Class> ClassOf(uint32_t root, std::string_view name) const;
+  // The class in a row of the file of labels, whose image is `name`.
+  absl::StatusOr<Class> ClassOf(size_t row, uint32_t root, std::string_view name) const;
+  std::set<int64_t> NumbersOfLabels() const;
 
   FileTree tree_;
   const ImagesOptions options_;
@@ -62,6 +67,7 @@ class ImagesSource : public Source {
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
+  SplitNames splits_{""};
   uint64_t num_at_top_ = 0;                     // images at the top level of a source
   std::set<std::string, std::less<>> folders_;  // top-level folders of the other images
   NameList not_images_;
@@ -88,8 +94,19 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
     return absl::DataLossError(
         fmt::format("{}: the file is empty; remove it, or get the image again", path));
   }
-  if (options_.labels && !options_.labels->Find(name) && !skips_defects()) {
-    return NoLabel(folder.root, name);
+  if (options_.labels) {
+    const std::optional<size_t> row = options_.labels->Find(name);
+    if (!row && (!skips_defects() || has_splits())) {
+      const absl::Status defect = NoLabel(folder.root, name);
+      return LeaveOut(defect) ? absl::OkStatus() : defect;
+    }
+    if (has_splits()) {
+      if (absl::Status status = splits_.Add(options_.labels->SplitOf(*row)); !status.ok()) {
+        const absl::Status defect = absl::DataLossError(
+            fmt::format("{}: {}", options_.labels->PlaceOf(*row), std::string(status.message())));
+        return LeaveOut(defect) ? absl::OkStatus() : defect;
+      }
+    }
   }
   FileTree::AddTo(fingerprint_, folder, i);
   ++num_records_;
@@ -109,12 +126,43 @@ absl::Status ImagesSource::NoLabel(uint32_t root, std::string_view name) const {
 
 absl::Status ImagesSource::CheckClasses() const {
   if (!options_.labels || !options_.classes) return absl::OkStatus();
+  if (options_.labels->labels() == Labels::kValues) {
+    return absl::DataLossError(fmt::format(
+        "{}: labels are numbers with fractions, which {} cannot name; leave the class map out",
+        options_.labels->path(), options_.classes->path()));
+  }
   for (std::string_view name : options_.labels->class_names()) {
     if (options_.classes->NumberOf(name)) continue;
-    return absl::DataLossError(fmt::format("{}: the class {} is not in {}", options_.labels->path(),
-                                           Excerpt(name), options_.classes->path()));
+    return absl::DataLossError(fmt::format("{}: {}", options_.labels->path(),
+                                           options_.classes->Lacks("the class " + Excerpt(name))));
   }
   return absl::OkStatus();
+}
+
+FeatureClasses ImagesSource::classes() const {
+  ClassNames classes;
+  if (options_.classes) {
+    classes = options_.classes->classes();
+  } else if (options_.labels && options_.labels->labels() == Labels::kNames) {
+    const std::vector<std::string_view>& names = options_.labels->class_names();
+    classes = ClassesInOrder({names.begin(), names.end()});
+  }
+  if (classes.empty()) return {};
+  return {{std::string(kClassLabel), std::move(classes)}};
+}
+
+// The numbers of the classes that the file of labels has.
+std::set<int64_t> ImagesSource::NumbersOfLabels() const {
+  std::set<int64_t> numbers;
+  for (std::string_view name : options_.labels->class_names()) {
+    numbers.insert(options_.classes->NumberOf(name).value_or(-1));
+  }
+  if (options_.labels->labels() == Labels::kNumbers) {
+    for (size_t row = 0; row < options_.labels->size(); ++row) {
+      numbers.insert(*ParseInt64(options_.labels->LabelOf(row)));
+    }
+  }
+  return numbers;
 }
 
 absl::Status ImagesSource::Scan(std::stop_token stop,
@@ -122,6 +170,7 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
   num_records_ = num_bytes_ = num_at_top_ = 0;
   folders_.clear();
   not_images_ = loops_ = NameList();
+  splits_ = SplitNames(options_.labels ? options_.labels->split_name() : "");
   fingerprint_ = {};
   if (absl::Status status = CheckClasses(); !status.ok()) return status;
   absl::Status status = tree_.ForEachFolder(
@@ -156,6 +205,13 @@ std::vector<std::string> ImagesSource::notes() const {
     notes.push_back(fmt::format("{}: {} of {} labels have no image", options_.labels->path(),
                                 options_.labels->size() - num_records_, options_.labels->size()));
   }
+  if (options_.labels) {
+    for (std::string& note : options_.labels->notes()) notes.push_back(std::move(note));
+  }
+  if (options_.classes) {
+    const std::string unused = options_.classes->NoteOfUnused(NumbersOfLabels());
+    if (!unused.empty()) notes.push_back(unused);
+  }
   if (!options_.labels && num_at_top_ == 0 && folders_.size() > 1) {
     NameList names;
     for (const std::string& name : folders_) names.Add(name);
@@ -177,6 +233,8 @@ absl::Status ImagesSource::ForEach(const std::function<absl::Status(const Item&)
           if (!IsImageName(folder.listing.name(i))) continue;
           path.assign(folder.path);
           path += folder.listing.name(i);
+          // Scan left out the images without a split.
+          if (has_splits() && !FindSplit(path)) continue;
           Item item;
           item.bytes = path;
           item.file = folder.root;
@@ -187,33 +245,48 @@ absl::Status ImagesSource::ForEach(const std::function<absl::Status(const Item&)
       [](std::string_view) {});
 }
 
-absl::StatusOr<ImagesSource::Class> ImagesSource::ClassOf(uint32_t root,
+std::optional<size_t> ImagesSource::FindSplit(std::string_view name) const {
+  const std::optional<size_t> row = options_.labels->Find(name);
+  if (!row) return std::nullopt;
+  return splits_.Find(options_.labels->SplitOf(*row));
+}
+
+absl::StatusOr<size_t> ImagesSource::SplitOf(const Item& item) const {
+  if (const std::optional<size_t> split = FindSplit(item.bytes)) return *split;
+  return NoLabel(item.file, item.bytes);
+}
+
+absl::StatusOr<ImagesSource::Class> ImagesSource::ClassOf(size_t row, uint32_t root,
                                                           std::string_view name) const {
   const LabelFile& labels = *options_.labels;
-  const std::optional<std::string_view> label = labels.Find(name);
-  if (!label) return NoLabel(root, name);
-  if (labels.is_numeric()) {
-    const int64_t number = *ParseInt64(*label);
+  const std::string_view label = labels.LabelOf(row);
+  if (labels.labels() == Labels::kNumbers) {
+    const int64_t number = *ParseInt64(label);
     if (!options_.classes) return Class{number, {}};
     const std::optional<std::string_view> text = options_.classes->NameOf(number);
     if (text) return Class{number, *text};
-    return absl::DataLossError(fmt::format("{}: its label {} is not in {}",
-                                           tree_.PathOf(root, name), number,
-                                           options_.classes->path()));
+    return absl::DataLossError(
+        fmt::format("{}: {}", tree_.PathOf(root, name),
+                    options_.classes->Lacks(fmt::format("its label {}", number))));
   }
-  if (options_.classes) return Class{*options_.classes->NumberOf(*label), *label};
+  if (options_.classes) return Class{*options_.classes->NumberOf(label), label};
   const auto& names = labels.class_names();
-  return Class{std::lower_bound(names.begin(), names.end(), *label) - names.begin(), *label};
+  return Class{std::lower_bound(names.begin(), names.end(), label) - names.begin(), label};
 }
 
 absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) const {
   thread_local WholeFile file;
   const std::string path = tree_.PathOf(item.file, item.bytes);
   if (options_.labels) {
-    absl::StatusOr<Class> found = ClassOf(item.file, item.bytes);
-    if (!found.ok()) return found.status();
-    builder.AddInt64("image/class/label", found->number);
-    if (!found->name.empty()) builder.AddBytes("image/class/text", found->name);
+    const std::optional<size_t> row = options_.labels->Find(item.bytes);
+    if (!row) return NoLabel(item.file, item.bytes);
+    if (options_.labels->labels() != Labels::kValues) {
+      absl::StatusOr<Class> found = ClassOf(*row, item.file, item.bytes);
+      if (!found.ok()) return found.status();
+      builder.AddInt64("image/class/label", found->number);
+      if (!found->name.empty()) builder.AddBytes("image/class/text", found->name);
+    }
+    options_.labels->AddColumns(*row, builder);
   }
   absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();

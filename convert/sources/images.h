@@ -10,8 +10,10 @@
 //
 // and, from a file of labels:
 //
-//   image/class/label  int64   the label if labels are numbers, otherwise the number of the class
+//   image/class/label  int64   the label if labels are integers, otherwise the number of the class
 //   image/class/text   bytes   the name of the class, if known
+//
+// and each other column of a table of labels, by its name; also that of labels with fractions.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_IMAGES_H_
 #define SHARDFEED_CONVERT_SOURCES_IMAGES_H_

@@ -13,6 +13,7 @@
 #include "convert/input/text_inputs.h"
 #include "convert/input/text_reader.h"
 #include "convert/items/item_list.h"
+#include "convert/items/split_names.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 
@@ -39,6 +40,34 @@ std::string_view HintFor(std::string_view first_line) {
   return "";
 }
 
+// Looks up a dotted key. Returns false if the object does not have it.
+bool FindValue(simdjson::dom::object fields, std::string_view path, simdjson::dom::element* value) {
+  // A key may contain dots itself, so try the whole path first.
+  while (fields.at_key(path).get(*value) != simdjson::SUCCESS) {
+    const size_t dot = path.find('.');
+    if (dot == path.npos || fields.at_key(path.substr(0, dot)).get(*value) != simdjson::SUCCESS ||
+        value->get(fields) != simdjson::SUCCESS) {
+      return false;
+    }
+    path.remove_prefix(dot + 1);
+  }
+  return true;
+}
+
+// The name of the split at a dotted key: text, an integer, true or false; empty without a value.
+absl::StatusOr<std::string> SplitAt(simdjson::dom::object object, const std::string& key) {
+  simdjson::dom::element value;
+  if (!FindValue(object, key, &value) || value.is_null()) return std::string();
+  std::string_view text;
+  if (value.get(text) == simdjson::SUCCESS) return std::string(text);
+  std::string written = simdjson::minify(value);
+  if (value.is_int64() || value.is_bool()) return written;
+  return absl::DataLossError(
+      fmt::format("{}: expected text or an integer that names the split, "
+                  "got {}",
+                  Excerpt(key), Excerpt(written)));
+}
+
 class JsonSource : public Source {
  public:
   JsonSource(std::vector<std::string> paths, JsonLayout layout, JsonOptions options)
@@ -56,6 +85,9 @@ class JsonSource : public Source {
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status AppendKey(const Item& item, std::string* key) const override;
+  bool names_splits() const override { return !options_.split_key.empty(); }
+  std::vector<SplitCount> splits() const override { return splits_.splits(); }
+  absl::StatusOr<size_t> SplitOf(const Item& item) const override;
 
  private:
   JsonSchema NewSchema() const {
@@ -77,6 +109,7 @@ class JsonSource : public Source {
   JsonSchema schema_;
   std::vector<uint64_t> texts_of_file_;
   std::vector<ItemList> left_out_of_file_;
+  SplitNames splits_{""};
   uint64_t num_records_ = 0;
 };
 
@@ -110,7 +143,15 @@ absl::Status JsonSource::ScanObject(const Item& item) {
       item.bytes, files_.path(item.file), item.line,
       lines ? "each line must be a JSON object" : "each element of the array must be an object");
   if (!object.ok()) return object.status();
-  absl::Status status = schema_.Add(*object, {item.file, item.line});
+  absl::Status status;
+  std::string split;
+  if (names_splits()) {
+    absl::StatusOr<std::string> found = SplitAt(*object, options_.split_key);
+    status = found.ok() ? splits_.Check(*found) : found.status();
+    if (status.ok()) split = *std::move(found);
+  }
+  if (status.ok()) status = schema_.Add(*object, {item.file, item.line});
+  if (status.ok() && names_splits()) status = splits_.Add(split);
   if (status.ok()) return status;
   return files_.ErrorAt(item.file, item.line, std::string(status.message()));
 }
@@ -120,6 +161,7 @@ absl::Status JsonSource::Scan(std::stop_token stop,
   schema_ = NewSchema();
   texts_of_file_.clear();
   left_out_of_file_.clear();
+  splits_ = SplitNames(options_.split_key);
   num_records_ = 0;
   if (absl::Status status = files_.Stat(); !status.ok()) return status;
   for (uint32_t file = 0; file < files_.size(); ++file) {
@@ -209,20 +251,18 @@ absl::Status JsonSource::AppendKey(const Item& item, std::string* key) const {
   }
   absl::StatusOr<simdjson::dom::object> object = Parse(item);
   if (!object.ok()) return object.status();
-  simdjson::dom::object fields = *object;
   simdjson::dom::element value;
-  std::string_view path = options_.key;
-  // A key may contain dots itself, so try the whole path first.
-  while (fields.at_key(path).get(value) != simdjson::SUCCESS) {
-    const size_t dot = path.find('.');
-    if (dot == path.npos || fields.at_key(path.substr(0, dot)).get(value) != simdjson::SUCCESS ||
-        value.get(fields) != simdjson::SUCCESS) {
-      return absl::OkStatus();
-    }
-    path.remove_prefix(dot + 1);
-  }
-  key->append(simdjson::minify(value));
+  if (FindValue(*object, options_.key, &value)) key->append(simdjson::minify(value));
   return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> JsonSource::SplitOf(const Item& item) const {
+  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  if (!object.ok()) return object.status();
+  const absl::StatusOr<std::string> name = SplitAt(*object, options_.split_key);
+  if (!name.ok()) return files_.Changed(item.file);
+  if (const std::optional<size_t> split = splits_.Find(*name)) return *split;
+  return files_.Changed(item.file);
 }
 
 absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const {

@@ -38,6 +38,8 @@ struct JsonOptions {
   // The dotted key whose value is an item's key, as JSON text, and empty if it is missing. Without
   // it, the whole text of the object is the key.
   std::string key;
+  // The dotted key whose text names each object's split; empty: there is none.
+  std::string split_key;
   uint64_t max_object_bytes = kDefaultMaxLineBytes;
 };
 

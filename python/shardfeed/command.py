@@ -190,6 +190,13 @@ class Inspection:
     def features(self) -> Dict[str, Any]:
         return self.data["features"]
 
+    @property
+    def classes(self) -> Dict[str, Dict[int, str]]:
+        """The names of the classes by their numbers, for each feature of which the manifest names
+        them: {"image/class/label": {0: "cat", 1: "dog"}}."""
+        return {feature: dict(zip(of.get("numbers", range(len(of["names"]))), of["names"]))
+                for feature, of in self.data.get("classes", {}).items()}
+
     def _rows(self) -> List[List[str]]:
         rows = []
         for name, f in self.features.items():
@@ -203,8 +210,13 @@ class Inspection:
                 f"{self.data['bytes']} bytes")
         rows = [["feature", "kind", "values", "records"], *self._rows()]
         widths = [max(len(row[i]) for row in rows) for i in (0, 1, 2, 3)]
-        return "\n".join([head] + ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths))
-                                   .rstrip() for row in rows])
+        lines = ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip()
+                 for row in rows]
+        for feature, names in self.classes.items():
+            first = ", ".join(map(repr, list(names.values())[:5]))
+            more = ", ..." if len(names) > 5 else ""
+            lines.append(f"  {len(names)} classes of {feature}: {first}{more}")
+        return "\n".join([head] + lines)
 
     def _repr_html_(self) -> str:
         try:

@@ -47,5 +47,50 @@ TEST_F(ClassMapTest, DefectsAreTold) {
   ExpectError(ClassMap::Read(Path("none")).status(), absl::StatusCode::kNotFound, "none: cannot");
 }
 
+Manifest WithClasses(ClassNames classes) {
+  Manifest manifest;
+  manifest.stem = "train";
+  manifest.shards = {{"train-00000-of-00001", 0, 0, 0}};
+  if (!classes.empty()) manifest.classes[std::string(kClassLabel)] = std::move(classes);
+  return manifest;
+}
+
+TEST_F(ClassMapTest, DatasetsGiveTheirClasses) {
+  const std::string text = FormatManifest(WithClasses({{0, "cat"}, {7, "\"dog\"\n"}}));
+  const std::string manifest = Write("out/.shardfeed/train.manifest.json", text);
+  Write("out/train-00000-of-00001", "");
+  for (const std::string& name : {Path("out/train@1"), Path("out/train@*"), Path("out/train"),
+                                  Path("out"), manifest, Write("copy", text)}) {
+    const auto map = ClassMap::Read(name);
+    ASSERT_TRUE(map.ok()) << map.status();
+    EXPECT_EQ(map->classes(), (ClassNames{{0, "cat"}, {7, "\"dog\"\n"}}));
+    EXPECT_EQ(map->path(), name);
+    EXPECT_EQ(map->Lacks("the class \"x\""),
+              "the class \"x\" is not in " + name +
+                  "; leave it out, or convert both datasets with one list of all classes");
+  }
+  ExpectError(ClassMap::Read(Path("out/val@1")).status(), absl::StatusCode::kNotFound, "out/val");
+}
+
+TEST_F(ClassMapTest, DatasetsWithoutClassesAreTold) {
+  Write("out/.shardfeed/train.manifest.json", FormatManifest(WithClasses({})));
+  Write("out/train-00000-of-00001", "");
+  Write("out/val-00000-of-00001", "");
+  ExpectError(
+      ClassMap::Read(Path("out/train@1")).status(), absl::StatusCode::kFailedPrecondition,
+      "out/train@1: its manifest names no classes; convert it again, or list them in a file");
+  ExpectError(ClassMap::Read(Path("out/val@1")).status(), absl::StatusCode::kFailedPrecondition,
+              "out/val@1: the dataset has no manifest");
+}
+
+TEST_F(ClassMapTest, UnusedClassesAreNoted) {
+  const auto map = Read("cat\ndog\ncow\n");
+  EXPECT_EQ(map->NoteOfUnused({0, 1, 2}), "");
+  EXPECT_EQ(map->NoteOfUnused({1}),
+            Path("classes") + ": 2 of 3 classes do not occur here: cat, cow");
+  EXPECT_EQ(map->Lacks("this class"),
+            "this class is not in " + Path("classes") + "; add it there, or leave it out");
+}
+
 }  // namespace
 }  // namespace shardfeed

@@ -290,5 +290,77 @@ TEST_F(ConvertTest, StopLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
+// Numbers whose split is "even" or "odd".
+class DividedSource : public NumberSource {
+ public:
+  using NumberSource::NumberSource;
+  bool names_splits() const override { return true; }
+  std::vector<SplitCount> splits() const override {
+    return {{"even", (num_records() + 1) / 2}, {"odd", num_records() / 2}};
+  }
+  absl::StatusOr<size_t> SplitOf(const Item& item) const override { return 1 - item.line % 2; }
+  FeatureClasses classes() const override { return {{"number", {{0, "zero"}, {3, "three"}}}}; }
+};
+
+TEST_F(ConvertTest, TheSourceNamesTheSplits) {
+  DividedSource source(101);
+  const auto manifests = Convert(source, To("d@3"));
+  ASSERT_OK(manifests);
+  ASSERT_EQ(manifests->size(), 2);
+  EXPECT_EQ((*manifests)[0].stem, "d-even");
+  EXPECT_EQ((*manifests)[0].classes, source.classes());
+  EXPECT_EQ((*manifests)[1].classes, source.classes());
+  std::vector<int64_t> odd;
+  for (int64_t i = 1; i < 101; i += 2) odd.push_back(i);
+  EXPECT_EQ(Numbers("d-odd@*"), odd);
+  EXPECT_EQ(Numbers("d-even@*").size(), 51);
+  EXPECT_FAILS(Convert(source, To("d@3")), kAlreadyExists, "d-even");
+  ConvertOptions options = To("e@3");
+  options.resume = true;
+  ASSERT_OK(Convert(source, options));
+  ConvertProgress progress;
+  ASSERT_OK(Convert(source, options, &progress));
+  EXPECT_EQ(progress.datasets_complete, 2);
+  options.splits = *ParseSplits("a=0.5,b=0.5");
+  EXPECT_FAILS(Convert(source, options), kInvalidArgument,
+               "the splits are given by a column and by shares; choose one of them");
+  options = To("f@3");
+  options.limit = 1;
+  EXPECT_FAILS(Convert(source, options), kInvalidArgument, "cannot be combined with splits");
+}
+
+TEST_F(ConvertTest, OtherKindsThanThoseOfTheModelAreRefused) {
+  NumberSource source(10);
+  const auto model = Convert(source, To("model@1"));
+  ASSERT_OK(model);
+  ConvertOptions options = To("d@2");
+  options.like = NamedManifest{"model@1", model->front()};
+  ASSERT_OK(Convert(source, options));
+  const auto refused = [&](Schema schema, const std::string& message) {
+    options = To("e@2");
+    options.like = NamedManifest{"model@1", model->front()};
+    options.like->manifest.schema = std::move(schema);
+    EXPECT_FAILS(Convert(source, options), kFailedPrecondition, message);
+    EXPECT_FALSE(std::filesystem::exists(ManifestPath(folder_.path(), "e")));
+  };
+  const auto schema_of = [](const std::vector<std::string>& ints, const std::string& text) {
+    ExampleBuilder builder;
+    for (const std::string& name : ints) builder.AddInt64(name, 1);
+    if (!text.empty()) builder.AddBytes(text, "x");
+    std::string record;
+    builder.SerializeExample(&record);
+    Schema schema;
+    EXPECT_OK(schema.AddRecord(record));
+    return schema;
+  };
+  refused(schema_of({}, "number"),
+          "e@2: the feature \"number\" is int64 here and bytes in model@1; convert both alike");
+  refused(schema_of({}, ""),
+          "e@2: has the feature \"number\", which model@1 does not have; leave it "
+          "out here, or convert both alike");
+  refused(schema_of({"number", "more"}, ""),
+          "e@2: lacks the feature \"more\", which all records of model@1 have; convert both alike");
+}
+
 }  // namespace
 }  // namespace shardfeed

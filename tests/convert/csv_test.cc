@@ -481,5 +481,37 @@ TEST(SplitCsvRowTest, AsksForMoreTextWhereverARowIsCut) {
   EXPECT_EQ(cells[3].text, "e");
 }
 
+TEST_F(CsvTest, AColumnNamesTheSplits) {
+  const auto make = [this](std::string_view content) {
+    return *MakeCsvSource({Write("a.csv", content)},
+                          {.choice = {.columns = {"i"}}, .split_column = "s \"t\""});
+  };
+  const std::string header = "i,\"s \"\"t\"\"\"\n";
+  auto source = make(header + "1,val\n2,train\n\n3,\"val\"\n");
+  EXPECT_TRUE(source->names_splits());
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("i=int64[1]", "i=int64[2]", "i=int64[3]"));
+  ASSERT_EQ(source->splits().size(), 2);
+  EXPECT_EQ(source->splits()[0].name, "val");
+  EXPECT_EQ(source->splits()[0].records, 2);
+  std::vector<size_t> splits;
+  for (const Kept& item : Items(*source)) {
+    splits.push_back(*source->SplitOf({.bytes = item.bytes, .file = item.file}));
+  }
+  EXPECT_THAT(splits, ElementsAre(0, 1, 0));
+  ExpectError(Scan(*make(header + "1,val\n2,\n")), absl::StatusCode::kDataLoss,
+              "a.csv:3: no value in \"s \\\"t\\\"\", which names the split");
+  ExpectError(Scan(*make(header + "1,a/b\n")), absl::StatusCode::kDataLoss,
+              "a.csv:2: \"a/b\" in \"s \\\"t\\\"\" cannot name a split");
+  ExpectError(Scan(*make("i,split\n1,val\n")), absl::StatusCode::kInvalidArgument,
+              "a.csv: column \"s \\\"t\\\"\" does not exist; the columns are \"i\", \"split\"");
+  source = make(header + "1,val\n2,\n3,val\n");
+  std::vector<std::string> defects;
+  source->SkipDefects(
+      [&](const absl::Status& defect, uint64_t) { defects.emplace_back(defect.message()); });
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("i=int64[1]", "i=int64[3]"));
+  EXPECT_THAT(defects, ElementsAre(HasSubstr("a.csv:3: no value")));
+  EXPECT_EQ(source->splits()[0].records, 2);
+}
+
 }  // namespace
 }  // namespace shardfeed

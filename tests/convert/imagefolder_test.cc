@@ -343,5 +343,21 @@ TEST_F(ImageFolderTest, BuildsOnSeveralThreads) {
   for (const std::vector<std::string>& texts : found) EXPECT_EQ(texts, expected);
 }
 
+TEST_F(ImageFolderTest, ClassesAreThoseOfTheMap) {
+  WriteImage("src/dog/1.gif");
+  const std::string path = Write("classes", "cat\ndog\n");
+  auto source = Make({Path("src")}, {.classes = *ClassMap::Read(path)});
+  EXPECT_THAT(Names(Convert(*source)), ElementsAre("1 dog dog/1.gif"));
+  EXPECT_EQ(source->classes().at("image/class/label"), (ClassNames{{0, "cat"}, {1, "dog"}}));
+  EXPECT_THAT(source->notes(), ElementsAre(path + ": 1 of 2 classes do not occur here: cat"));
+  source = Open();
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_EQ(source->classes().at("image/class/label"), (ClassNames{{0, "dog"}}));
+  WriteImage("src/cow/1.gif");
+  ExpectError(Scan(*Make({Path("src")}, {.classes = *ClassMap::Read(path)})),
+              absl::StatusCode::kDataLoss,
+              "src/cow: this class is not in " + path + "; add it there, or leave it out");
+}
+
 }  // namespace
 }  // namespace shardfeed

@@ -170,5 +170,55 @@ TEST_F(FilesTest, DefectsAreTold) {
               "expected files or folders, got none");
 }
 
+TEST_F(ImagesTest, OtherColumnsAndValuesAreFeatures) {
+  Write("in/a.png", Png());
+  Write("in/b.png", Png());
+  auto source = Make({Path("in")}, "id,label,age\na,0.5,3\nb,2,\n");
+  EXPECT_THAT(Read(*source),
+              ElementsAre("age=int64[3] image/filename=bytes[a.png] label=float[0.5]",
+                          "image/filename=bytes[b.png] label=float[2]"));
+  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("labels are numbers with fractions")));
+  EXPECT_TRUE(source->classes().empty());
+  ExpectError(Scan(*Make({Path("in")}, "id,label\na,0.5\nb,2\n", "cat\n")),
+              absl::StatusCode::kDataLoss,
+              Path("labels.csv") + ": labels are numbers with fractions, which " + Path("classes") +
+                  " cannot name; leave the class map out");
+}
+
+TEST_F(ImagesTest, ClassesHaveNamesAndUnusedOnesAreNoted) {
+  Write("in/a.png", Png());
+  auto source = Make({Path("in")}, "id,label\na,dog\n", "cat\ndog\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_EQ(source->classes().at("image/class/label"), (ClassNames{{0, "cat"}, {1, "dog"}}));
+  EXPECT_THAT(source->notes(),
+              ElementsAre(Path("classes") + ": 1 of 2 classes do not occur here: cat"));
+  source = Make({Path("in")}, "id,label\na,1\n", "cat\ndog\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("1 of 2 classes do not occur here: cat")));
+  source = Make({Path("in")}, "id,label\na,dog\nb,cow\n");
+  EXPECT_EQ(source->classes().at("image/class/label"), (ClassNames{{0, "cow"}, {1, "dog"}}));
+}
+
+TEST_F(ImagesTest, AColumnNamesTheSplits) {
+  for (const char* name : {"in/a.png", "in/b.png", "in/c.png"}) Write(name, Png());
+  const auto make = [this](std::string_view labels) {
+    ImagesOptions options;
+    options.labels = *LabelFile::Read(Write("labels.csv", labels), {.split_column = "split"});
+    return *MakeImagesSource({Path("in")}, std::move(options));
+  };
+  auto source = make("id,label,split\nd,1,test\na,1,val\nb,2,train\nc,3,val\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  ASSERT_EQ(source->splits().size(), 2);  // no image is in "test"
+  EXPECT_EQ(source->splits()[0].name, "val");
+  EXPECT_EQ(*source->SplitOf({.bytes = "b.png"}), 1);
+  source = make("id,label,split\na,1,val\nb,2,\n");
+  ExpectError(Scan(*source), absl::StatusCode::kDataLoss,
+              Path("labels.csv") + ":3: no value in \"split\", which names the split");
+  uint64_t num_defects = 0;  // b has no split, c no label
+  source->SkipDefects([&](const absl::Status&, uint64_t records) { num_defects += records; });
+  EXPECT_THAT(Read(*source), ElementsAre(HasSubstr("a.png")));
+  EXPECT_EQ(num_defects, 2);
+}
+
 }  // namespace
 }  // namespace shardfeed

@@ -297,5 +297,37 @@ TEST_F(JsonlTest, SurvivesGarbage) {
   }
 }
 
+TEST_F(JsonlTest, AKeyNamesTheSplits) {
+  const auto make = [this](std::string_view content) {
+    return *MakeJsonSource({Write("a.jsonl", content)}, JsonLayout::kLines,
+                           {.split_key = "of.split"});
+  };
+  auto source =
+      make("{\"i\": 1, \"of\": {\"split\": \"val\"}}\n{\"i\": 2, \"of.split\": \"train\"}\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  ASSERT_EQ(source->splits().size(), 2);
+  EXPECT_EQ(source->splits()[1].name, "train");
+  const std::vector<Kept> items = Items(*source);
+  EXPECT_EQ(*source->SplitOf({.bytes = items[1].bytes}), 1);
+  // Folds are often numbered.
+  source = make("{\"of\": {\"split\": 3}}\n{\"of\": {\"split\": 0}}\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_EQ(source->splits()[0].name, "3");
+  ExpectError(Scan(*make("{\"of\": {\"split\": \"a\"}}\n{\"i\": 1}\n")),
+              absl::StatusCode::kDataLoss,
+              "a.jsonl:2: no value in \"of.split\", which names the split");
+  ExpectError(Scan(*make("{\"of\": {\"split\": null}}\n")), absl::StatusCode::kDataLoss,
+              "a.jsonl:1: no value in \"of.split\"");
+  ExpectError(Scan(*make("{\"of\": {\"split\": 0.5}}\n")), absl::StatusCode::kDataLoss,
+              "a.jsonl:1: \"of.split\": expected text or an integer that names the split, got "
+              "\"0.5\"");
+  source = make("{\"i\": 1, \"of\": {\"split\": \"a\"}}\n{\"i\": \"x\"}\n");
+  uint64_t num_defects = 0;
+  source->SkipDefects([&](const absl::Status&, uint64_t records) { num_defects += records; });
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_EQ(num_defects, 1);
+  EXPECT_EQ(source->num_records(), 1);
+}
+
 }  // namespace
 }  // namespace shardfeed

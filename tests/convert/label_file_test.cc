@@ -10,10 +10,31 @@ using ::testing::IsEmpty;
 
 class LabelFileTest : public SourceTest {
  protected:
-  LabelFile Read(const std::string& name, std::string_view content) {
-    absl::StatusOr<LabelFile> file = LabelFile::Read(Write(name, content));
+  LabelFile Read(const std::string& name, std::string_view content,
+                 const LabelFileOptions& options = {}) {
+    absl::StatusOr<LabelFile> file = LabelFile::Read(Write(name, content), options);
     EXPECT_TRUE(file.ok()) << file.status();
     return *std::move(file);
+  }
+  static std::string_view LabelIn(const LabelFile& file, std::string_view name) {
+    const std::optional<size_t> row = file.Find(name);
+    EXPECT_TRUE(row.has_value()) << name;
+    return row ? file.LabelOf(*row) : std::string_view();
+  }
+  // The features of an image's row.
+  static std::string ColumnsOf(const LabelFile& file, std::string_view name) {
+    ExampleBuilder builder;
+    file.AddColumns(*file.Find(name), builder);
+    std::string bytes;
+    builder.SerializeExample(&bytes);
+    Example example;
+    EXPECT_TRUE(example.ParseFromString(bytes));
+    return Text(example);
+  }
+  void ExpectInvalid(const std::string& name, std::string_view content,
+                     const LabelFileOptions& options, const std::string& message) {
+    ExpectError(LabelFile::Read(Write(name, content), options).status(),
+                absl::StatusCode::kInvalidArgument, message);
   }
   void ExpectDataLoss(const std::string& name, std::string_view content,
                       const std::string& message) {
@@ -25,32 +46,32 @@ class LabelFileTest : public SourceTest {
 TEST_F(LabelFileTest, TableWithTwoColumns) {
   const LabelFile file =
       Read("a.csv", "\xef\xbb\xbfid,breed\n\"a,1\",\"the \"\"best\"\" dog\"\n\nb,cat\n");
-  EXPECT_FALSE(file.is_numeric());
-  EXPECT_EQ(file.Find("a,1.jpg"), "the \"best\" dog");
-  EXPECT_EQ(file.Find("b"), "cat");
+  EXPECT_EQ(file.labels(), LabelFile::Labels::kNames);
+  EXPECT_EQ(LabelIn(file, "a,1.jpg"), "the \"best\" dog");
+  EXPECT_EQ(LabelIn(file, "b"), "cat");
   EXPECT_EQ(file.Find("c"), std::nullopt);
   EXPECT_THAT(file.class_names(), ElementsAre("cat", "the \"best\" dog"));
 }
 
 TEST_F(LabelFileTest, TableWithAColumnNamedLabel) {
   const LabelFile file = Read("a.tsv", "name\tsize\tlabel\nx.jpg\t3\t12\ny.jpg\t4\t7\n");
-  EXPECT_TRUE(file.is_numeric());
-  EXPECT_EQ(file.Find("x.jpg"), "12");
+  EXPECT_EQ(file.labels(), LabelFile::Labels::kNumbers);
+  EXPECT_EQ(LabelIn(file, "x.jpg"), "12");
   EXPECT_THAT(file.class_names(), IsEmpty());
 }
 
 TEST_F(LabelFileTest, LinesAreSplitAtTheTabOrTheLastBlank) {
   const LabelFile file = Read("val.txt", "./a b.jpg 3\r\nc.jpg\tbig cat\n\nd.jpg  5 \n");
-  EXPECT_EQ(file.Find("a b.jpg"), "3");
-  EXPECT_EQ(file.Find("c.jpg"), "big cat");
-  EXPECT_EQ(file.Find("d.jpg"), "5");
-  EXPECT_FALSE(file.is_numeric());
+  EXPECT_EQ(LabelIn(file, "a b.jpg"), "3");
+  EXPECT_EQ(LabelIn(file, "c.jpg"), "big cat");
+  EXPECT_EQ(LabelIn(file, "d.jpg"), "5");
+  EXPECT_EQ(file.labels(), LabelFile::Labels::kNames);
 }
 
 TEST_F(LabelFileTest, TheWholeNameCountsBeforeTheOneWithoutSuffix) {
   const LabelFile file = Read("val.txt", "a.jpg 1\na 2\n");
-  EXPECT_EQ(file.Find("a.jpg"), "1");
-  EXPECT_EQ(file.Find("a.png"), "2");
+  EXPECT_EQ(LabelIn(file, "a.jpg"), "1");
+  EXPECT_EQ(LabelIn(file, "a.png"), "2");
 }
 
 TEST_F(LabelFileTest, DefectsAreTold) {
@@ -60,12 +81,95 @@ TEST_F(LabelFileTest, DefectsAreTold) {
                  "a.csv:1: expected a column named \"label\" among the 3 columns");
   ExpectDataLoss("a.csv", "id,x\n1,2\n1\n", "a.csv:3: expected 2 cells as in the header, got 1");
   ExpectDataLoss("a.csv", "id,x\n\"a\nb\",2\n\"1,2\n", "a.csv:4: expected a row of a table");
-  ExpectDataLoss("a.csv", "id,x\n1,2\n1,3\n", "a.csv:3: \"1\" appears twice");
+  ExpectDataLoss("a.csv", "id,x\n1,2\n1,3\n",
+                 "a.csv:3: \"1\" has the label \"3\", but \"2\" at line 2");
+  ExpectDataLoss("a.csv", "id,x\n1,2\n1,2\n", "a.csv:3: \"1\" appears twice, first at line 2");
+  ExpectDataLoss("a.csv", "id,label,\n1,2,3\n", "a.csv:1: column 3 has no name");
+  ExpectDataLoss("a.csv", "id,label,a,a\n1,2,3,4\n", "a.csv:1: two columns are named \"a\"");
+  ExpectDataLoss("a.csv", "id,label,image/format\n1,2,3\n",
+                 "a.csv:1: column \"image/format\" has the name of a feature that each image has");
   ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: expected the name of an image");
   ExpectDataLoss("a.csv", "id,x\n1,\n", "a.csv:2: no label for \"1\"");
   ExpectDataLoss("a.txt", "a 1\nb\n",
                  "a.txt:2: expected \"NAME LABEL\", got \"b\"; if the file is a table");
   ExpectDataLoss("a.txt", "a \xff\n", "a.txt:1: not UTF-8");
+}
+
+TEST_F(LabelFileTest, OtherColumnsAreFeaturesOfTheirKinds) {
+  const LabelFile file = Read(
+      "a.csv",
+      ",label,age,weight,note,empty\nx,cat,3,1.5,\"a \"\"b\"\"\",\ny,dog,,2,7,\nz,cat,4,3,,\n");
+  EXPECT_EQ(LabelIn(file, "x"), "cat");
+  EXPECT_EQ(ColumnsOf(file, "x"), "age=int64[3] note=bytes[a \"b\"] weight=float[1.5]");
+  EXPECT_EQ(ColumnsOf(file, "y"), "note=bytes[7] weight=float[2]");
+  EXPECT_EQ(ColumnsOf(file, "z.jpg"), "age=int64[4] weight=float[3]");
+  EXPECT_THAT(file.notes(),
+              ElementsAre(Path("a.csv") + ": column \"empty\" is empty in every row, so no record "
+                                          "has this feature"));
+}
+
+TEST_F(LabelFileTest, TheLabelColumnCanBeChosen) {
+  const std::string_view table = "id,breed,label\nx,pug,1\n";
+  const LabelFile file = Read("a.csv", table, {.label_column = "breed"});
+  EXPECT_THAT(file.class_names(), ElementsAre("pug"));
+  EXPECT_EQ(ColumnsOf(file, "x"), "label=int64[1]");
+  ExpectInvalid("a.csv", table, {.label_column = "race"},
+                "a.csv: column \"race\" does not exist; the columns are \"id\", \"breed\", "
+                "\"label\"");
+  ExpectInvalid("a.csv", table, {.label_column = "id"},
+                "column \"id\" is the first one, which names the images");
+  ExpectInvalid("a.txt", "x 1\n", {.label_column = "breed"}, "a.txt: has no column \"breed\"");
+}
+
+TEST_F(LabelFileTest, NumbersWithFractionsAreValuesAndNoClasses) {
+  const LabelFile file =
+      Read("a.csv", "id,price,age\nx,100,1\ny,100.5,2\nz,20.25,3\n", {.label_column = "price"});
+  EXPECT_EQ(file.labels(), LabelFile::Labels::kValues);
+  EXPECT_THAT(file.class_names(), IsEmpty());
+  EXPECT_EQ(ColumnsOf(file, "y"), "age=int64[2] price=float[100.5]");
+  EXPECT_THAT(file.notes(),
+              ElementsAre(Path("a.csv") + ": labels are numbers with fractions (the first is "
+                                          "\"100.5\" at line 3): they become the feature \"price\" "
+                                          "and not classes"));
+  EXPECT_EQ(ColumnsOf(Read("a.txt", "x 1\ny 0.5\n"), "x"), "label=float[1]");
+}
+
+TEST_F(LabelFileTest, IntegersAreNumbersAlsoBelowZero) {
+  const LabelFile file = Read("a.txt", "x -1\ny 1\n");
+  EXPECT_EQ(file.labels(), LabelFile::Labels::kNumbers);
+  EXPECT_EQ(LabelIn(file, "x"), "-1");
+}
+
+TEST_F(LabelFileTest, NumbersBesideNamesAreNoted) {
+  const LabelFile file = Read("a.csv", "id,label\nx,100.5\ny,7\nz,n/a\n");
+  EXPECT_EQ(file.labels(), LabelFile::Labels::kNames);
+  EXPECT_THAT(file.notes(), ElementsAre(Path("a.csv") +
+                                        ": labels are names of classes because of \"n/a\" at line "
+                                        "4; the 2 values before it are numbers"));
+}
+
+TEST_F(LabelFileTest, KindsCanBeChosen) {
+  LabelFileOptions options;
+  options.kinds = {
+      {"age", ColumnKind::kFloat}, {"zip", ColumnKind::kBytes}, {"label", ColumnKind::kFloat}};
+  const std::string_view table = "id,label,age,zip\nx,3,4,123\n";
+  EXPECT_EQ(ColumnsOf(Read("a.csv", table, options), "x"),
+            "age=float[4] label=float[3] zip=bytes[123]");
+  ExpectError(LabelFile::Read(Write("b.csv", "id,label,age\nx,3,old\n"), options).status(),
+              absl::StatusCode::kDataLoss,
+              "b.csv:2: expected float in column \"age\", as the schema says, got \"old\"");
+}
+
+TEST_F(LabelFileTest, AColumnNamesTheSplits) {
+  const std::string_view table = "id,label,split\nx,1,train\ny,2,val\n";
+  const LabelFile file = Read("a.csv", table, {.split_column = "split"});
+  EXPECT_TRUE(file.has_splits());
+  EXPECT_EQ(file.SplitOf(*file.Find("y")), "val");
+  EXPECT_EQ(ColumnsOf(file, "y"), "split=bytes[val]");
+  EXPECT_FALSE(Read("a.csv", table).has_splits());
+  ExpectInvalid("a.csv", table, {.split_column = "fold"}, "column \"fold\" does not exist");
+  ExpectInvalid("a.csv", table, {.split_column = "label"},
+                "column \"label\" cannot be both the label and the split");
 }
 
 }  // namespace

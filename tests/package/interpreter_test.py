@@ -235,6 +235,10 @@ def test_convert_verify_index_inspect(tmp_path):
     seen = sf.inspect(out)
     assert seen.records == 8 and "feature" in repr(seen)
     assert "data:image/" in seen._repr_html_()
+    assert list(seen.classes["image/class/label"].values()) == [
+        "circles", "gradients", "stripes", "triangles"]
+    assert "4 classes of image/class/label: 'circles', 'gradients'" in repr(seen)
+    sf.convert("imagefolder", TESTDATA / "images", tmp_path / "again@1", like=out, no_sync=True)
     with pytest.raises(ValueError, match="; pass overwrite=True to replace it$"):
         sf.convert("imagefolder", TESTDATA / "images", out)
     with pytest.raises(OSError, match="No such file"):

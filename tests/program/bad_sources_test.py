@@ -41,7 +41,7 @@ def test_imagefolder(tmp_path, files, message):
 
 
 @pytest.mark.parametrize("text, message", [
-    ("dog\n", "IN/in/cat: this class is not in IN/map"),
+    ("dog\n", "IN/in/cat: this class is not in IN/map; add it there, or leave it out"),
     ("cat\ncat\n", 'IN/map:2: the class "cat" appears twice'),
     ("cat\n\ndog\n", "IN/map:2: a blank line between names; remove it, since lines number the "
      "classes"),
@@ -64,9 +64,12 @@ def test_class_map(tmp_path, text, message):
 @pytest.mark.parametrize("labels, text, message", [
     ("l.csv", "name,label\na.jpg,1\n", 'IN/in/b.jpg: IN/l.csv has no label for "b.jpg"'),
     ("l.csv", "name,label\na.jpg,1\na.jpg,2\n",
-     'IN/l.csv:3: "a.jpg" appears twice'),
+     'IN/l.csv:3: "a.jpg" has the label "2", but "1" at line 2; an image has one label'),
+    ("l.csv", "name,label\na.jpg,1\na.jpg,1\n",
+     'IN/l.csv:3: "a.jpg" appears twice, first at line 2'),
     ("l.csv", "name,x,y\na.jpg,1,2\n",
-     'IN/l.csv:1: expected a column named "label" among the 3 columns'),
+     'IN/l.csv:1: expected a column named "label" among the 3 columns; pass --label-column NAME to '
+     "say which one it is"),
     ("l", "a.jpg\n", 'IN/l:1: expected "NAME LABEL", got "a.jpg"; if the file is a table, its name '
      "must end in .csv or .tsv")])
 def test_label_file(tmp_path, labels, text, message):

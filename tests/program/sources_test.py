@@ -185,7 +185,8 @@ def test_class_map_numbers_the_folders(out, tmp_path):
     (tmp_path / "map").write_text(names[0] + "\n")
     message = fail(DEFECTS, "convert", "imagefolder", IMAGES, out / "y@1", "--class-map",
                    tmp_path / "map")
-    assert message == f"{IMAGES}/{names[1]}: this class is not in {tmp_path}/map"
+    assert message == (f"{IMAGES}/{names[1]}: this class is not in {tmp_path}/map; add it there, or "
+                       "leave it out")
 
 
 def test_captions(out, flat):

@@ -23,6 +23,7 @@ Manifest Full(const std::string& stem = "d") {
   manifest.suffix = ".tfrecord";
   manifest.made_by = {{"tool", "shardfeed 1"}, {"command", "convert text"}};
   manifest.notes = {"a note \"with\" quotes"};
+  manifest.classes = {{"i", {{0, "cat"}, {7, "a \"dog\"\n\u00f6"}}}, {"j", {{0, "x"}, {1, "y"}}}};
   manifest.skipped.count = 2;
   manifest.skipped.first = {"first", "second"};
   for (uint64_t i = 0; i < 2; ++i) {
@@ -63,6 +64,7 @@ TEST(Manifest, GoesBothWays) {
   EXPECT_EQ(read->made_by, written.made_by);
   EXPECT_EQ(read->notes, written.notes);
   EXPECT_EQ(read->skipped, written.skipped);
+  EXPECT_EQ(read->classes, written.classes);
   EXPECT_EQ(read->schema.features(), written.schema.features());
   EXPECT_EQ(FormatManifest(*read), FormatManifest(written));
 }
@@ -125,6 +127,42 @@ TEST(Manifest, ChecksumCannotBeEscapedByAnotherVersion) {
   Json json = Json::parse(FormatManifest(Full()));
   json.erase("crc32c");
   EXPECT_FAILS(ParseManifest(json.dump(1) + "\n", kPath), kDataLoss, "it was changed or damaged");
+}
+
+TEST(Manifest, HasTheNamesOfClasses) {
+  const Json json = Json::parse(FormatManifest(Full()));
+  EXPECT_EQ(json["classes"]["i"].dump(),
+            "{\"names\":[\"cat\",\"a \\\"dog\\\"\\n\u00f6\"],\"numbers\":[0,7]}");
+  EXPECT_EQ(json["classes"]["j"].dump(), "{\"names\":[\"x\",\"y\"]}");
+  Manifest manifest = Full();
+  manifest.classes.clear();
+  EXPECT_FALSE(Json::parse(FormatManifest(manifest)).contains("classes"));
+  for (int i = 0; i < 22'000; ++i) manifest.classes["i"][i] = fmt::format("class {}", i);
+  const auto read = ParseManifest(FormatManifest(manifest), kPath);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->classes, manifest.classes);
+}
+
+TEST(Manifest, LiesAboutClassesAreRefused) {
+  const std::pair<const char*, const char*> lies[] = {
+      {"[]", "\"classes\": expected an object"},
+      {R"({"i": ["x"]})", "the classes of \"i\": expected an object"},
+      {R"({"i": {}})", "the classes of \"i\": \"names\" is missing"},
+      {R"({"i": {"names": []}})", "the classes of \"i\": \"names\" is empty"},
+      {R"({"i": {"names": [1]}})", "\"names\": expected a list of strings"},
+      {R"({"i": {"names": [""]}})", "class 0 has an empty name"},
+      {R"({"i": {"names": ["x", "x"]}})", "two classes are named \"x\""},
+      {R"({"i": {"names": ["x", "y"], "numbers": [1]}})", "there are 2 names and 1 numbers"},
+      {R"({"i": {"names": ["x", "y"], "numbers": [1, 1]}})", "two classes have the number 1"},
+      {R"({"i": {"names": ["x"], "numbers": [-1]}})", "-1 is not the number of a class"},
+      {R"({"i": {"names": ["x"], "numbers": [9223372036854775808]}})",
+       "9223372036854775808 is not the number of a class"},
+      {R"({"i": {"names": ["x"], "numbers": [0.5]}})", "0.5 is not the number of a class"},
+      {R"({"i": {"names": ["x"], "numbers": {}}})", "\"numbers\": expected a list"}};
+  for (const auto& [classes, message] : lies) {
+    const auto lie = Changed([&](Json& json) { json["classes"] = Json::parse(classes); });
+    EXPECT_FAILS(ParseManifest(lie, kPath), kDataLoss, message);
+  }
 }
 
 TEST(Manifest, NamesOfOtherFilesAreRefused) {
@@ -242,7 +280,7 @@ TEST(Manifest, NumbersThatDoNotFitAreRefused) {
 TEST(Manifest, EachMemberIsNeeded) {
   const Json sound = Json::parse(FormatManifest(Full()));
   for (const auto& [key, value] : sound.items()) {
-    if (key == "crc32c" || key == "notes" || key == "skipped") continue;
+    if (key == "crc32c" || key == "notes" || key == "skipped" || key == "classes") continue;
     EXPECT_FAILS(ParseManifest(Changed([&, k = key](Json& json) { json.erase(k); }), kPath),
                  kDataLoss, "not a shardfeed manifest");
   }

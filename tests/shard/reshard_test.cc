@@ -32,7 +32,7 @@ class ReshardTest : public ::testing::Test {
  protected:
   // Records 0 to n-1, in this order through the shards.
   void Write(const std::string& name, int n, Compression compression = Compression::kNone,
-             size_t size = 300) {
+             size_t size = 300, FeatureClasses classes = {}) {
     const OutputSpec spec = *ParseOutputSpec(folder_ / name);
     DatasetWriterOptions options;
     options.encode.compression = compression;
@@ -47,7 +47,10 @@ class ReshardTest : public ::testing::Test {
         return absl::OkStatus();
       }));
     }
-    ASSERT_OK((*writer)->Finish({}));
+    ASSERT_OK((*writer)->Finish({.classes = std::move(classes)}));
+  }
+  void WriteWith(const std::string& name, FeatureClasses classes) {
+    Write(name, 10, Compression::kNone, 300, std::move(classes));
   }
 
   absl::StatusOr<ReshardInput> Open(const std::vector<std::string>& names) {
@@ -427,6 +430,38 @@ TEST_F(ReshardTest, EvenEndsShareOutEvenly) {
   EXPECT_EQ(EvenEnds(10, 4), (std::vector<uint64_t>{2, 5, 7, 10}));
   EXPECT_EQ(EvenEnds(2, 4), (std::vector<uint64_t>{0, 1, 1, 2}));
   EXPECT_EQ(EvenEnds(0, 2), (std::vector<uint64_t>{0, 0}));
+}
+
+TEST_F(ReshardTest, NamesOfClassesAreKept) {
+  const ClassNames pets = {{0, "cat"}, {1, "dog"}};
+  WriteWith("a@2", {{"number", pets}});
+  EXPECT_EQ(All({"a@2"}, "copied@3")->classes.at("number"), pets);
+  EXPECT_EQ(Some("a@2", "some@1", RecordSelection::Runs({{3, 5}}))->classes.at("number"), pets);
+  EXPECT_EQ(ReadManifest(ManifestPath(folder_.path(), "some"))->classes.at("number"), pets);
+  WriteWith("b@1", {{"number", {{1, "dog"}, {2, "cow"}}}, {"other", {{0, "x"}}}});
+  const auto both = All({"a@2", "b@1"}, "both@1");
+  ASSERT_OK(both);
+  EXPECT_EQ(both->classes.at("number"), (ClassNames{{0, "cat"}, {1, "dog"}, {2, "cow"}}));
+  EXPECT_THAT(both->notes, ::testing::ElementsAre(fmt::format(
+                               "the names of the classes of \"other\" are those of {}; 1 of 2 "
+                               "datasets names none",
+                               folder_ / "b@1")));
+}
+
+TEST_F(ReshardTest, ClassesThatContradictAreRefused) {
+  WriteWith("a@2", {{"number", {{0, "cat"}, {1, "dog"}}}});
+  WriteWith("b@1", {{"number", {{0, "cat"}, {1, "cow"}}}});
+  EXPECT_FAILS(All({"a@2", "b@1"}, "c@1").status(), kFailedPrecondition,
+               fmt::format("the classes of \"number\" differ: class 1 is \"dog\" in {} and \"cow\" "
+                           "in {}; convert one of them again with the classes of the other",
+                           folder_ / "a@2", folder_ / "b@1"));
+  WriteWith("d@1", {{"number", {{0, "dog"}}}});
+  EXPECT_FAILS(All({"d@1", "a@2"}, "c@1").status(), kFailedPrecondition, "class 0 is \"dog\" in ");
+  WriteWith("e@1", {{"number", {{2, "dog"}}}});
+  EXPECT_FAILS(All({"a@2", "e@1"}, "c@1").status(), kFailedPrecondition, "\"dog\" is class 1 in ");
+  // A single shard belongs to a dataset, too.
+  EXPECT_FAILS(All({"a-00000-of-00002", "b@1"}, "c@1").status(), kFailedPrecondition,
+               "class 1 is \"dog\"");
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ JobInput InputOf(std::string fingerprint = "x") {
   input.made_by = kMadeBy;
   input.notes = {"a note"};
   input.skipped.Add("broken.txt", 2);
+  input.classes = {{"label", {{0, "cat"}, {7, "dog"}}}};
   input.fingerprint = std::move(fingerprint);
   return input;
 }
@@ -119,6 +120,7 @@ class SharedJobTest : public ::testing::Test {
     Manifest manifest;
     manifest.made_by = input.made_by;
     manifest.notes = input.notes;
+    manifest.classes = input.classes;
     manifest.skipped = input.skipped;
     return (*writer)->Finish(std::move(manifest));
   }
@@ -339,6 +341,7 @@ TEST_F(SharedJobTest, DifferencesOfInputsAreNamed) {
   EXPECT_EQ(differ([](JobInput& o) { o.made_by["seed"] = "2"; }), "'seed'");
   EXPECT_EQ(differ([](JobInput& o) { o.made_by["more"] = "2"; }), "'more'");
   EXPECT_THAT(differ([](JobInput& o) { o.notes.clear(); }), HasSubstr("notes"));
+  EXPECT_THAT(differ([](JobInput& o) { o.classes["label"][1] = "cow"; }), HasSubstr("classes"));
   EXPECT_THAT(differ([](JobInput& o) { o.skipped.Add("x"); }), HasSubstr("broken records"));
   EXPECT_THAT(differ([](JobInput& o) { o.max_skipped = 5; }), HasSubstr("may be broken"));
   EXPECT_THAT(differ([](JobInput& o) { EXPECT_OK(o.schema.AddRecord(RecordOf(1, 3))); }),

@@ -1,0 +1,63 @@
+#include "shard/sibling_classes.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "fmt/format.h"
+#include "net/open.h"
+#include "shard/class_names.h"
+#include "shard/names.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool HaveACommonName(const ClassNames& a, const ClassNames& b) {
+  std::set<std::string_view> names;
+  for (const auto& [number, name] : a) names.insert(name);
+  return std::any_of(b.begin(), b.end(),
+                     [&names](const auto& entry) { return names.count(entry.second) > 0; });
+}
+
+}  // namespace
+
+std::vector<SiblingClasses> FindSiblingClasses(const std::string& directory,
+                                               const std::vector<Manifest>& written) {
+  std::vector<SiblingClasses> found;
+  if (written.empty() || written.front().classes.empty() || IsRemote(directory)) return found;
+  const auto spec_of = [&directory](const Manifest& manifest) {
+    return FormatSpec(directory, manifest.stem, manifest.shards.size(), manifest.suffix);
+  };
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(SidecarPath(directory), error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().filename().string().ends_with(kManifestEnding)) {
+      paths.push_back(it->path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    const absl::StatusOr<Manifest> sibling = ReadManifest(path);
+    if (!sibling.ok()) continue;
+    const bool own = std::any_of(written.begin(), written.end(), [&](const Manifest& manifest) {
+      return manifest.stem == sibling->stem;
+    });
+    for (const auto& [feature, classes] : sibling->classes) {
+      const auto ours = written.front().classes.find(feature);
+      if (own || ours == written.front().classes.end()) continue;
+      const std::string what =
+          Contradiction(ours->second, spec_of(written.front()), classes, spec_of(*sibling));
+      if (!what.empty() && HaveACommonName(ours->second, classes)) {
+        found.push_back({spec_of(*sibling), what});
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace shardfeed
