@@ -148,6 +148,9 @@ def test_declared_kinds_that_do_not_fit(tmp_path):
     assert declared([1.0, 1.5], "int64").startswith("t.parquet: row 1 (row group 0): column 'x': '1.5' is not an integer (")
     assert declared(["1", "2", "three"], "int64").startswith("t.parquet: row 2 (row group 0): column 'x': 'three' is not an")
     assert declared(["1", "x"], "float").startswith("t.parquet: row 1 (row group 0): column 'x': 'x' is not a number (")
+    (tmp_path / "s.json").write_text('{"x_lengths": "float"}')
+    assert refused({"x": [[[1]]]}, "--schema", "s.json", cwd=tmp_path, status=USAGE) == \
+        "t.parquet: the schema declares float for 'x_lengths', whose values (lengths of lists) are int64"
     assert declared([b"1"], "int64") == "t.parquet: column 'x': values of the type binary are not an integer"
 
 

@@ -199,7 +199,7 @@ def test_what_changes_is_told_once_per_column(tmp_path):
     assert manifest["notes"] == report["notes"]
     first = rows(tmp_path / "out/t@1")[0]
     assert first == {"pi": [3.25], "price": [b"1.10"], "day": [b"2024-01-02"], "at": [b"01:02:03.000000"],
-                     "when": [b"2024-01-02T03:04:05.000000"], "zoned": [b"2024-01-02T03:04:05Z"], "took": [1]}
+                     "when": [b"2024-01-02T03:04:05.000000"], "zoned": [b"2024-01-02T03:04:05.000Z"], "took": [1]}
 
 
 def test_kinds_can_be_declared(tmp_path):
@@ -409,6 +409,27 @@ def test_output_and_help(tmp_path):
         assert f"shardfeed convert {kind} " in help_text.split("Examples:")[1]
     # Other kinds are the program's.
     assert shardfeed("convert", "csv", "--help").out.startswith(b"Tables of comma-separated values")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_fits_the_screen(monkeypatch, capsys, terminal):
+    from shardfeed.tables import program
+    now = [0.0]
+    monkeypatch.setattr(program.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(program.shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    progress = program.Progress(quiet=False)
+    for second in range(31):
+        now[0] = second
+        progress(100 * second, 4000)
+    progress.end()
+    shown = capsys.readouterr().err
+    if terminal:
+        lines = shown.split("\r\033[K")
+        assert max(map(len, lines)) == 39 and lines[-1] == "" and "\n" not in shown
+    else:
+        assert shown.splitlines() == [f"writing: {100 * s:,} records of 4,000 ({s * 100 / 40:.0f} %), 100 records/s, "
+                                      f"{40 - s}.0 s left" for s in (5, 15, 25)]
 
 
 def test_the_program_names_the_package(tmp_path):

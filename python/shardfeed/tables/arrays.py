@@ -6,7 +6,7 @@ import contextlib
 import math
 import zipfile
 import zlib
-from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import numpy as np
 import pyarrow as pa
@@ -149,6 +149,12 @@ def open_npz(path: str, options: Options) -> Table:
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
         raise damaged(path, f"not an archive of NumPy (.npz), or damaged: {error}") from None
 
+    def read_bytes(where: str, member: IO[bytes], size: int) -> bytes:
+        try:
+            return member.read(size)
+        except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+            raise damaged(where, error) from None
+
     def read(names: List[str], size: int) -> Iterator[Tuple[int, Columns]]:
         with contextlib.ExitStack() as stack:
             archive = stack.enter_context(zipfile.ZipFile(path))
@@ -162,10 +168,7 @@ def open_npz(path: str, options: Options) -> Table:
                 for name, member in members.items():
                     array = arrays[name]
                     where = f"{path}: array {name!r}, from row {first} on"
-                    try:
-                        data = member.read(count * array.row_bytes)
-                    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
-                        raise damaged(where, error) from None
+                    data = read_bytes(where, member, count * array.row_bytes)
                     if len(data) != count * array.row_bytes:
                         raise damaged(where, f"{len(data)} bytes follow where its header announces "
                                              f"{count * array.row_bytes}: the array is cut off")
@@ -173,7 +176,7 @@ def open_npz(path: str, options: Options) -> Table:
                     _add(columns, name, values, array.dtype)
                 yield first, columns
             for name, member in members.items():
-                if member.read(1):
+                if read_bytes(f"{path}: array {name!r}", member, 1):
                     raise damaged(f"{path}: array {name!r}", "more bytes follow than its header announces")
 
     return _table(path, arrays, options, "array", "save an array of another type, or choose others (columns)", read, [])
@@ -212,7 +215,14 @@ def open_hdf5(path: str, options: Options) -> Table:
     arrays: Dict[str, Array] = {}
     notes: List[str] = []
 
+    groups: Set[int] = set()
+
     def visit(group: Any, prefix: str) -> None:
+        address = h5py.h5o.get_info(group.id).addr
+        if address in groups:
+            notes.append(f"{prefix!r} was left out: it is a group that has another name, too")
+            return
+        groups.add(address)
         for key in group:
             name = prefix + key
             link = group.get(key, getlink=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -34,9 +35,9 @@ class Source(NamedTuple):
         for table in self.tables:
             end = 0
             for piece in table.read():
-                if left == 0:
+                if left == 0 and limit < self.rows:
                     return
-                batch = piece.batch.slice(0, left)
+                batch = piece.batch.slice(0, left) if limit < self.rows else piece.batch
 
                 def place(row: int, table: Table = table, first: int = piece.first) -> str:
                     return f"{table.path}: row {first + row}{table.part(first + row)}"
@@ -44,7 +45,9 @@ class Source(NamedTuple):
                 yield self.conversion.convert(table.path, place, batch)
                 left -= batch.num_rows
                 end += batch.num_rows
-            if left and end != table.rows:
+                if end > table.rows:
+                    break
+            if end != table.rows and not (left == 0 and limit < self.rows):
                 raise damaged(table.path, f"it has {end} rows, and had {table.rows} when they were counted")
 
     def notes(self) -> List[str]:
@@ -121,8 +124,11 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
     tables: List[Table] = []
     features: Dict[str, Feature] = {}
     for path in _expanded(sources):
-        table = opened(path, options)
-        found = conversion.features(path, table.schema)
+        try:
+            table = opened(path, options)
+            found = conversion.features(path, table.schema)
+        except UnicodeDecodeError as error:
+            raise damaged(path, f"a name that is not UTF-8: {error}") from None
         for one in options.columns or []:
             if not any(name == one or name.startswith(one + ".") for name in found):
                 raise ValueError(f"{path}: column {one!r} does not exist; the columns are {_listed(table.names)}")
@@ -140,6 +146,9 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
         if name not in features and options.columns is None:
             raise ValueError(f"{tables[0].path}: the schema has {name!r}, and this feature does not exist; the "
                              f"features are {_listed(features)}")
+        if name in features and features[name].kind not in (wanted, "none"):
+            raise ValueError(f"{tables[0].path}: the schema declares {wanted} for {name!r}, whose values "
+                             f"({features[name].type}) are {features[name].kind}")
     return Source(kind, tables, conversion, features)
 
 
@@ -189,22 +198,22 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
     try:
         bounds = _bounds(total, len(job))
         messages: List[str] = []
-        batches = ahead(source.batches(total))
         batch, done = None, 0
-        for part, end in enumerate(bounds[1:]):
-            with job.shard(part, threads=threads) as writer:
-                while done < end:
-                    if batch is None or batch.num_rows == 0:
-                        batch = next(batches)
-                    some = batch.slice(0, end - done)
-                    writer.write_batch(some)
-                    batch = batch.slice(some.num_rows)
-                    done += some.num_rows
-                    progress(done, total)
-            messages.append(writer.message or "")
-        # What is behind the last record may still be damaged.
-        for _ in batches:
-            pass
+        with contextlib.closing(ahead(source.batches(total))) as batches:
+            for part, end in enumerate(bounds[1:]):
+                with job.shard(part, threads=threads) as writer:
+                    while done < end:
+                        if batch is None or batch.num_rows == 0:
+                            batch = next(batches)
+                        some = batch.slice(0, end - done)
+                        writer.write_batch(some)
+                        batch = batch.slice(some.num_rows)
+                        done += some.num_rows
+                        progress(done, total)
+                messages.append(writer.message or "")
+            # What is behind the last record may still be damaged.
+            for _ in batches:
+                pass
         notes = source.notes()
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:

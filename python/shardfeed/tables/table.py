@@ -75,7 +75,7 @@ class _Failed(NamedTuple):
     error: BaseException
 
 
-def ahead(items: Generator[T, None, None], depth: int = 2) -> Iterator[T]:
+def ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
     """The same items, made by a thread that is at most `depth` of them ahead."""
     ready: "queue.Queue[Any]" = queue.Queue(depth)
     stopped = threading.Event()

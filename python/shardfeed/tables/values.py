@@ -132,7 +132,7 @@ class Conversion:
                 where = name if refused.index is None else self._place(refused.index)
                 raise DataLossError(f"{where}: column {refused.name!r}: {refused.what}") from None
             except pa.ArrowException as error:
-                raise damaged(self._place(0), f"column {column!r}: {error}") from None
+                raise damaged(f"{self._place(0)} or behind it", f"column {column!r}: {error}") from None
         found: Set[str] = set()
         for feature, _ in self._made:
             if feature in found:
