@@ -426,6 +426,19 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   });
 }
 
+// Accepts the name of a kind that the Python package reads (python/shardfeed/tables), in order to
+// say so.
+void AddKindOfPython(CLI::App& convert, const std::string& name, int* exit) {
+  CLI::App* command = convert.add_subcommand(name)->group("")->prefix_command();
+  command->set_help_flag();
+  command->callback([name, exit] {
+    *exit = ReportError(absl::InvalidArgumentError(fmt::format(
+        "convert {0} comes with the Python package: pip install 'shardfeed[tables]', then "
+        "python -m shardfeed convert {0}",
+        name)));
+  });
+}
+
 }  // namespace
 
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
@@ -441,8 +454,12 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Many processes write a dataset together with --only-shards, on any machines that share the\n"
       "folder, and 'commit' makes it appear:\n"
       "  shardfeed convert imagefolder photos/ out/train@64 --only-shards 0-7 --job 4711\n"
-      "  shardfeed commit out/train@64 --job 4711\n");
+      "  shardfeed commit out/train@64 --job 4711\n\n"
+      "The Python package also converts parquet, arrow, hdf5, npz, sqlite and lmdb.\n");
   for (const ConvertKind& kind : ConvertKinds()) AddKind(*convert, kind, options, exit);
+  for (const char* name : {"parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb"}) {
+    AddKindOfPython(*convert, name, exit);
+  }
 }
 
 }  // namespace shardfeed

@@ -456,9 +456,10 @@ void BindWriting(nb::module_& m) {
            })
       .def("commit",
            [](const WriteJob& job, const std::vector<std::string>& messages,
-              std::map<std::string, std::string> made_by) {
+              std::map<std::string, std::string> made_by, std::vector<std::string> notes) {
              Manifest manifest;
              manifest.made_by = std::move(made_by);
+             manifest.notes = std::move(notes);
              absl::StatusOr<Manifest> finished;
              {
                const GilRelease release;

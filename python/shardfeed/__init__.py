@@ -24,7 +24,7 @@ from .dataset import Dataset
 from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
                        int64, ragged, sparse, uint8, uint16, var)
-from .frames import from_arrow, from_hf, from_pandas, from_polars
+from .frames import from_arrow, from_hf, from_pandas, from_parquet, from_polars
 from .iterator import Iterator, merge_states
 from .jobs import PartWriter, WriteJob, write_job
 from .ragged import Ragged, Sparse
@@ -49,8 +49,8 @@ __all__ = [
     "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "PartWriter", "Ragged",
     "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer", "augment", "bfloat16",
     "bytes", "cache_stats", "choose", "concatenate", "convert", "fixed", "float16", "float32",
-    "float64", "from_arrays", "from_arrow", "from_generator", "from_hf", "from_pandas", "from_polars",
-    "index", "index_shard", "inspect", "int16", "int32", "int64", "int8", "interleave",
+    "float64", "from_arrays", "from_arrow", "from_generator", "from_hf", "from_pandas", "from_parquet",
+    "from_polars", "index", "index_shard", "inspect", "int16", "int32", "int64", "int8", "interleave",
     "merge_reports", "merge_states", "mix", "ragged", "range", "rank_and_world", "read",
     "set_credentials", "set_max_record_bytes", "sparse", "splits", "uint16", "uint8", "var",
     "verify", "verify_split", "write", "write_job", "zip",

@@ -30,7 +30,13 @@ def program() -> str:
 
 
 def main() -> None:
-    """Replaces this process with the command line program."""
+    """Runs the command line: converts kinds of data that Python reads, and otherwise replaces this process with the
+    program."""
+    if "convert" in sys.argv:
+        from .tables import program as tables
+        found = tables.kind_in(sys.argv[1:])
+        if found is not None:
+            sys.exit(tables.main(*found))
     os.execv(program(), ["shardfeed", *sys.argv[1:]])
 
 
@@ -91,14 +97,23 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
     """Converts raw data to a dataset: convert("imagefolder", "photos/", "out/train@16",
     shuffle=1).
 
-    The kind and the options are those of `shardfeed convert`, with _ for -; flags are True.
+    The kind and the options are those of `shardfeed convert`, with _ for -; flags are True. Parquet,
+    Arrow, HDF5, npz, SQLite and LMDB are read in this process, by libraries that
+    `pip install shardfeed[tables]` brings.
     Returns {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}.
 
     ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
     its place."""
+    from .tables import KINDS
+    arguments = [*specs_of(source), os.fspath(out), *_options(options)]
+    if kind in KINDS:
+        from .tables import program as tables
+        try:
+            return tables.run(tables.parse(kind, arguments))
+        except tables.Misuse as error:
+            raise ValueError(f"{kind}: {error}") from None
     # Records that on_error="skip" left out are in the result, and no error.
-    return _run("convert", kind, *specs_of(source), os.fspath(out), *_options(options),
-                defects_are_fine=True)
+    return _run("convert", kind, *arguments, defects_are_fine=True)
 
 
 @checked

@@ -4,12 +4,13 @@ tables, and Hugging Face's datasets. It takes pyarrow, which is imported by the 
 from __future__ import annotations
 
 import math
+import os
 import sys
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .arguments import checked, shown
+from .arguments import checked, shown, specs_of
 from .dataset import Dataset
 from .exact import exact_array
 from .ragged import Ragged
@@ -317,6 +318,19 @@ def from_arrow(data: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Da
     TypeError: a column is of another type (times, decimals, structs, lists of lists), or `data` is no data of
     Arrow. Messages name the column and the remedy. ModuleNotFoundError: pyarrow is not installed."""
     return _chain("from_arrow", _columns("from_arrow", data), defaults)
+
+
+@checked
+def from_parquet(paths: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
+                 columns: Optional[Sequence[str]] = None,
+                 defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
+    """Delivers the rows of files of Parquet, one file after another, as from_arrow does. The columns are held in
+    memory: `columns` chooses those that are read. What does not fit is converted, sf.convert("parquet", ...).
+
+    DataLossError: a file is damaged, or its columns are not those of the first one."""
+    _pyarrow("from_parquet")
+    from .tables.arrow_files import read_parquet
+    return _chain("from_parquet", _columns("from_parquet", read_parquet(specs_of(paths), columns)), defaults)
 
 
 @checked

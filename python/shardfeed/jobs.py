@@ -60,17 +60,18 @@ class WriteJob:
         IndexError: there is no such part. RuntimeError: the job has been committed or aborted."""
         return PartWriter(self._core.open(part, str(attempt), threads, self._types))
 
-    def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None
-               ) -> Dict[str, int]:
+    def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None,
+               notes: Sequence[str] = ()) -> Dict[str, int]:
         """Makes the dataset visible as a whole, and removes what other attempts left. In the
         driver, once. Of several messages of one part the first counts. It may be repeated: what
-        was interrupted is finished, and what is done gives the same result.
+        was interrupted is finished, and what is done gives the same result. `made_by` and `notes`:
+        what the manifest says about the origin, and what people should know of the data.
 
         Returns {"shards", "records", "bytes"}. ValueError: a part has no message, or one is of
         another job. DataLossError: files of a part are gone. RuntimeError: another dataset of this
         name has been written since the job began. FileExistsError: as for `write`."""
         return self._core.commit(list(messages),
-                                 {"tool": "shardfeed (Python)", **(made_by or {})})
+                                 {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
 
     def abort(self) -> None:
         """Removes what the job's tasks have written; tasks that still write fail."""

@@ -1,0 +1,32 @@
+"""Kinds of raw data that `convert` reads through libraries of Python: tables of Parquet and Arrow, arrays of HDF5
+and NumPy, queries of SQLite, and LMDB. All of it becomes batches of Arrow (`table`), whose columns become features
+(`values`), which are written part by part (`converting`); `program` is the command line.
+
+This module imports nothing, so that the package can ask for the names of the kinds."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+# The names of the kinds, and what they import, which `pip install shardfeed[tables]` brings.
+KINDS: Dict[str, Tuple[str, ...]] = {
+    "parquet": ("pyarrow",),
+    "arrow": ("pyarrow",),
+    "hdf5": ("pyarrow", "h5py"),
+    "npz": ("pyarrow",),
+    "sqlite": ("pyarrow",),
+    "lmdb": ("pyarrow", "lmdb"),
+}
+
+
+def check_installed(kind: str) -> None:
+    """ModuleNotFoundError: what the kind takes cannot be imported; it says what to install."""
+    import importlib
+    for module in KINDS[kind]:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                f"convert {kind} takes {module}, which cannot be imported ({error}); install it: "
+                f"pip install {module}, or with all that such kinds take: pip install 'shardfeed[tables]'",
+                name=module) from None

@@ -1,0 +1,175 @@
+"""Files of Parquet and of Arrow's IPC (Feather)."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
+
+import pyarrow as pa
+
+from .table import BATCH_BYTES, BATCH_ROWS, Options, Piece, Table, batch_rows, damaged
+
+_BUFFER = 1 << 16  # of a column that is read
+
+
+def open_parquet(path: str, options: Options) -> Table:
+    from pyarrow import parquet
+
+    def opened() -> Any:
+        with open(path, "rb"):  # a file that cannot be opened is the system's error
+            pass
+        try:
+            return parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER,
+                                       page_checksum_verification=True)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(path, f"not a file of Parquet, or cut off ({os.path.getsize(path)} bytes): {error}") from None
+
+    with opened() as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+        described = file.metadata
+
+    _check_names(path, schema)
+    names = options.chosen(schema.names)
+
+    starts = [0]
+    for number in range(described.num_row_groups):
+        starts.append(starts[-1] + described.row_group(number).num_rows)
+
+    def group_of(row: int) -> int:
+        return bisect.bisect_right(starts, row) - 1
+
+    def batches(file: Any, groups: Sequence[int], row_bytes: float) -> Iterator[Any]:
+        # Names with dots would be taken for fields of structs.
+        columns = None if len(names) == len(schema.names) else names
+        return file.iter_batches(batch_rows(row_bytes), row_groups=list(groups), columns=columns)
+
+    def first_damage(file: Any, groups: Sequence[int], error: Exception) -> Exception:
+        for number in groups:
+            try:
+                for _ in batches(file, [number], 1):
+                    pass
+            except (pa.ArrowException, OSError) as found:
+                return damaged(f"{path}: row group {number}, rows {starts[number]} to {starts[number + 1] - 1}", found)
+        return damaged(path, error)
+
+    def read() -> Iterator[Piece]:
+        with opened() as file:
+            if not file.metadata.equals(described):
+                raise damaged(path, "the file has changed while it was read")
+            row = 0
+            for groups, row_bytes in _runs(described):
+                try:
+                    for batch in batches(file, groups, row_bytes):
+                        yield Piece(_chosen(batch, names), row)
+                        row += batch.num_rows
+                except (pa.ArrowException, OSError) as error:
+                    raise first_damage(file, groups, error) from None
+                end = starts[groups[-1] + 1]
+                if row != end:
+                    raise damaged(path, f"its footer has {end} rows up to row group {groups[-1]}, and its data {row}")
+
+    return Table(path, schema.names, _schema(schema, names), rows, read, lambda row: f" (row group {group_of(row)})")
+
+
+def _runs(metadata: Any) -> Iterator[Tuple[range, float]]:
+    """Row groups that are read together, as small ones are, and the bytes of a row."""
+    first = rows = size = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if number > first and (size + group.total_byte_size > BATCH_BYTES or rows + group.num_rows > BATCH_ROWS):
+            yield range(first, number), size / max(rows, 1)
+            first, rows, size = number, 0, 0
+        rows += group.num_rows
+        size += group.total_byte_size
+    if metadata.num_row_groups:
+        yield range(first, metadata.num_row_groups), size / max(rows, 1)
+
+
+def read_parquet(paths: List[str], columns: Optional[Sequence[str]]) -> Any:
+    """Whole files as one table in memory. ValueError: there is no such column."""
+    if not paths:
+        raise ValueError("from_parquet: expected at least one path")
+    whole = None
+    for path in paths:
+        table = open_parquet(path, Options(None if columns is None else list(columns)))
+        for name in columns or []:
+            if name not in table.names:
+                raise ValueError(f"{path}: column {name!r} does not exist; the columns are {', '.join(table.names)}")
+        found = pa.Table.from_batches([piece.batch for piece in table.read()], table.schema)
+        found = found if columns is None else found.select(list(columns))
+        try:
+            whole = found if whole is None else pa.concat_tables([whole, found])
+        except pa.ArrowException as error:
+            raise damaged(path, f"its columns are not those of {paths[0]} ({error})") from None
+    return whole
+
+
+def _schema(schema: Any, names: List[str]) -> Any:
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _chosen(batch: Any, names: List[str]) -> Any:
+    return batch if batch.schema.names == names else batch.select(names)
+
+
+def _check_names(path: str, schema: Any) -> None:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise damaged(path, f"{schema.names.count(name)} columns are named {name!r}; rename them")
+
+
+def open_arrow(path: str, options: Options) -> Table:
+    with open(path, "rb") as start:
+        magic = start.read(6)
+    if magic[:4] == b"FEA1":
+        raise damaged(path, "Feather of version 1; rewrite it: pyarrow.feather.write_feather(pyarrow.feather."
+                            "read_table(path), path)")
+    is_file = magic == b"ARROW1"
+
+    def batches() -> Iterator[Any]:
+        """The schema, then the batches."""
+        with pa.memory_map(path) if os.path.getsize(path) else pa.BufferReader(b"") as source:
+            try:
+                reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+            except (pa.ArrowException, OSError) as error:
+                what = "a damaged or truncated file" if is_file else "neither a file nor a stream"
+                raise damaged(path, f"{what} of Arrow's IPC: {error}") from None
+            yield reader.schema
+            number = 0
+            try:
+                if is_file:
+                    for number in range(reader.num_record_batches):
+                        yield reader.get_batch(number)
+                else:
+                    for batch in reader:
+                        number += 1
+                        yield batch
+            except (pa.ArrowException, OSError) as error:
+                raise damaged(f"{path}: record batch {number}", error) from None
+
+    counted = batches()
+    schema = next(counted)
+    rows = sum(batch.num_rows for batch in counted)
+
+    _check_names(path, schema)
+    names = options.chosen(schema.names)
+
+    def read() -> Iterator[Piece]:
+        whole = batches()
+        next(whole)
+        first = 0
+        for number, batch in enumerate(whole):
+            try:
+                batch.validate(full=True)  # offsets of a damaged file could lead anywhere
+            except pa.ArrowInvalid as error:
+                # Text that is not UTF-8 is found, with its row, when it becomes a feature.
+                if "UTF8" not in str(error):
+                    raise damaged(f"{path}: record batch {number}", error) from None
+            size = batch_rows(batch.nbytes / max(batch.num_rows, 1))
+            for start in range(0, batch.num_rows, size):
+                piece = _chosen(batch, names).slice(start, size)
+                yield Piece(piece, first)
+                first += piece.num_rows
+
+    return Table(path, schema.names, _schema(schema, names), rows, read)

@@ -1,0 +1,245 @@
+"""Tables written as a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+from typing import Any, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+
+from .. import _core
+from . import KINDS, check_installed
+from .table import Options, Table, ahead, damaged
+from .values import Conversion, Feature
+
+_SAMPLE = 100  # records whose size a dry run looks at
+_SHOWN = 3  # first records that a dry run shows
+
+
+class Source(NamedTuple):
+    """Tables of one kind with the same features."""
+
+    kind: str
+    tables: List[Table]
+    conversion: Conversion
+    features: Dict[str, Feature]
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    def batches(self, limit: int) -> Generator[Any, None, None]:
+        """The rows as batches of Arrow that the writer takes, at most `limit` of them."""
+        left = limit
+        for table in self.tables:
+            end = 0
+            for piece in table.read():
+                if left == 0 and limit < self.rows:
+                    return
+                batch = piece.batch.slice(0, left) if limit < self.rows else piece.batch
+
+                def place(row: int, table: Table = table, first: int = piece.first) -> str:
+                    return f"{table.path}: row {first + row}{table.part(first + row)}"
+
+                yield self.conversion.convert(table.path, place, batch)
+                left -= batch.num_rows
+                end += batch.num_rows
+                if end > table.rows:
+                    break
+            if end != table.rows and not (left == 0 and limit < self.rows):
+                raise damaged(table.path, f"it has {end} rows, and had {table.rows} when they were counted")
+
+    def notes(self) -> List[str]:
+        named = len(self.tables) > 1
+        notes = [f"{table.path}: {note}" if named else note for table in self.tables for note in table.notes]
+        return notes + self.conversion.notes()
+
+
+# ---- What is read
+
+
+def _open(kind: str) -> Callable[[str, Options], Table]:
+    if kind in ("parquet", "arrow"):
+        from . import arrow_files
+        return arrow_files.open_parquet if kind == "parquet" else arrow_files.open_arrow
+    if kind in ("hdf5", "npz"):
+        from . import arrays
+        return arrays.open_hdf5 if kind == "hdf5" else arrays.open_npz
+    if kind == "sqlite":
+        from .sqlite import open_sqlite
+        return open_sqlite
+    from .key_values import open_lmdb
+    return open_lmdb
+
+
+def _expanded(sources: Sequence[str]) -> List[str]:
+    """The paths with their globs expanded, as for the program's kinds."""
+    paths: List[str] = []
+    for source in sources:
+        if not any(c in source for c in "*?[") or os.path.lexists(source):
+            paths.append(source)
+            continue
+        found = sorted(glob.glob(source), key=os.fsencode)
+        if not found:
+            raise FileNotFoundError(f"{source}: no file matches")
+        paths += found
+    return paths
+
+
+def read_kinds(path: str) -> Dict[str, str]:
+    """The kinds of features that a file declares: JSON such as {"age": "float"}, or the manifest of a dataset."""
+    with open(path, "rb") as file:
+        text = file.read()
+    wanted = 'expected JSON such as {"age": "int64", "name": "bytes"}, or the manifest of a dataset'
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"not a JSON object: {error}; {wanted}") from None
+    is_manifest = isinstance(content, dict) and str(content.get("format", "")).startswith("shardfeed manifest")
+    declared = content.get("features") if is_manifest else content
+    if not isinstance(declared, dict):
+        raise damaged(path, f"{'a manifest without features' if is_manifest else 'not a JSON object'}; {wanted}")
+    kinds = {}
+    for name, entry in declared.items():
+        kind = entry.get("kind") if is_manifest and isinstance(entry, dict) else entry
+        if is_manifest and kind == "none":
+            continue
+        if kind not in ("int64", "float", "bytes"):
+            raise damaged(path, f"the kind of {name!r} must be int64, float or bytes, got {json.dumps(kind)}; {wanted}")
+        kinds[name] = kind
+    return kinds
+
+
+def open_source(kind: str, sources: Sequence[str], options: Options,
+                kinds: Optional[Mapping[str, str]] = None) -> Source:
+    """Opens the tables, and checks that they have the same features.
+
+    ModuleNotFoundError: what the kind takes is not installed. FileNotFoundError: there is no such file.
+    ValueError: there is no such column. DataLossError: a file is damaged, a column cannot become a feature, or
+    two files differ."""
+    check_installed(kind)
+    conversion = Conversion(options.columns, kinds)
+    opened = _open(kind)
+    tables: List[Table] = []
+    features: Dict[str, Feature] = {}
+    for path in _expanded(sources):
+        try:
+            table = opened(path, options)
+            found = conversion.features(path, table.schema)
+        except UnicodeDecodeError as error:
+            raise damaged(path, f"a name that is not UTF-8: {error}") from None
+        for one in options.columns or []:
+            if not any(name == one or name.startswith(one + ".") for name in found):
+                raise ValueError(f"{path}: column {one!r} does not exist; the columns are {_listed(table.names)}")
+        if not found:
+            raise damaged(path, "it has no columns")
+        if tables:
+            _check_same(tables[0].path, features, path, found)
+            for name, feature in found.items():
+                if features[name].kind == "none":
+                    features[name] = feature
+        else:
+            features = found
+        tables.append(table)
+    for name, wanted in (kinds or {}).items():
+        if name not in features and options.columns is None:
+            raise ValueError(f"{tables[0].path}: the schema has {name!r}, and this feature does not exist; the "
+                             f"features are {_listed(features)}")
+        if name in features and features[name].kind not in (wanted, "none"):
+            raise ValueError(f"{tables[0].path}: the schema declares {wanted} for {name!r}, whose values "
+                             f"({features[name].type}) are {features[name].kind}")
+    return Source(kind, tables, conversion, features)
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:20] + [f"and {len(shown) - 20} more"] * (len(shown) > 20))
+
+
+def _check_same(first: str, features: Mapping[str, Feature], path: str, found: Mapping[str, Feature]) -> None:
+    for name in features:
+        if name not in found:
+            raise damaged(path, f"column {name!r} is missing, which {first} has; choose columns that all files have")
+    for name, feature in found.items():
+        if name not in features:
+            raise damaged(path, f"column {name!r} is new: {first} does not have it; choose columns that all files have")
+        kinds = {features[name].kind, feature.kind}
+        if len(kinds - {"none"}) > 1:
+            raise damaged(path, f"column {name!r} is of type {feature.type} here, and of type {features[name].type} in "
+                                f"{first}; declare its kind (schema), or leave it out (columns)")
+
+
+# ---- What is written
+
+
+class Report(NamedTuple):
+    dataset: str
+    shards: int
+    records: int
+    bytes: int
+    notes: List[str]
+
+
+def _bounds(records: int, shards: int) -> List[int]:
+    """Where shards begin, and the end: as the program divides records among them."""
+    return [shard * records // shards for shard in range(shards + 1)]
+
+
+def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, compression: Any = "none", level: int = 6,
+                  member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False, sync: bool = True,
+                  made_by: Optional[Mapping[str, str]] = None,
+                  progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
+    """Writes the rows of a source, in their order, which reading shard after shard restores."""
+    from ..jobs import write_job
+    total = source.rows if limit is None else min(limit, source.rows)
+    job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
+                    sync=sync)
+    try:
+        bounds = _bounds(total, len(job))
+        messages: List[str] = []
+        batch, done = None, 0
+        with contextlib.closing(ahead(source.batches(total))) as batches:
+            for part, end in enumerate(bounds[1:]):
+                with job.shard(part, threads=threads) as writer:
+                    while done < end:
+                        if batch is None or batch.num_rows == 0:
+                            batch = next(batches)
+                        some = batch.slice(0, end - done)
+                        writer.write_batch(some)
+                        batch = batch.slice(some.num_rows)
+                        done += some.num_rows
+                        progress(done, total)
+                messages.append(writer.message or "")
+            # What is behind the last record may still be damaged.
+            for _ in batches:
+                pass
+        notes = source.notes()
+        written = job.commit(messages, made_by=made_by, notes=notes)
+    except BaseException:
+        try:
+            job.abort()
+        except (OSError, RuntimeError):
+            pass  # the first error counts
+        raise
+    return Report(job.spec, written["shards"], written["records"], written["bytes"], notes)
+
+
+def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:
+    """What would be written, by the first records: nothing is."""
+    total = source.rows if limit is None else min(limit, source.rows)
+    first: List[Dict[str, Any]] = []
+    batches = source.batches(min(total, _SAMPLE))
+    for batch in batches:
+        first += batch.to_pylist()
+    encoder = _core.ExampleEncoder({})
+    sizes = [16 + len(encoder.encode({k: v for k, v in row.items() if v is not None})) for row in first]
+    size = sum(sizes) * total // max(len(sizes), 1)
+    return {"records": total, "bytes": size, "first": first[:_SHOWN]}
+
+
+def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str]) -> Dict[str, str]:
+    given = " ".join(f"--{name} {value}" for name, value in options.items())
+    made = {"tool": f"shardfeed {_core.version()}", "command": f"convert {kind}", "source": " ".join(sources),
+            "shuffle": "no"}
+    return {**made, "options": given} if given else made

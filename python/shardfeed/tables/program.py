@@ -1,0 +1,363 @@
+"""The command line of the kinds of `convert` that Python reads. What it accepts, prints and returns is as for the
+kinds of the program (cli/convert_command.cc)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+
+from .._core import DataLossError
+from . import KINDS
+
+DONE, DEFECTS, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class Help(NamedTuple):
+    help: str
+    details: str
+    examples: Tuple[str, ...]
+
+
+_VALUES = ("Columns become features: integers and booleans int64, floats float (32 bits), text and binaries\n"
+           "bytes, lists their values, lists of lists also NAME_lengths, structs a feature for each field,\n"
+           "NAME.FIELD. Decimals, dates and times become text. A null is a record without the feature.")
+
+_HELP: Dict[str, Help] = {
+    "parquet": Help("Tables of Parquet", _VALUES, (
+        "shardfeed convert parquet 'train/*.parquet' out/train@64 --columns image,label",)),
+    "arrow": Help("Tables of Arrow: Feather and IPC files, and streams", _VALUES, (
+        "shardfeed convert arrow train.feather out/train@64",)),
+    "hdf5": Help("Datasets of HDF5: row i of each goes into record i", (
+        "Features are named as the datasets are: group/x. All must have the same number of rows. Rows of uint8 with\n"
+        "two or more dimensions become bytes, other rows flat lists."), (
+        "shardfeed convert hdf5 train.h5 out/train@64 --columns images,labels",)),
+    "npz": Help("Archives of NumPy arrays: row i of each goes into record i", (
+        "Features are named as the arrays are. All must have the same number of rows. Rows of uint8 with two or more\n"
+        "dimensions become bytes, other rows flat lists. Pickled objects are never loaded."), (
+        "shardfeed convert npz mnist.npz out/train@4 --columns x_train,y_train",)),
+    "sqlite": Help("Rows of a query, or of a table, of SQLite", (
+        "The database is only read. A column has integers, reals, text or blobs; CAST makes one of several types one\n"
+        "of text. NULL is a record without the feature."), (
+        "shardfeed convert sqlite shop.db out/sales@4 --query 'SELECT day, price FROM sales ORDER BY id'",
+        "shardfeed convert sqlite shop.db out/sales@4 --table sales")),
+    "lmdb": Help("LMDB: Caffe's Datums, or keys and values as bytes", (
+        "The database is only read, without a lock file. Datums become image/encoded, or image/raw (height x width x\n"
+        "channels) with its size, and image/class/label; other values key and value."), (
+        "shardfeed convert lmdb ilsvrc12_train_lmdb out/train@64",
+        "shardfeed convert lmdb train.lmdb out/train@64 --format raw")),
+}
+
+# Options of the program's kinds that these do not have, and what to do instead.
+_SHUFFLED = "shuffle what was written: shardfeed convert tfrecord OUT@N SHUFFLED@N --shuffle SEED"
+_TFRECORD = "apply it to what was written: shardfeed convert tfrecord OUT@N OTHER@N"
+_NOT_HERE = {
+    "--shuffle": _SHUFFLED,
+    "--split": _TFRECORD + " --split ...",
+    "--dedup": _TFRECORD + " --dedup",
+    "--tfds": _TFRECORD + " --tfds",
+    "--shard-size": "name the number of shards, OUT@N",
+    "--resume": "run it again; nothing of an interrupted run remains",
+    "--on-error": "fix the row that the error names, or leave it out",
+    "--max-skipped": "nothing is skipped",
+    "--only-shards": "write with sf.write_job in Python",
+    "--job": "write with sf.write_job in Python",
+}
+
+
+class Misuse(ValueError):
+    """The command line is wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
+            message = f"there is no option {match[1]}" if match[1][0] == "-" else f"unexpected argument '{match[1]}'"
+        elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):
+            names = match[1].split("/")  # -j/--jobs/--threads
+            message = f"{names[len(names) > 1]}: {match[2]}".replace("expected one argument", "expected a value")
+        raise Misuse(message)
+
+
+class _NotHere(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Optional[str] = None) -> None:
+        raise Misuse(f"this kind has no {option}; {_NOT_HERE[str(option)]}")
+
+
+def _whole(least: int, most: int = 1 << 63) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,20}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least {least}"
+                                             + f" and at most {most}" * (most < 1 << 63))
+        return int(text)
+    return parse
+
+
+def _size(text: str) -> int:
+    from ..sources import _size as bytes_of
+    try:
+        return bytes_of("", int(text) if text.isdigit() else text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 256KiB") from None
+
+
+def parser(kind: str) -> argparse.ArgumentParser:
+    about = _HELP[kind]
+    examples = "\n".join(f"  {example}" for example in about.examples)
+    made = _Parser(prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
+                   usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT@N",
+                   formatter_class=argparse.RawDescriptionHelpFormatter,
+                   epilog=f"{about.details}\n\nRecords keep the order of the source. It takes "
+                          f"{' and '.join(KINDS[kind])}: pip install 'shardfeed[tables]'.\n\nExamples:\n{examples}\n")
+    add = made.add_argument
+    add("paths", nargs="*", metavar="PATHS", help="SOURCE... OUT, where OUT is folder/name@N[.suffix]")
+    add("--columns", metavar="A,B,...", action="append", help="make features of these columns only; user.name is one "
+                                                              "field of a struct")
+    add("--schema", metavar="FILE", help='kinds to use instead of the inferred ones: JSON {"age": "int64"}, or the '
+                                         "manifest of a dataset")
+    if kind == "sqlite":
+        add("--query", metavar="SELECT", help="the query whose rows are written")
+        add("--table", metavar="NAME", help="the table or view whose rows are written")
+    if kind == "lmdb":
+        add("--format", choices=("caffe", "raw"), help="caffe: values are Datums; raw: bytes as such; default: what "
+                                                       "the first value is")
+    add("--compression", choices=("none", "gzip", "zlib"), default="none", help="none (default), gzip or zlib")
+    add("--level", type=_whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
+    add("--member-size", type=_size, default=256 << 10, metavar="SIZE",
+        help="size of the pieces of compressed data at which a reader can start; default 256KiB")
+    add("--limit", type=_whole(0), metavar="N", help="write at most this many records")
+    add("--overwrite", action="store_true", help="replace a dataset of the same name")
+    add("--no-shuffle", action="store_true", help="keep the order of the source, as always")
+    add("--no-sync", action="store_true", help="do not wait until everything is on disk")
+    add("--dry-run", action="store_true", help="show the features, sizes and first records; write nothing")
+    add("--json", action="store_true", help="print one JSON object on standard output")
+    add("-q", "--quiet", action="store_true", help="print errors only")
+    add("-j", "--jobs", "--threads", dest="threads", type=_whole(1, 1 << 16), default=0, metavar="N",
+        help="threads; default: one per processor")
+    for option in _NOT_HERE:
+        add(option, action=_NotHere, nargs="?", help=argparse.SUPPRESS)
+    return made
+
+
+def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """Misuse: the arguments are wrong."""
+    given = parser(kind).parse_intermixed_args(list(arguments))
+    given.kind = kind
+    given.columns = [name for text in given.columns or [] for name in text.split(",")] or None
+    if not given.paths:
+        raise Misuse("PATHS is required")
+    if len(given.paths) == 1:
+        raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT@N")
+    *given.sources, given.out = given.paths
+    if "-" in given.sources:
+        raise Misuse(f"{kind} cannot be read from standard input: name files")
+    if "@" not in os.path.basename(given.out):
+        raise Misuse(f"{given.out}: the number of shards is missing; name the dataset as {given.out}@16")
+    if given.columns and "" in given.columns:
+        raise Misuse("--columns: expected names, as in --columns a,b")
+    return given
+
+
+# ---- Work
+
+
+def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda done, total: None) -> Dict[str, Any]:
+    """Converts, or shows what would be converted, and returns the report."""
+    from . import check_installed, converting
+    from .table import Options
+    started = time.monotonic()
+    check_installed(given.kind)
+    if given.threads:
+        import pyarrow
+        pyarrow.set_cpu_count(given.threads)
+    own = {name: value for name in ("query", "table", "format") if (value := getattr(given, name, None)) is not None}
+    options = Options(columns=given.columns, **own)
+    kinds = None if given.schema is None else converting.read_kinds(given.schema)
+    source = converting.open_source(given.kind, given.sources, options, kinds)
+    if given.dry_run:
+        return {"dry_run": True, "dataset": given.out, **converting.estimate(source, given.limit),
+                "features": {name: feature._asdict() for name, feature in source.features.items()},
+                "sources": [{"path": table.path, "rows": table.rows} for table in source.tables],
+                "notes": source.notes(), "seconds": time.monotonic() - started}
+    shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
+             **({"schema": given.schema} if given.schema else {}), **own,
+             **({"limit": str(given.limit)} if given.limit is not None else {})}
+    report = converting.write_dataset(
+        source, given.out, limit=given.limit, compression=given.compression, level=given.level,
+        member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
+        made_by=converting.made_by_of(given.kind, given.sources, shown), progress=progress)
+    return {**report._asdict(), "skipped": 0, "shards_taken_over": 0, "datasets_complete": 0,
+            "seconds": time.monotonic() - started,
+            "peak_rss_bytes": _peak_resident_bytes()}
+
+
+def _peak_resident_bytes() -> int:
+    # The peak that getrusage reports includes that of the process that started this one.
+    with open("/proc/self/status") as status:
+        return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)
+
+
+# ---- The screen
+
+
+def _amount(size: float) -> str:
+    """Bytes as the program shows them."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{int(size)} B" if unit == "B" else f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds + 0.5)
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class Progress:
+    """On a terminal a line that is redrawn; otherwise a line every 10 seconds."""
+
+    def __init__(self, quiet: bool):
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._started = time.monotonic()
+        self._next = self._started + (0.2 if self._terminal else 5)
+        self._drawn = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._quiet or now < self._next:
+            return
+        self._next = now + (0.2 if self._terminal else 10)
+        rate = done / max(now - self._started, 1e-9)
+        line = f"writing: {done:,} records of {total:,} ({100 * done / max(total, 1):.0f} %), {int(rate):,} records/s"
+        if done:
+            line += f", {_duration((total - done) / rate)} left"
+        if self._terminal:
+            sys.stderr.write("\r\033[K" + line[:shutil.get_terminal_size().columns - 1])
+            self._drawn = True
+        else:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+
+def _one_line(text: str) -> str:
+    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in text)
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON; bytes that are no text as `cat` has them."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            import base64
+            return {"base64": base64.b64encode(value).decode()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
+    if report.get("dry_run"):
+        report["first"] = [{name: _plain(value) for name, value in row.items() if value is not None}
+                           for row in report["first"]]
+    if given.json:
+        print(json.dumps(report, indent=1))
+        return
+    if given.quiet and not report.get("dry_run"):
+        return
+    if report.get("dry_run"):
+        rows = [["feature", "kind", "from"], *([_one_line(name), one["kind"], one["type"]]
+                                               for name, one in report["features"].items())]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows))
+        for row in report["first"]:
+            text = json.dumps(row, ensure_ascii=False)
+            print(text if len(text) <= 500 else text[:497] + "...")
+    for note in report["notes"]:
+        print(f"note: {_one_line(note)}")
+    if report.get("dry_run"):
+        print(f"{_one_line(report['dataset'])}: {report['records']:,} records, about {_amount(report['bytes'])} before "
+              f"compression, from {len(report['sources'])} source{'s' * (len(report['sources']) > 1)}; nothing was "
+              "written")
+        return
+    if report["records"] < report["shards"]:
+        print("note: there are more shards than records, so some are empty")
+    seconds = max(report["seconds"], 1e-9)
+    print(f"{_one_line(report['dataset'])}: {report['records']:,} records, {_amount(report['bytes'])} in "
+          f"{report['shards']} shards, {_duration(seconds)} ({int(report['records'] / seconds):,} records/s, "
+          f"{_amount(report['bytes'] / seconds)}/s)")
+
+
+def _as_flags(message: str) -> str:
+    """An error with the arguments of functions spelled as flags."""
+    def spelled(match: "re.Match[str]") -> str:
+        value = "" if match[2] == "True" else " " + match[2]
+        return f"; pass --{match[1].replace('_', '-')}{value} to "
+    return re.sub(r"; pass ([a-z_]+)=(\w+) to (?=[^;]*$)", spelled, message)
+
+
+def _fail(status: int, message: str) -> int:
+    sys.stderr.write(f"shardfeed: {_one_line(_as_flags(message))}\n")
+    return status
+
+
+def main(kind: str, arguments: Sequence[str]) -> int:
+    """Runs the command, and returns its exit status."""
+    def interrupt(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    try:
+        given = parse(kind, arguments)
+    except Misuse as error:
+        sys.stderr.write(f"shardfeed: {kind}: {_one_line(str(error))}\n"
+                         f"Run 'shardfeed convert {kind} --help' for usage.\n")
+        return USAGE
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    progress = Progress(given.quiet)
+    try:
+        report = run(given, progress)
+        progress.end()
+        _print(report, given)
+        sys.stdout.flush()
+        return DONE
+    except KeyboardInterrupt:
+        progress.end()
+        return _fail(INTERRUPTED, "interrupted")
+    except DataLossError as error:
+        progress.end()
+        return _fail(DEFECTS, str(error))
+    except MemoryError:
+        progress.end()
+        return _fail(FAILED, "out of memory")
+    except (OSError, ImportError) as error:
+        progress.end()
+        usage = isinstance(error, FileExistsError)
+        known = isinstance(error, OSError) and error.strerror and error.filename
+        return _fail(USAGE if usage else FAILED, f"{error.filename}: cannot open: {error.strerror}"  # type: ignore
+                     if known else str(error))
+    except (ValueError, TypeError, RuntimeError) as error:
+        progress.end()
+        return _fail(USAGE, str(error))
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def kind_in(arguments: Sequence[str]) -> Optional[Tuple[str, List[str]]]:
+    """The kind that a command line names, if Python reads it, and the arguments without its name."""
+    plain = [i for i, one in enumerate(arguments) if not one.startswith("-")]
+    if len(plain) < 2 or arguments[plain[0]] != "convert" or arguments[plain[1]] not in KINDS:
+        return None
+    return arguments[plain[1]], [one for i, one in enumerate(arguments) if i not in plain[:2]]

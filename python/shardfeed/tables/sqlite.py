@@ -1,0 +1,165 @@
+"""Queries of SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import urllib.parse
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pyarrow as pa
+
+from .table import Options, Piece, Table, batch_of, damaged
+
+_ROWS = 1 << 12  # of a batch
+_MOST_COLUMNS = 1000
+_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _only_reads(action: int, *_: Any) -> int:
+    return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads, in one transaction."""
+    with open(path, "rb"):  # SQLite would not say why it cannot be opened
+        pass
+    connection = sqlite3.connect(f"file:{urllib.parse.quote(os.path.abspath(path))}?mode=ro", uri=True, isolation_level=None,
+                                 check_same_thread=False)
+    try:
+        connection.text_factory = bytes
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        connection.set_authorizer(_only_reads)
+        yield connection
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "unable to open" in str(error) or "disk I/O" in str(error):
+            raise OSError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
+    except (sqlite3.DatabaseError, sqlite3.Warning) as error:
+        if "not authorized" in str(error) or "prohibited" in str(error):
+            raise ValueError(f"{path}: the query does more than read ({error}); give a SELECT") from None
+        if isinstance(error, (sqlite3.ProgrammingError, sqlite3.Warning)):
+            raise ValueError(f"{path}: {error}") from None
+        raise damaged(path, error) from None
+    finally:
+        connection.close()
+
+
+def _query(path: str, connection: sqlite3.Connection, options: Options, notes: List[str]) -> str:
+    if options.query is not None and options.table is not None:
+        raise ValueError("give a query or a table, not both")
+    if options.query is not None:
+        query = options.query.strip().rstrip(";").rstrip()
+        if not query:
+            raise ValueError("the query is empty; expected a SELECT")
+        return query
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE "
+                               "'sqlite\\_%' ESCAPE '\\' ORDER BY name").fetchall()
+    tables = [name.decode(errors="backslashreplace") for name, in found]
+    if options.table is not None:
+        if options.table not in tables:
+            raise ValueError(f"{path}: there is no table {options.table!r}; it has: {', '.join(tables)}")
+        return f"SELECT * FROM {_quoted(options.table)}"
+    if len(tables) != 1:
+        raise ValueError(f"{path}: it has {len(tables)} tables ({', '.join(tables)}): choose one (table), or give a "
+                         "query")
+    notes.append(f"the only table, {tables[0]!r}, was taken")
+    return f"SELECT * FROM {_quoted(tables[0])}"
+
+
+def open_sqlite(path: str, options: Options) -> Table:
+    notes: List[str] = []
+    with _opened(path) as connection:
+        query = _query(path, connection, options, notes)
+        cursor = connection.execute(query)
+        if cursor.description is None:
+            raise ValueError(f"{path}: the query has no result; give a SELECT")
+        names = [column[0] for column in cursor.description]
+        cursor.close()
+        _check_names(path, names)
+        rows, types = _types(path, connection, query, names, notes)
+    chosen = options.chosen(names)
+    schema = pa.schema([(name, types[name]) for name in chosen])
+
+    def read() -> Iterator[Piece]:
+        places = [names.index(name) for name in chosen]
+        first = 0
+        with _opened(path) as connection:
+            cursor = connection.execute(query)
+            while batch := cursor.fetchmany(_ROWS):
+                columns = {name: _column(f"{path}: row {first} and those behind it: column {name!r}",
+                                         [row[place] for row in batch], types[name])
+                           for name, place in zip(chosen, places)}
+                yield Piece(batch_of(columns), first)
+                first += len(batch)
+        if first != rows:
+            raise damaged(path, f"the query gave {rows} rows when they were counted, and {first} now; the database "
+                                "has changed, or the query depends on chance")
+
+    return Table(path, names, schema, rows, read, notes=notes)
+
+
+def _check_names(path: str, names: List[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{path}: {names.count(name)} columns are named {name!r}; name them in the query: "
+                             "SELECT a AS b")
+    if len(names) > _MOST_COLUMNS:
+        raise ValueError(f"{path}: the query has {len(names)} columns, and at most {_MOST_COLUMNS} are taken")
+
+
+def _types(path: str, connection: sqlite3.Connection, query: str, names: List[str],
+           notes: List[str]) -> Tuple[int, Dict[str, Any]]:
+    """The number of rows, and the types of the columns: in SQLite each value has its own."""
+    kinds = ("integer", "real", "text", "blob")
+    totals = ["count(*)"]
+    for i in range(len(names)):
+        totals += [f"total(typeof(c{i}) = '{kind}')" for kind in kinds]
+    labels = ", ".join(f"c{i}" for i in range(len(names)))
+    found = []
+    rows = 0
+    # SQLite has at most 2000 columns in a result.
+    for start in range(0, len(totals), 2000):
+        some = ", ".join(totals[start:start + 2000])
+        found += connection.execute(f"WITH q({labels}) AS ({query}\n) SELECT {some} FROM q").fetchone()
+    rows = int(found[0])
+    types = {}
+    for i, name in enumerate(names):
+        counts = {kind: int(n) for kind, n in zip(kinds, found[1 + 4 * i:5 + 4 * i]) if n}
+        if not counts:
+            types[name] = pa.null()
+        elif set(counts) == {"integer"}:
+            types[name] = pa.int64()
+        elif set(counts) <= {"integer", "real"}:
+            types[name] = pa.float64()
+        elif set(counts) == {"text"}:
+            types[name] = pa.string()
+        elif set(counts) == {"blob"}:
+            types[name] = pa.binary()
+        else:
+            mixed = " and ".join(f"{n:,} of type {kind}" for kind, n in counts.items())
+            raise damaged(path, f"column {name!r} has values of several types ({mixed}), and a feature has one; cast "
+                                f"it in the query: CAST({_quoted(name)} AS TEXT)")
+        if len(counts) == 2:
+            notes.append(f"column {name!r}: {counts['integer']:,} integers and {counts['real']:,} reals are floats")
+    return rows, types
+
+
+def _column(where: str, values: List[Any], kind: Any) -> Any:
+    try:
+        if pa.types.is_float64(kind):
+            return pa.array([None if value is None else float(value) for value in values], kind)
+        if not pa.types.is_string(kind):
+            return pa.array(values, kind)
+        texts = pa.array(values, pa.binary())
+        # Whether it is UTF-8 is checked when it becomes a feature.
+        return pa.Array.from_buffers(kind, len(texts), texts.buffers(), texts.null_count)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise damaged(where, f"a value of another type than when they were counted ({error})") from None
