@@ -357,7 +357,7 @@ std::vector<std::string> CocoSource::notes() const {
   }
   if (outside_.count() > 0) {
     notes.push_back(
-        fmt::format("{}: kept {}", path, outside_.Text("box", "boxes", "that leave the image")));
+        fmt::format("{}: kept {}", path, outside_.Text("box", "boxes", "not inside the image")));
   }
   if (empty_.count() > 0) {
     notes.push_back(

@@ -283,8 +283,9 @@ std::vector<std::string> VocSource::notes() const {
   if (!labels_.empty()) {
     NameList names;
     for (const auto& [name, label] : labels_) names.Add(name);
-    notes.push_back("numbered from 0 " +
-                    names.Text("class", "classes", "in the order of their names"));
+    notes.push_back(fmt::format("numbered {} {} from 0 in the order of the names: {}",
+                                names.count(), names.count() == 1 ? "class" : "classes",
+                                names.names()));
   }
   const auto add = [&notes](std::string_view what, const NameList& names) {
     if (names.count() == 0) return;

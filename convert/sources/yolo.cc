@@ -354,8 +354,11 @@ std::vector<std::string> YoloSource::notes() const {
   };
   add("kept the images of", bare_, "label file", "label files", "without a line");
   add("kept", without_file_, "image", "images", "without a label file, as without objects");
-  add("took", outlined_, "outline", "outlines", "whose box is the smallest around them");
-  add("kept", outside_, "box", "boxes", "that leave the image");
+  if (outlined_.count() > 0) {
+    notes.push_back(fmt::format("took the smallest box around each outline, {} in all: {}",
+                                outlined_.count(), outlined_.names()));
+  }
+  add("kept", outside_, "box", "boxes", "not inside the image");
   add("kept", empty_, "box", "boxes", "without an area");
   add("skipped", unused_, "label file", "label files", "without an image");
   add("skipped", not_images_, "file", "files", "not named like an image");

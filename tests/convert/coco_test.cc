@@ -140,7 +140,7 @@ TEST_F(CocoTest, WhatIsKeptIsNoted) {
   EXPECT_THAT(
       source->notes(),
       ElementsAre(path + "kept 1 image without annotations: a.png",
-                  path + "kept 1 box that leave the image: annotation 1",
+                  path + "kept 1 box not inside the image: annotation 1",
                   path + "kept 1 box without an area: annotation 3",
                   path + "kept 1 object with a polygon of less than 3 points: annotation 3",
                   path + "took the area of the box for 2 objects without an area: annotation 1, "

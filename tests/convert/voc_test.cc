@@ -81,7 +81,7 @@ TEST_F(VocTest, Boxes) {
                   "image/object/difficult=int64[1 0] image/object/view=bytes[Left ] "
                   "image/source_id=bytes[b.jpg]"));
   EXPECT_THAT(source->notes(),
-              ElementsAre("numbered from 0 2 classes in the order of their names: cat, dog",
+              ElementsAre("numbered 2 classes from 0 in the order of the names: cat, dog",
                           "kept images without objects in 1 file: " + Path("in/Annotations/a.xml"),
                           "took 0, or an empty pose, for objects without difficult, truncated or "
                           "pose in 1 file: " +
@@ -131,7 +131,7 @@ TEST_F(VocTest, OneFolderMayHaveBoth) {
   EXPECT_THAT(source->notes(),
               ElementsAre(Path("in") + ": took images and annotations from this folder, since it "
                                        "has no folder Annotations",
-                          HasSubstr("numbered from 0 1 class"),
+                          HasSubstr("numbered 1 class from 0"),
                           "skipped 1 image without annotations: " + Path("in/b.png")));
 }
 

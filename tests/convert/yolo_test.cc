@@ -88,7 +88,7 @@ TEST_F(YoloTest, OutlinesHaveTheSmallestBoxAroundThem) {
   EXPECT_THAT(source->notes(),
               ElementsAre(Path("in") + ": no names of classes (data.yaml or classes.txt), so "
                                        "records have only their numbers",
-                          "took 1 outline whose box is the smallest around them: " +
+                          "took the smallest box around each outline, 1 in all: " +
                               Path("in/labels/a.txt:1")));
 }
 
@@ -113,7 +113,7 @@ TEST_F(YoloTest, BoxesThatLeaveTheImageAreKeptAndNoted) {
   EXPECT_THAT(Read(*source)[0], HasSubstr("xmax=float[1.00399995 0.5 1.00001001]"));
   EXPECT_THAT(source->notes(),
               ElementsAre(HasSubstr("no names of classes"),
-                          "kept 1 box that leave the image: " + Path("in/labels/a.txt:1"),
+                          "kept 1 box not inside the image: " + Path("in/labels/a.txt:1"),
                           "kept 1 box without an area: " + Path("in/labels/a.txt:2")));
 }
 
