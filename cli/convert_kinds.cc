@@ -10,16 +10,20 @@
 #include "convert/features/label_file.h"
 #include "convert/sources/captions.h"
 #include "convert/sources/cifar.h"
+#include "convert/sources/coco.h"
 #include "convert/sources/csv.h"
 #include "convert/sources/files.h"
 #include "convert/sources/idx.h"
 #include "convert/sources/imagefolder.h"
 #include "convert/sources/images.h"
 #include "convert/sources/json.h"
+#include "convert/sources/metadata_images.h"
 #include "convert/sources/npy.h"
 #include "convert/sources/tar.h"
 #include "convert/sources/text_lines.h"
 #include "convert/sources/tfrecord.h"
+#include "convert/sources/voc.h"
+#include "convert/sources/yolo.h"
 #include "fmt/format.h"
 #include "shard/class_names.h"
 
@@ -149,10 +153,14 @@ MakeSource DeclareImageFolder(CLI::App& command) {
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [classes, images](Paths paths,
                            const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
-    if (!map.ok()) return map.status();
     absl::StatusOr<ImageOptions> options = images->options(like);
     if (!options.ok()) return options.status();
+    absl::StatusOr<std::string> metadata =
+        classes->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
+    if (!metadata.ok()) return metadata.status();
+    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, *options);
+    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
+    if (!map.ok()) return map.status();
     return MakeImageFolderSource(std::move(paths),
                                  {.classes = *std::move(map), .images = *options});
   };
@@ -178,9 +186,13 @@ MakeSource DeclareImages(CLI::App& command) {
   auto classes = AddClassMap(command, "the numbers of the labels, or the names of numbers");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    ImagesOptions options;
+    absl::StatusOr<std::string> metadata =
+        labels->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
+    if (!metadata.ok()) return metadata.status();
     absl::StatusOr<ImageOptions> of_images = images->options(like);
     if (!of_images.ok()) return of_images.status();
+    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, *of_images);
+    ImagesOptions options;
     options.images = *of_images;
     if (labels->empty()) {
       if (table->label_column.empty() && split->empty()) {
@@ -288,6 +300,50 @@ MakeSource DeclareCaptions(CLI::App& command) {
     if (!of_images.ok()) return of_images.status();
     options->images = *of_images;
     return MakeCaptionsSource(std::move(paths), *options);
+  };
+}
+
+MakeSource DeclareCoco(CLI::App& command) {
+  auto folder =
+      AddText(command, "--images", "FOLDER",
+              "the folder that file names begin in; default: that of the annotation file");
+  auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<ImageOptions> options = images->options(like);
+    if (!options.ok()) return options.status();
+    return MakeCocoSource(std::move(paths), {.images_folder = *folder, .images = *options});
+  };
+}
+
+MakeSource DeclareVoc(CLI::App& command) {
+  auto options = std::make_shared<VocOptions>();
+  auto subset = AddText(command, "--subset", "NAME",
+                        "only the images that ImageSets/Main/NAME.txt lists; default: all");
+  command.add_flag("--zero-based", options->zero_based,
+                   "coordinates count from 0, and are edges: divide them by the size as they are");
+  auto classes = AddClassMap(command, "the numbers of the classes");
+  auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
+    if (!map.ok()) return map.status();
+    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    if (!of_images.ok()) return of_images.status();
+    return MakeVocSource(std::move(paths), {.subset = *subset,
+                                            .classes = *std::move(map),
+                                            .zero_based = options->zero_based,
+                                            .images = *of_images});
+  };
+}
+
+MakeSource DeclareYolo(CLI::App& command) {
+  auto subset = AddText(command, "--subset", "NAME",
+                        "train, val or test of data.yaml, or a folder in images/; needed if there "
+                        "are several");
+  auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<ImageOptions> options = images->options(like);
+    if (!options.ok()) return options.status();
+    return MakeYoloSource(std::move(paths), {.subset = *subset, .images = *options});
   };
 }
 
@@ -403,6 +459,9 @@ std::vector<ConvertKind> ConvertKinds() {
                        "JPEGs are rewritten losslessly (same pixels, same Exif and profile) to be "
                        "seekable. Those\n"
                        "that cannot be rewritten are kept and counted; damaged images are named.\n"
+                       "If SOURCE has metadata.csv or metadata.jsonl with a column file_name, its "
+                       "rows are the records\n"
+                       "and its other columns features, and folders are no classes.\n"
                        "\nExample:\n"
                        "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n"
                        "  shardfeed convert imagefolder more/ out/val@8 --class-map out/train@64\n",
@@ -411,7 +470,9 @@ std::vector<ConvertKind> ConvertKinds() {
   kinds.push_back(
       {.name = "images",
        .help = "Images in any folders, with a file of labels or without labels",
-       .details = "Features: those of imagefolder; class features only with --label-file.\n"
+       .details = "Features: those of imagefolder; class features only with --label-file. "
+                  "metadata.csv and\n"
+                  "metadata.jsonl are read as by imagefolder.\n"
                   "\nExamples:\n"
                   "  shardfeed convert images scans/ out/scans@8\n"
                   "  shardfeed convert images train/ out/train@16 --label-file train.csv --shuffle "
@@ -427,6 +488,35 @@ std::vector<ConvertKind> ConvertKinds() {
                   "\nExample:\n"
                   "  shardfeed convert captions laion/ out/laion@64\n",
        .declare = DeclareCaptions});
+  kinds.push_back(
+      {.name = "coco",
+       .help = "Images with boxes, outlines, keypoints and captions in a JSON file of COCO's form",
+       .details = "Features: those of images, and image/object/... named as in TensorFlow's object "
+                  "detection API:\n"
+                  "bbox/xmin (a fraction of the width) and so on, class/label (the category's id), "
+                  "class/text, area.\n"
+                  "\nExample:\n"
+                  "  shardfeed convert coco annotations/instances_train2017.json out/train@64 "
+                  "--images train2017/\n",
+       .declare = DeclareCoco});
+  kinds.push_back(
+      {.name = "voc",
+       .help = "Images with boxes in XML files, in Pascal VOC's folders",
+       .details = "Features: those of images, and image/object/... as for coco, with difficult, "
+                  "truncated and view.\n"
+                  "Classes are numbered in the order of their names.\n"
+                  "\nExample:\n"
+                  "  shardfeed convert voc VOCdevkit/VOC2012/ out/train@8 --subset train\n",
+       .declare = DeclareVoc});
+  kinds.push_back(
+      {.name = "yolo",
+       .help = "Images with boxes, outlines or keypoints in text files, as YOLO's tools read them",
+       .details = "SOURCE is data.yaml, or a folder with it or with images/, labels/ and "
+                  "classes.txt.\n"
+                  "Features: those of images, and image/object/... as for coco.\n"
+                  "\nExample:\n"
+                  "  shardfeed convert yolo coco8/data.yaml out/train@8 --subset train\n",
+       .declare = DeclareYolo});
   kinds.push_back({.name = "files",
                    .help = "Files of any kind: one record per file",
                    .details = "Features: \"bytes\" and \"name\".\n"

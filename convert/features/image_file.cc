@@ -4,7 +4,6 @@
 #include <array>
 
 #include "absl/status/statusor.h"
-#include "decode/images/image_header.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -29,12 +28,14 @@ bool IsImageName(std::string_view path) {
 std::string ImageSuffixes() { return fmt::format("{}", fmt::join(kSuffixes, ", ")); }
 
 absl::Status AddImage(const std::string& path, std::string_view name, std::string_view bytes,
-                      const ImageRewriter& rewriter, ExampleBuilder& builder) {
+                      const ImageRewriter& rewriter, ExampleBuilder& builder,
+                      ImageHeader* original) {
   absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) {
     return absl::Status(header.status().code(),
                         fmt::format("{}: {}", path, std::string(header.status().message())));
   }
+  if (original != nullptr) *original = *header;
   absl::StatusOr<StoredImage> stored = rewriter.Rewrite(path, *header, bytes);
   if (!stored.ok()) return stored.status();
   // Features are added in the order of their names, which is their order in the record.

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "convert/features/image_rewriter.h"
+#include "decode/images/image_header.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {
@@ -23,12 +24,14 @@ bool IsImageName(std::string_view path);
 std::string ImageSuffixes();
 
 // Adds image/encoded (the borrowed result of `rewriter`), image/filename (`name`), image/format,
-// image/height and image/width of the image `bytes`, which were read from `path`. Thread safe.
+// image/height and image/width of the image `bytes`, which were read from `path`. If `original` is
+// set, it receives the header of `bytes`. Thread safe.
 //
 // DataLoss, with `path`: not an image, or damaged before its size is known. Others: those of
 // ImageRewriter.
 absl::Status AddImage(const std::string& path, std::string_view name, std::string_view bytes,
-                      const ImageRewriter& rewriter, ExampleBuilder& builder);
+                      const ImageRewriter& rewriter, ExampleBuilder& builder,
+                      ImageHeader* original = nullptr);
 
 }  // namespace shardfeed
 

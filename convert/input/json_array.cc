@@ -21,15 +21,6 @@ constexpr std::array<uint8_t, 256> MakeKinds() {
 }
 constexpr std::array<uint8_t, 256> kKinds = MakeKinds();
 
-// Returns the offset after the string that opens at `at`, or npos if it does not close.
-size_t SkipString(std::string_view text, size_t at) {
-  while (true) {
-    at = text.find_first_of("\"\\", at + 1);
-    if (at == text.npos || text[at] == '"') return at == text.npos ? at : at + 1;
-    if (++at == text.size()) return text.npos;
-  }
-}
-
 // Returns the size of the value at the start of `text`: up to its closing bracket or, for a value
 // without brackets, up to a comma or a bracket. Returns npos if it does not end in `text`.
 size_t ValueSize(std::string_view text) {
@@ -38,7 +29,7 @@ size_t ValueSize(std::string_view text) {
   while (at < text.size()) {
     switch (kKinds[static_cast<uint8_t>(text[at])]) {
       case kQuote:
-        at = SkipString(text, at);
+        at = SkipJsonString(text, at);
         if (at == text.npos) return at;
         if (depth == 0) return at;
         continue;
@@ -62,24 +53,47 @@ size_t ValueSize(std::string_view text) {
 
 }  // namespace
 
+size_t SkipJsonString(std::string_view text, size_t at) {
+  while (true) {
+    at = text.find_first_of("\"\\", at + 1);
+    if (at == text.npos || text[at] == '"') return at == text.npos ? at : at + 1;
+    if (++at == text.size()) return text.npos;
+  }
+}
+
+char SkipJsonBlanks(TextReader& reader) {
+  while (true) {
+    const std::string_view unread = reader.unread();
+    const size_t n = std::min(unread.find_first_not_of(" \t\r\n"), unread.size());
+    reader.Consume(n, std::count(unread.begin(), unread.begin() + n, '\n'));
+    if (n < unread.size()) return unread[n];
+    if (!reader.Extend()) return '\0';
+  }
+}
+
 bool JsonArray::Fail(std::string_view what) {
   status_ = absl::DataLossError(fmt::format("{}:{}: {}", path_, reader_->line(), what));
   return false;
 }
 
-// Skips blanks and returns the next character, at which the unread text then starts; NUL at the end
-// of the file.
 char JsonArray::SkipBlanks() {
-  while (true) {
-    const std::string_view unread = reader_->unread();
-    const size_t n = std::min(unread.find_first_not_of(" \t\r\n"), unread.size());
-    reader_->Consume(n, std::count(unread.begin(), unread.begin() + n, '\n'));
-    if (n < unread.size()) return unread[n];
-    if (!reader_->Extend()) {
-      status_ = reader_->status();
-      return '\0';
-    }
+  const char next = SkipJsonBlanks(*reader_);
+  status_ = reader_->status();
+  return next;
+}
+
+bool JsonArray::NotArray(char first) {
+  const std::string found = Excerpt(reader_->unread().substr(0, 20));
+  if (!key_.empty()) {
+    return Fail(fmt::format("expected an array of objects at {}, got {}", Excerpt(key_), found));
   }
+  if (first == '\0') return Fail("the file is empty; expected an array of objects");
+  if (first == '{') {
+    return Fail(
+        "expected an array of objects, got an object; the kind jsonl reads one object per line, "
+        "and jq .KEY takes the array at a key out of an object");
+  }
+  return Fail(fmt::format("expected an array of objects, got {}", found));
 }
 
 bool JsonArray::Next(Element* element) {
@@ -87,16 +101,7 @@ bool JsonArray::Next(Element* element) {
   if (!status_.ok()) return false;
   if (!started_) {
     started_ = true;
-    if (next == '\0') return Fail("the file is empty; expected an array of objects");
-    if (next == '{') {
-      return Fail(
-          "expected an array of objects, got an object; the kind jsonl reads one object per line, "
-          "and jq .KEY takes the array at a key out of an object");
-    }
-    if (next != '[') {
-      return Fail(fmt::format("expected an array of objects, got {}",
-                              Excerpt(reader_->unread().substr(0, 20))));
-    }
+    if (next != '[') return NotArray(next);
     reader_->Consume(1, 0);
     next = SkipBlanks();
   } else if (next == ',') {
@@ -111,7 +116,7 @@ bool JsonArray::Next(Element* element) {
   if (next == '\0') return Fail("the file ends inside the array; it may be truncated");
   if (next == ']') {
     reader_->Consume(1, 0);
-    if (SkipBlanks() != '\0') {
+    if (key_.empty() && SkipBlanks() != '\0') {
       return Fail(fmt::format(
           "expected the end of the file after the array, got {}; a file must hold a single array",
           Excerpt(reader_->unread().substr(0, 20))));

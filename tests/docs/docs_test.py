@@ -74,6 +74,32 @@ def member(tar, name, data):
     tar.addfile(info, io.BytesIO(data))
 
 
+def prepare_annotations(folder, files):
+    """Images with a box in each, in the forms of COCO, VOC, YOLO and Hugging Face's tables."""
+    for name in ("coco/annotations", "VOCdevkit/VOC2012/Annotations", "VOCdevkit/VOC2012/ImageSets/Main",
+                 "yolo/labels/train"):
+        (folder / name).mkdir(parents=True)
+    for name in ("coco/train", "VOCdevkit/VOC2012/JPEGImages", "yolo/images/train", "pets/train"):
+        (folder / name).mkdir(parents=True)
+        for i, path in enumerate(files):
+            shutil.copy(path, folder / name / f"{i}{path.suffix}")
+    names = [f"{i}{path.suffix}" for i, path in enumerate(files)]
+    (folder / "coco/annotations/instances_train.json").write_text(json.dumps({
+        "images": [{"id": i, "file_name": name} for i, name in enumerate(names)],
+        "annotations": [{"id": i, "image_id": i, "category_id": 1, "bbox": [1, 2, 3, 4]}
+                        for i in range(len(names))],
+        "categories": [{"id": 1, "name": "cat"}]}))
+    for i in range(len(names)):
+        (folder / f"VOCdevkit/VOC2012/Annotations/{i}.xml").write_text(
+            "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax>"
+            "<ymax>2</ymax></bndbox></object></annotation>")
+        (folder / f"yolo/labels/train/{i}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
+    (folder / "VOCdevkit/VOC2012/ImageSets/Main/train.txt").write_text("0\n1\n")
+    (folder / "yolo/data.yaml").write_text("train: images/train\nnames: [cat]\n")
+    (folder / "pets/train/metadata.csv").write_text(
+        "file_name,age\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names)))
+
+
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
@@ -95,6 +121,7 @@ def prepared(tmp_path_factory):
         for i, path in enumerate(f for f in files if f.suffix == ".jpg"):
             member(tar, f"{i:06}.jpg", path.read_bytes())
             member(tar, f"{i:06}.cls", b"%d" % (i % 4))
+    prepare_annotations(folder, files)
     sf.convert("imagefolder", folder / "photos", folder / "images/train@4", no_sync=True)
     sf.convert("imagefolder", folder / "photos", folder / "out/train@16", no_sync=True)
     for spec in ("tables/train@4", "old/train@4"):

@@ -344,6 +344,25 @@ def main():
     write("csv", "missing", b"\xa0\x90a,x\n ? ,1,234\n-1,\"1,234\"\n007,nan\n")
     write("csv", "utf16", b"\x00\x07" + "\ufeffa,\u00e4\r\n1,\U0001f600\r\n".encode("utf-16-le"))
     write("csv", "windows", b"\x10\x0cn;m\n\xe4;1,5\n\x80;16777217,0\n")
+    write("annotations", "coco", b"\x00" + json.dumps({
+        "images": [{"id": 1, "file_name": "a.png", "width": 10, "height": 20},
+                   {"id": "2", "file_name": "a.png"}],
+        "annotations": [
+            {"id": 1, "image_id": 1, "category_id": 7, "bbox": [1, 2, 3, 4.5], "iscrowd": 1,
+             "segmentation": {"counts": [3, 4], "size": [20, 10]}},
+            {"id": 2, "image_id": "2", "category_id": 7, "bbox": [1, 2, 3, 4], "area": 3.5,
+             "segmentation": [[1, 2, 3, 4, 5, 6]], "keypoints": [1, 2, 2], "caption": "x"}],
+        "categories": [{"id": 7, "name": "cat", "keypoints": ["nose"]}]}).encode())
+    write("annotations", "voc", b"\x01<annotation><filename>a.png</filename><size><width>10</width>"
+          b"<height>20</height></size><object><name>c&amp;t</name><pose>Left</pose><difficult>1"
+          b"</difficult><bndbox><xmin>1</xmin><ymin>2.5</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
+          b"</object></annotation>")
+    write("annotations", "yaml", b"\x02path: .\ntrain: images/train  # x\nval: [a, 'b''c']\nnc: 2\n"
+          b"names:\n  0: cat\n  1: \"d\\\"g\"\nkpt_shape: [17, 3]\n")
+    write("annotations", "yaml_flow", b"\x02names: [a,\n b,\n]\ntest:\n- x\n- y\n")
+    write("annotations", "box", b"\x030 0.5 0.5 0.25 0.125\n")
+    write("annotations", "outline", b"\x031 0.1 0.2 0.3 0.4 0.5 0.6")
+    write("annotations", "keypoints", b"\x032 0.5 0.5 0.1 0.1 0.2 0.3 2 0 0 0")
     write("json", "lines", b"\x00" + (TESTDATA / "tables/events.jsonl").read_bytes()[:1500])
     write("json", "array", b'\x01[{"a":1,"b":{"c":[1,2.5]},"d":"\\u00e9"},\n {"a":null}]\n')
 
