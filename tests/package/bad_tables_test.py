@@ -325,8 +325,10 @@ def test_truncated_lmdb(tmp_path):
 
 @pytest.mark.parametrize("arguments, said", [
     (["parquet"], "parquet: PATHS is required"),
-    (["parquet", "t"], "parquet: only one path is given; usage: shardfeed convert parquet SOURCE... OUT@N"),
-    (["parquet", "t", "out/t"], "parquet: out/t: the number of shards is missing; name the dataset as out/t@16"),
+    (["parquet", "t"], "parquet: only one path is given; usage: shardfeed convert parquet SOURCE... OUT"),
+    (["parquet", "t", "out/t@2", "--shard-size", "1GB"], "parquet: out/t@2 already gives the number of shards: pass it or "
+                                                         "--shard-size, not both"),
+    (["parquet", "t", "out/t", "--shard-size", "x"], "parquet: --shard-size: 'x' is not a size such as 256KiB"),
     (["parquet", "t", "out/t@x"], "t: cannot open: No such file or directory"),
     (["parquet", "-", "out/t@1"], "parquet: parquet cannot be read from standard input: name files"),
     (["parquet", "t", "out/t@1", "--shuffle", "1"], "parquet: this kind has no --shuffle; shuffle what was written: "

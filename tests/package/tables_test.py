@@ -219,6 +219,16 @@ def test_kinds_can_be_declared(tmp_path):
     assert rows(tmp_path / "out/u@1") == [{"n": [b"8"], "f": [4]}]
 
 
+def test_floats_lose_digits_where_they_print_fewer(tmp_path):
+    rng = np.random.default_rng(5)
+    texts = [f"{x:.{digits}g}" for digits in range(1, 10) for x in rng.random(300) * 10.0 ** rng.integers(-8, 12, 300)]
+    lost = sum(float(text) != float(str(np.float32(text))) for text in texts)
+    pq.write_table(pa.table({"x": [float(text) for text in texts]}), tmp_path / "t.parquet")
+    note, = convert("parquet", tmp_path / "t.parquet", tmp_path / "out/t@1")["notes"]
+    count = int(note.split(": ")[1].split(" of ")[0].replace(",", ""))
+    assert 300 < lost < 1000 and abs(count - lost) < 0.01 * lost, (count, lost)
+
+
 @pytest.mark.parametrize("value, exact", [(2**24, True), (2**24 + 1, False), (-(2**24) - 1, False), (2**62, True),
                                           (2**62 + 2**37, False), (-2**63, True), (0, True)])
 def test_integers_as_floats_tell_what_they_lose(tmp_path, value, exact):
@@ -397,6 +407,22 @@ def test_a_dry_run_writes_nothing(tmp_path, table):
     shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", tmp_path / "out/t@3", "--dry-run").out.decode()
     assert shown.splitlines()[:2] == ["feature  kind   from", "int8     int64  int8"]
     assert "1,000 records, about" in shown and shown.endswith("nothing was written\n")
+
+
+def test_the_number_of_shards_follows_their_size(tmp_path):
+    pq.write_table(pa.table({"x": [b"%1000d" % i for i in range(1000)], "f": [0.123456789] * 1000}), tmp_path / "t.parquet")
+    report = convert("parquet", tmp_path / "t.parquet", tmp_path / "out/t", "--shard-size", "256KiB")
+    assert report["shards"] == 5 and report["dataset"] == f"{tmp_path}/out/t@5"
+    assert report["notes"] == ["column 'f': 1,000 of 1,000 values lose digits as floats of 32 bits; the first: "
+                               f"{tmp_path}/t.parquet: row 0 (row group 0): 0.123456789 becomes 0.12345679"]
+    assert convert("parquet", tmp_path / "t.parquet", tmp_path / "out/u")["shards"] == 1
+
+
+def test_notes_of_many_files_are_one(tmp_path):
+    for i in range(3):
+        np.savez(tmp_path / f"{i}.npz", x=np.zeros((4, 2)))
+    notes = convert("npz", tmp_path / "*.npz", tmp_path / "out/t@1")["notes"]
+    assert notes == ["column 'x': rows of shape [2] are flat lists of 2 values"]
 
 
 def test_output_and_help(tmp_path):

@@ -51,8 +51,14 @@ class Source(NamedTuple):
                 raise damaged(table.path, f"it has {end} rows, and had {table.rows} when they were counted")
 
     def notes(self) -> List[str]:
-        named = len(self.tables) > 1
-        notes = [f"{table.path}: {note}" if named else note for table in self.tables for note in table.notes]
+        paths: Dict[str, List[str]] = {}  # of each note
+        for table in self.tables:
+            for note in table.notes:
+                paths.setdefault(note, []).append(table.path)
+        notes = []
+        for note, where in paths.items():
+            more = f" and {len(where) - 1} more" * (len(where) > 1)
+            notes.append(note if len(where) == len(self.tables) else f"{where[0]}{more}: {note}")
         return notes + self.conversion.notes()
 
 
@@ -226,16 +232,23 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
 
 
 def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:
-    """What would be written, by the first records: nothing is."""
+    """How many records and bytes would be written, by the first records, and these; nothing is written."""
     total = source.rows if limit is None else min(limit, source.rows)
     first: List[Dict[str, Any]] = []
-    batches = source.batches(min(total, _SAMPLE))
-    for batch in batches:
-        first += batch.to_pylist()
+    with contextlib.closing(source.batches(min(total, _SAMPLE))) as batches:
+        for batch in batches:
+            first += batch.to_pylist()
     encoder = _core.ExampleEncoder({})
     sizes = [16 + len(encoder.encode({k: v for k, v in row.items() if v is not None})) for row in first]
     size = sum(sizes) * total // max(len(sizes), 1)
     return {"records": total, "bytes": size, "first": first[:_SHOWN]}
+
+
+def shards_of(source: Source, shard_bytes: int, limit: Optional[int]) -> int:
+    """How many shards of about this size there will be."""
+    size: int = estimate(source, limit)["bytes"]
+    source.conversion.forget()
+    return max(1, -(-size // shard_bytes))
 
 
 def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str]) -> Dict[str, str]:

@@ -62,7 +62,6 @@ _NOT_HERE = {
     "--split": _TFRECORD + " --split ...",
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
-    "--shard-size": "name the number of shards, OUT@N",
     "--resume": "run it again; nothing of an interrupted run remains",
     "--on-error": "fix the row that the error names, or leave it out",
     "--max-skipped": "nothing is skipped",
@@ -111,12 +110,13 @@ def parser(kind: str) -> argparse.ArgumentParser:
     about = _HELP[kind]
     examples = "\n".join(f"  {example}" for example in about.examples)
     made = _Parser(prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
-                   usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT@N",
+                   usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
                    epilog=f"{about.details}\n\nRecords keep the order of the source. It takes "
                           f"{' and '.join(KINDS[kind])}: pip install 'shardfeed[tables]'.\n\nExamples:\n{examples}\n")
     add = made.add_argument
-    add("paths", nargs="*", metavar="PATHS", help="SOURCE... OUT, where OUT is folder/name@N[.suffix]")
+    add("paths", nargs="*", metavar="PATHS", help="SOURCE... OUT, where OUT is folder/name@N[.suffix], or folder/name to "
+                                                    "have the number of shards chosen by --shard-size")
     add("--columns", metavar="A,B,...", action="append", help="make features of these columns only; user.name is one "
                                                               "field of a struct")
     add("--schema", metavar="FILE", help='kinds to use instead of the inferred ones: JSON {"age": "int64"}, or the '
@@ -129,6 +129,8 @@ def parser(kind: str) -> argparse.ArgumentParser:
                                                        "the first value is")
     add("--compression", choices=("none", "gzip", "zlib"), default="none", help="none (default), gzip or zlib")
     add("--level", type=_whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
+    add("--shard-size", type=_size, metavar="SIZE",
+        help="approximate size of a shard before compression, by the first records; default 256MiB")
     add("--member-size", type=_size, default=256 << 10, metavar="SIZE",
         help="size of the pieces of compressed data at which a reader can start; default 256KiB")
     add("--limit", type=_whole(0), metavar="N", help="write at most this many records")
@@ -153,12 +155,13 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     if not given.paths:
         raise Misuse("PATHS is required")
     if len(given.paths) == 1:
-        raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT@N")
+        raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT")
     *given.sources, given.out = given.paths
     if "-" in given.sources:
         raise Misuse(f"{kind} cannot be read from standard input: name files")
-    if "@" not in os.path.basename(given.out):
-        raise Misuse(f"{given.out}: the number of shards is missing; name the dataset as {given.out}@16")
+    given.counted = "@" in os.path.basename(given.out)
+    if given.counted and given.shard_size is not None:
+        raise Misuse(f"{given.out} already gives the number of shards: pass it or --shard-size, not both")
     if given.columns and "" in given.columns:
         raise Misuse("--columns: expected names, as in --columns a,b")
     return given
@@ -169,19 +172,32 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda done, total: None) -> Dict[str, Any]:
     """Converts, or shows what would be converted, and returns the report."""
-    from . import check_installed, converting
+    from . import check_installed
+    check_installed(given.kind)
+    if not given.threads:
+        return _run(given, progress)
+    import pyarrow
+    threads = pyarrow.cpu_count()
+    pyarrow.set_cpu_count(given.threads)
+    try:
+        return _run(given, progress)
+    finally:
+        pyarrow.set_cpu_count(threads)
+
+
+def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dict[str, Any]:
+    from . import converting
     from .table import Options
     started = time.monotonic()
-    check_installed(given.kind)
-    if given.threads:
-        import pyarrow
-        pyarrow.set_cpu_count(given.threads)
     own = {name: value for name in ("query", "table", "format") if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
     source = converting.open_source(given.kind, given.sources, options, kinds)
+    out = given.out
+    if not given.counted:
+        out += f"@{converting.shards_of(source, given.shard_size or 256 << 20, given.limit)}"
     if given.dry_run:
-        return {"dry_run": True, "dataset": given.out, **converting.estimate(source, given.limit),
+        return {"dry_run": True, "dataset": out, **converting.estimate(source, given.limit),
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
                 "sources": [{"path": table.path, "rows": table.rows} for table in source.tables],
                 "notes": source.notes(), "seconds": time.monotonic() - started}
@@ -189,7 +205,7 @@ def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda
              **({"schema": given.schema} if given.schema else {}), **own,
              **({"limit": str(given.limit)} if given.limit is not None else {})}
     report = converting.write_dataset(
-        source, given.out, limit=given.limit, compression=given.compression, level=given.level,
+        source, out, limit=given.limit, compression=given.compression, level=given.level,
         member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
         made_by=converting.made_by_of(given.kind, given.sources, shown), progress=progress)
     return {**report._asdict(), "skipped": 0, "shards_taken_over": 0, "datasets_complete": 0,

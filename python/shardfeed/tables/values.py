@@ -337,6 +337,8 @@ class Conversion:
             floats = values.astype(np.float32)
         if values.dtype.kind == "f":
             changed = (floats != values) & (values == values)
+            if changed.any():
+                changed[changed] = ~_keeps_digits(values[changed], floats[changed])
             infinite = np.isinf(floats) & changed
             if infinite.any():
                 index = int(np.argmax(infinite))
@@ -373,6 +375,11 @@ class Conversion:
 
     # ---- What is said of it
 
+    def forget(self) -> None:
+        """Counts and notes anew, as if nothing had been converted."""
+        self.told.clear()
+        self.losses.clear()
+
     def _tell(self, name: str, what: str) -> None:
         self.told.setdefault((name, what))
 
@@ -383,6 +390,23 @@ class Conversion:
                 notes.append(f"column {name!r}: {loss.changed:,} of {loss.of:,} values lose digits as floats of 32 "
                              f"bits; the first: {loss.first}")
         return notes
+
+
+def _keeps_digits(values: np.ndarray, floats: np.ndarray) -> np.ndarray:
+    """Whether floats of 32 bits print as the doubles do, as those of 0.1 do."""
+    kept = _rounded(floats.astype(np.float64), 7) == values
+    # With 8 or 9 digits some do.
+    for index in np.flatnonzero(~kept & (_rounded(values, 9) == values)):
+        kept[index] = float(str(floats[index])) == values[index]
+    return kept
+
+
+def _rounded(values: np.ndarray, digits: int) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        power = digits - 1 - np.floor(np.log10(np.abs(values)))
+        up, down = 10.0 ** np.clip(power, 0, 300), 10.0 ** np.clip(-power, 0, 300)
+        rounded: np.ndarray = np.rint(values * up / down) / up * down
+    return rounded
 
 
 def _innermost(kind: Any) -> Any:
