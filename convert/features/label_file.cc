@@ -10,7 +10,6 @@
 #include "convert/input/excerpt.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
-#include "io/file.h"
 
 namespace shardfeed {
 namespace {
@@ -26,14 +25,7 @@ absl::Status LabelFile::ErrorAt(uint64_t line, std::string_view what) const {
 absl::StatusOr<LabelFile> LabelFile::Read(const std::string& path) {
   LabelFile file;
   file.path_ = path;
-  // Read the file once to check that it is text, with the messages that all text files get.
-  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
-  if (!reader.ok()) return reader.status();
-  TextReader::Line line;
-  while ((*reader)->NextLine(&line)) {
-  }
-  if (!(*reader)->status().ok()) return (*reader)->status();
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+  absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
   if (!text.ok()) return text.status();
   file.text_ = std::make_unique<std::string>(*std::move(text));
   if (absl::Status status = file.Parse(); !status.ok()) return status;
@@ -68,7 +60,6 @@ absl::Status LabelFile::Add(std::string_view name, std::string_view label, uint6
 
 absl::Status LabelFile::ParseTable(char delimiter) {
   std::string_view text = *text_;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   std::vector<CsvCell> cells;
   size_t label_column = 0;
   size_t num_columns = 0;
@@ -117,7 +108,6 @@ absl::Status LabelFile::ParseTable(char delimiter) {
 
 absl::Status LabelFile::ParseLines() {
   std::string_view text = *text_;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   for (uint64_t line = 1; !text.empty(); ++line) {
     std::string_view one = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), one.size() + 1));
