@@ -95,8 +95,9 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
   if (!flags.shard_size.empty()) {
     others.emplace_back("--shard-size", "all tasks need one number of shards, OUT@N");
   }
-  if (std::find(sources.begin(), sources.end(), "-") != sources.end()) {
-    others.emplace_back("standard input (-)", "each task reads the whole input; name files");
+  if (std::any_of(sources.begin(), sources.end(), StandardInput::Is)) {
+    others.emplace_back("standard input (-) or a pipe",
+                        "each task reads the whole input; name files");
   }
   absl::StatusOr<std::vector<uint64_t>> shards = ShardsOf(flags.job, converting.output, others);
   if (!shards.ok()) return shards.status();
@@ -111,30 +112,45 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
   return *std::move(job);
 }
 
-// Returns the sources with globs expanded. For the source "-", opens `input` and uses its path.
+// Standard input and pipes among the sources.
+using Inputs = std::vector<std::unique_ptr<StandardInput>>;
+
+std::string WithNames(const Inputs& inputs, std::string text) {
+  for (const std::unique_ptr<StandardInput>& input : inputs)
+    text = input->WithName(std::move(text));
+  return text;
+}
+
+// Returns the sources with globs expanded. For "-" and pipes, adds to `inputs` and uses their
+// paths.
 absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
                                                      std::vector<std::string> sources,
                                                      const std::string& directory,
                                                      const CommandOptions& options,
-                                                     std::unique_ptr<StandardInput>& input) {
+                                                     Inputs& inputs) {
   if (kind.resolves_specs) return sources;
+  bool standard_input = false;
   for (std::string& source : sources) {
     if (absl::Status status = CheckIsPath(source); !status.ok()) return status;
-    if (source != "-") continue;
+    if (!StandardInput::Is(source)) continue;
     if (!kind.reads_standard_input) {
       return absl::InvalidArgumentError(
-          fmt::format("{} cannot be read from standard input: name files", kind.name));
+          fmt::format("{} cannot be read from {}: name files", kind.name,
+                      source == "-" ? "standard input" : "the pipe " + source));
     }
-    if (input != nullptr) return absl::InvalidArgumentError("standard input (-) appears twice");
+    if (source == "-" && std::exchange(standard_input, true)) {
+      return absl::InvalidArgumentError("standard input (-) appears twice");
+    }
     std::atomic<uint64_t> copied{0};
-    ProgressDisplay display(options, [&copied] {
-      return Progress{.what = "reading standard input", .done = copied, .bytes = true};
+    const std::string what = source == "-" ? "reading standard input" : "reading " + source;
+    ProgressDisplay display(options, [&copied, &what] {
+      return Progress{.what = what, .done = copied, .bytes = true};
     });
     absl::StatusOr<std::unique_ptr<StandardInput>> opened =
-        StandardInput::Open(directory, InterruptToken(), copied);
+        StandardInput::Open(source, directory, InterruptToken(), copied);
     if (!opened.ok()) return opened.status();
-    input = *std::move(opened);
-    source = input->path();
+    source = (*opened)->path();
+    inputs.push_back(*std::move(opened));
   }
   return ExpandGlobs(sources);
 }
@@ -155,7 +171,9 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
     for (const std::string& value : values) {
       if (option->get_expected_max() > 0) text += " " + value;
       struct stat stat;
-      if (::stat(value.c_str(), &stat) != 0 || !S_ISREG(stat.st_mode)) continue;
+      if (::stat(value.c_str(), &stat) != 0) continue;
+      // A pipe is another one each time, even under the same name.
+      if (!S_ISREG(stat.st_mode) && !S_ISFIFO(stat.st_mode)) continue;
       *fingerprint += fmt::format("{} {} {} {}\n", value, stat.st_size, stat.st_mtim.tv_sec,
                                   stat.st_mtim.tv_nsec);
     }
@@ -280,17 +298,16 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   if (!job.ok()) return ReportError(job.status());
   if (job->has_value()) converting.job = &**job;
 
-  std::unique_ptr<StandardInput> input;
-  const auto report_error = [&input](const absl::Status& status) {
-    if (input == nullptr) return ReportError(status);
-    return ReportError(WithMessage(status, input->WithName(std::string(status.message()))));
+  Inputs inputs;
+  const auto report_error = [&inputs](const absl::Status& status) {
+    return ReportError(WithMessage(status, WithNames(inputs, std::string(status.message()))));
   };
   absl::StatusOr<std::vector<std::string>> paths =
       FindSources(kind, std::move(sources), flags.dry_run ? TemporaryFolder() : spec->directory,
-                  options, input);
+                  options, inputs);
   if (!paths.ok()) return report_error(paths.status());
-  if (input != nullptr) {
-    converting.reword = [&input](std::string text) { return input->WithName(std::move(text)); };
+  if (!inputs.empty()) {
+    converting.reword = [&inputs](std::string text) { return WithNames(inputs, std::move(text)); };
   }
   const uint64_t input_bytes = InputBytes(*paths);
   absl::StatusOr<std::unique_ptr<Source>> source =
@@ -320,7 +337,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   // Notes are about the input, so all splits have the same ones.
   report.notes = manifests->front().notes;
   for (std::string& note : (*source)->built_notes()) {
-    report.notes.push_back(input == nullptr ? std::move(note) : input->WithName(std::move(note)));
+    report.notes.push_back(WithNames(inputs, std::move(note)));
   }
   if (converting.like && converting.encode.compression != Compression::kNone &&
       !IsGiven(command, "--compression")) {

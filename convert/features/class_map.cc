@@ -1,5 +1,6 @@
 #include "convert/features/class_map.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -8,7 +9,6 @@
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
-#include "io/file.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
 
@@ -74,13 +74,11 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
   }
   ClassMap map;
   map.path_ = path;
-  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
-  if (!reader.ok()) return reader.status();
-  const std::string_view start = (*reader)->unread();
-  const size_t first = start.find_first_not_of(" \t\r\n");
-  if (first != start.npos && start[first] == '{') {
-    absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
-    if (!text.ok()) return text.status();
+  absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
+  if (!text.ok()) return text.status();
+  std::string_view rest = *text;
+  const size_t first = rest.find_first_not_of(" \t\r\n");
+  if (first != rest.npos && rest[first] == '{') {
     nlohmann::json json;
     if (absl::Status status = ParseBoundedJson(*text, &json); !status.ok()) {
       return absl::DataLossError(
@@ -102,12 +100,14 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
       if (!status.ok()) return status;
     }
   } else {
-    TextReader::Line line;
     int64_t number = 0;
     uint64_t blank = 0;  // number of the first blank line
-    while ((*reader)->NextLine(&line)) {
-      if (line.text.empty()) {
-        if (blank == 0) blank = line.number;
+    for (uint64_t line = 1; !rest.empty(); ++line) {
+      std::string_view name = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+      if (name.ends_with('\r')) name.remove_suffix(1);
+      if (name.empty()) {
+        if (blank == 0) blank = line;
         continue;
       }
       if (blank != 0) {
@@ -115,10 +115,9 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
             "{}:{}: a blank line between names; remove it, since lines number the classes", path,
             blank));
       }
-      absl::Status status = map.Add(line.text, number++, fmt::format("{}:{}", path, line.number));
+      absl::Status status = map.Add(name, number++, fmt::format("{}:{}", path, line));
       if (!status.ok()) return status;
     }
-    if (!(*reader)->status().ok()) return (*reader)->status();
   }
   if (map.size() == 0) {
     return absl::DataLossError(fmt::format("{}: the file has no classes", path));

@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "convert/input/excerpt.h"
+#include "convert/input/text_reader.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
-#include "io/file.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
 
@@ -30,7 +30,7 @@ std::optional<ColumnKind> FeatureChoice::KindOf(std::string_view name) const {
 
 absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
     const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+  absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
   if (!text.ok()) return text.status();
   const auto error = [&path](std::string_view what) {
     return absl::DataLossError(fmt::format(

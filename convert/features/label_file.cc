@@ -12,7 +12,6 @@
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "io/file.h"
 #include "io/remedy.h"
 
 namespace shardfeed {
@@ -37,14 +36,7 @@ absl::StatusOr<LabelFile> LabelFile::Read(const std::string& path,
                                           const LabelFileOptions& options) {
   LabelFile file;
   file.path_ = path;
-  // Read the file once to check that it is text, with the messages that all text files get.
-  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
-  if (!reader.ok()) return reader.status();
-  TextReader::Line line;
-  while ((*reader)->NextLine(&line)) {
-  }
-  if (!(*reader)->status().ok()) return (*reader)->status();
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+  absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
   if (!text.ok()) return text.status();
   file.text_ = std::make_unique<std::string>(*std::move(text));
   if (absl::Status status = file.Parse(options); !status.ok()) return status;
@@ -148,7 +140,6 @@ absl::Status LabelFile::SetColumns(const std::vector<std::string_view>& names, u
 
 absl::Status LabelFile::ParseTable(char delimiter, const LabelFileOptions& options) {
   std::string_view text = *text_;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   std::vector<CsvCell> cells;
   uint64_t line = 1;
   const auto value = [this](const CsvCell& cell) -> std::string_view {
@@ -196,7 +187,6 @@ absl::Status LabelFile::ParseLines(const LabelFileOptions& options) {
   }
   columns_ = {{.name = "name"}, {.name = "label"}};
   std::string_view text = *text_;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   for (uint64_t line = 1; !text.empty(); ++line) {
     std::string_view one = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), one.size() + 1));

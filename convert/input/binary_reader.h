@@ -1,4 +1,4 @@
-// Reads a binary file sequentially, and decompresses it if it is a gzip file.
+// Reads a binary file sequentially, and decompresses it if it is compressed.
 
 #ifndef SHARDFEED_CONVERT_INPUT_BINARY_READER_H_
 #define SHARDFEED_CONVERT_INPUT_BINARY_READER_H_
@@ -12,8 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "io/file.h"
-#include "tfrecord/decompress.h"
+#include "convert/input/input_stream.h"
 
 namespace shardfeed {
 
@@ -23,12 +22,12 @@ class BinaryReader {
   // Called after each read with the offset reached in the file; a failure ends the reading.
   using OnRead = std::function<absl::Status(uint64_t file_offset)>;
 
-  // A gzip file is recognized by its first two bytes. NotFound and the like: see ErrnoStatus.
+  // See InputStream.
   static absl::StatusOr<std::unique_ptr<BinaryReader>> Open(const std::string& path,
                                                             OnRead on_read = nullptr);
 
   // Returns the next `size` bytes, or fewer at the end, as a view that is valid until the next
-  // call. DataLoss, with "FILE: ...": the compressed data is damaged or cut off.
+  // call. Errors: see InputStream.
   absl::StatusOr<std::string_view> Read(size_t size);
 
   // Skips `size` bytes and returns how many there were, which is fewer only at the end. Reads
@@ -37,17 +36,15 @@ class BinaryReader {
 
   // Offset of the next byte in the decompressed content.
   uint64_t offset() const { return offset_; }
-  bool compressed() const { return decompressor_ != nullptr; }
+  bool compressed() const { return stream_->compressed(); }
   // Text to follow an offset in messages: "" or " of the decompressed data".
-  std::string_view content_name() const;
+  std::string_view content_name() const { return stream_->content_name(); }
 
  private:
-  BinaryReader(std::shared_ptr<const File> file, OnRead on_read);
+  BinaryReader(std::unique_ptr<InputStream> stream, OnRead on_read);
   absl::Status Fill(size_t size);
 
-  std::shared_ptr<const File> file_;
-  FileSource source_;
-  std::unique_ptr<Decompressor> decompressor_;
+  std::unique_ptr<InputStream> stream_;
   OnRead on_read_;
   std::string buffer_;  // [begin_, end_) has been read but not returned
   size_t begin_ = 0;

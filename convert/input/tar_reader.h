@@ -2,7 +2,7 @@
 //
 // Supports ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format"), GNU's extensions (long
 // names, base-256 sizes; gnu.org/software/tar/manual, "Basic Tar Format") and the older form
-// without a magic, plain or compressed with gzip.
+// without a magic, plain or compressed.
 
 #ifndef SHARDFEED_CONVERT_INPUT_TAR_READER_H_
 #define SHARDFEED_CONVERT_INPUT_TAR_READER_H_

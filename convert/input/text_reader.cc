@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "convert/input/codec.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "simdjson.h"
@@ -20,11 +21,7 @@ struct Magic {
   const char* what;
 };
 constexpr Magic kNotText[] = {
-    {"\x1f\x8b"sv, "is compressed with gzip; decompress it first (gzip -d)"},
-    {"\x28\xb5\x2f\xfd"sv, "is compressed with Zstandard; decompress it first (zstd -d)"},
-    {"\xfd"
-     "7zXZ\0"sv,
-     "is compressed with xz; decompress it first (xz -d)"},
+    {"\x04\x22\x4d\x18"sv, "is compressed with LZ4; decompress it first (lz4 -d)"},
     {"PK\x03\x04"sv, "is a ZIP archive or an Excel workbook; unpack it, or save it as CSV"},
 };
 
@@ -49,23 +46,41 @@ bool IsText(std::string_view text) {
   return IsUtf8(text) && std::memchr(text.data(), 0, text.size()) == nullptr;
 }
 
+absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes) {
+  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
+  if (!reader.ok()) return reader.status();
+  std::string text;
+  do {
+    std::string_view more = (*reader)->unread();
+    // A character may not have been read in full; a line has.
+    if (!(*reader)->at_end()) more = more.substr(0, more.rfind('\n') + 1);
+    if (more.size() > max_bytes - text.size()) {
+      return absl::ResourceExhaustedError(
+          fmt::format("{}: expected at most {} bytes, got more", path, max_bytes));
+    }
+    text += more;
+    (*reader)->Consume(more.size(), std::count(more.begin(), more.end(), '\n'));
+  } while ((*reader)->Extend());
+  if (!(*reader)->status().ok()) return (*reader)->status();
+  return text;
+}
+
 absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes) {
   return WithRemedy(absl::DataLossError(fmt::format("{}: the record is longer than {} bytes", place,
                                                     max_line_bytes)),
                     {"max_record", "SIZE", "raise the limit, which needs twice as much memory"});
 }
 
-TextReader::TextReader(std::shared_ptr<File> file, TextReaderOptions options)
-    : file_(std::move(file)), source_(file_), options_(std::move(options)) {
+TextReader::TextReader(std::unique_ptr<InputStream> stream, TextReaderOptions options)
+    : stream_(std::move(stream)), options_(std::move(options)) {
   buffer_ = Buffer::Allocate(std::max<size_t>(options_.buffer_bytes, 32) + kPadding);
 }
 
 absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& path,
                                                              TextReaderOptions options) {
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
-  if (!file.ok()) return file.status();
-  (*file)->Advise(File::Access::kSequential);
-  auto reader = std::unique_ptr<TextReader>(new TextReader(*std::move(file), std::move(options)));
+  absl::StatusOr<std::unique_ptr<InputStream>> stream = InputStream::Open(path);
+  if (!stream.ok()) return stream.status();
+  auto reader = std::unique_ptr<TextReader>(new TextReader(*std::move(stream), std::move(options)));
   reader->Extend();
   if (!reader->status_.ok()) return reader->status_;
   return reader;
@@ -80,7 +95,7 @@ bool TextReader::Extend() {
   if (at_end_ || !status_.ok()) return false;
   const size_t kept = end_ - begin_;
   if (kept > options_.max_line_bytes) {
-    return Fail(TooLong(fmt::format("{}:{}", file_->path(), line_), options_.max_line_bytes));
+    return Fail(TooLong(fmt::format("{}:{}", stream_->path(), line_), options_.max_line_bytes));
   }
   // Data is never read into the padding.
   const size_t capacity = buffer_->size() - kPadding;
@@ -91,17 +106,16 @@ bool TextReader::Extend() {
   } else {
     std::memmove(buffer_->data(), buffer_->data() + begin_, kept);
   }
-  const bool first = source_.position() == 0;
   checked_ -= begin_;
   begin_ = 0;
   end_ = kept;
   const absl::Span<char> free =
       absl::MakeSpan(buffer_->data() + end_, buffer_->size() - kPadding - end_);
   absl::StatusOr<size_t> n =
-      encoding_ == TextEncoding::kUtf8 ? source_.Read(free) : ReadConverted(free);
+      encoding_ == TextEncoding::kUtf8 ? stream_->Read(free) : ReadConverted(free);
   if (!n.ok()) return Fail(n.status());
   end_ += *n;
-  if (first) {
+  if (!std::exchange(started_, true)) {
     if (absl::Status status = CheckStart(); !status.ok()) return Fail(std::move(status));
     if (encoding_ != TextEncoding::kUtf8) {
       raw_ = unread();
@@ -111,13 +125,13 @@ bool TextReader::Extend() {
       end_ = *n;
     }
   }
-  at_end_ = *n == 0 || (source_.position() == file_->size() && raw_.empty());
+  at_end_ = *n == 0 || (stream_->at_end() && raw_.empty());
   std::memset(buffer_->data() + end_, 0, kPadding);
   if (options_.check_text) {
     if (absl::Status status = CheckText(checked_); !status.ok()) return Fail(std::move(status));
   }
   if (options_.on_read) {
-    if (absl::Status status = options_.on_read(source_.position()); !status.ok()) {
+    if (absl::Status status = options_.on_read(stream_->file_offset()); !status.ok()) {
       return Fail(std::move(status));
     }
   }
@@ -136,9 +150,13 @@ absl::Status TextReader::CheckStart() {
   }
   if (!options_.check_start) return absl::OkStatus();
   const std::string_view text = unread();
+  if (CodecOf(text) != Codec::kNone) {
+    return absl::DataLossError(fmt::format("{}: is compressed twice; decompress it once ({} -d)",
+                                           stream_->path(), CodecProgram(CodecOf(text))));
+  }
   for (const Magic& magic : kNotText) {
     if (text.starts_with(magic.bytes)) {
-      return absl::DataLossError(fmt::format("{}: {}", file_->path(), magic.what));
+      return absl::DataLossError(fmt::format("{}: {}", stream_->path(), magic.what));
     }
   }
   if (encoding_ != TextEncoding::kUtf8) return absl::OkStatus();
@@ -148,11 +166,11 @@ absl::Status TextReader::CheckStart() {
        (text[0] == '\0') == (text[2] == '\0') && (text[1] == '\0') == (text[3] == '\0'))) {
     constexpr std::string_view kWhat = "looks like UTF-16";
     if (options_.offers_encodings) {
-      return WithRemedy(absl::DataLossError(fmt::format("{}: {}", file_->path(), kWhat)),
+      return WithRemedy(absl::DataLossError(fmt::format("{}: {}", stream_->path(), kWhat)),
                         {"encoding", text[0] == '\0' ? "utf-16be" : "utf-16le", "read it as such"});
     }
     return absl::DataLossError(fmt::format("{}: {}; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
-                                           file_->path(), kWhat));
+                                           stream_->path(), kWhat));
   }
   return absl::OkStatus();
 }
@@ -166,15 +184,15 @@ absl::StatusOr<size_t> TextReader::ReadConverted(absl::Span<char> to) {
     if (converted.written > 0) return converted.written;
     const auto error = [this](std::string_view what) {
       const std::string_view before = unread();
-      return absl::DataLossError(fmt::format("{}:{}: {} at byte {} of the file", file_->path(),
+      return absl::DataLossError(fmt::format("{}:{}: {} at byte {} of the file", stream_->path(),
                                              line_ + std::count(before.begin(), before.end(), '\n'),
-                                             what, source_.position() - raw_.size()));
+                                             what, stream_->offset() - raw_.size()));
     };
     if (!converted.valid) return error("not UTF-16: half of a character");
     // What is left is less than a character.
     const size_t kept = raw_.size();
     raw_.resize(kept + kRead);
-    absl::StatusOr<size_t> n = source_.Read(absl::MakeSpan(raw_).subspan(kept));
+    absl::StatusOr<size_t> n = stream_->Read(absl::MakeSpan(raw_).subspan(kept));
     raw_.resize(kept + n.value_or(0));
     if (!n.ok()) return n.status();
     if (*n == 0) {
@@ -197,16 +215,18 @@ absl::Status TextReader::CheckText(size_t from) {
     const std::string_view one = text.substr(0, text.find('\n'));
     const size_t nul = one.find('\0');
     if (nul != std::string_view::npos || !IsUtf8(one)) {
-      const uint64_t offset = source_.position() - (buffer_->data() + end_ - one.data());
+      const uint64_t offset = stream_->offset() - (buffer_->data() + end_ - one.data());
+      const std::string_view of =
+          stream_->compressed() ? stream_->content_name() : std::string_view(" of the file");
       if (encoding_ != TextEncoding::kUtf8) {
         return absl::DataLossError(
             fmt::format("{}:{}: a NUL character; the file may be binary or of another encoding",
-                        file_->path(), line));
+                        stream_->path(), line));
       }
       if (nul != std::string_view::npos && IsUtf8(one.substr(0, nul))) {
         return absl::DataLossError(
-            fmt::format("{}:{}: a NUL byte at byte {} of the file, which may be binary or UTF-16",
-                        file_->path(), line, offset + nul));
+            fmt::format("{}:{}: a NUL byte at byte {}{}, which may be binary or UTF-16",
+                        stream_->path(), line, offset + nul, of));
       }
       // The first bad byte follows the longest valid prefix.
       size_t sound = 0;
@@ -218,8 +238,8 @@ absl::Status TextReader::CheckText(size_t from) {
       }
       sound -= CutCharacter(one.substr(0, sound));
       const std::string what =
-          fmt::format("{}:{}: not UTF-8 at byte {} of the file (found {:#04x})", file_->path(),
-                      line, offset + sound, static_cast<unsigned char>(one[sound]));
+          fmt::format("{}:{}: not UTF-8 at byte {}{} (found {:#04x})", stream_->path(), line,
+                      offset + sound, of, static_cast<unsigned char>(one[sound]));
       if (options_.offers_encodings) {
         return WithRemedy(absl::DataLossError(what + "; it may be Windows-1252"),
                           {"encoding", "windows-1252", "read it as that"});

@@ -1,4 +1,4 @@
-// Reads a text file sequentially in bounded memory.
+// Reads a text file, or a pipe, sequentially in bounded memory.
 
 #ifndef SHARDFEED_CONVERT_INPUT_TEXT_READER_H_
 #define SHARDFEED_CONVERT_INPUT_TEXT_READER_H_
@@ -14,9 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "convert/input/input_stream.h"
 #include "convert/input/text_encoding.h"
 #include "io/buffer.h"
-#include "io/file.h"
 
 namespace shardfeed {
 
@@ -38,15 +38,20 @@ struct TextReaderOptions {
   size_t buffer_bytes = 1 << 20;
   // A longer line or row is an error.
   uint64_t max_line_bytes = kDefaultMaxLineBytes;
-  // Called after each read with the offset reached in the file; a failure ends the reading.
+  // Called after each read with the offset reached in the file, which may be compressed; a failure
+  // ends the reading.
   std::function<absl::Status(uint64_t offset)> on_read;
 };
 
 // Whether `text` is UTF-8 without NUL.
 bool IsText(std::string_view text);
 
+// Reads a whole text, checked like any other, without its byte order mark. Errors: see TextReader;
+// ResourceExhausted: it has more than `max_bytes`.
+absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes);
+
 // Holds a moving part of a file in memory and splits it into lines. A UTF-8 byte order mark is
-// skipped. Not thread safe.
+// skipped. Compressed files are decompressed: see InputStream. Not thread safe.
 //
 // Functions that read return false at the end of the file and after an error; see status().
 // DataLoss: not UTF-8 ("FILE:LINE: ..."), not text at all, or a line above the limit, with the
@@ -71,8 +76,8 @@ class TextReader {
   TextEncoding encoding() const { return encoding_; }
   // 1-based line where the unread text starts.
   uint64_t line() const { return line_; }
-  // Byte offset in the file, which is UTF-8, where the unread text starts.
-  uint64_t offset() const { return source_.position() - (end_ - begin_); }
+  // Byte offset in the content of the file, which is UTF-8, where the unread text starts.
+  uint64_t offset() const { return stream_->offset() - (end_ - begin_); }
   // Whether the unread text extends to the end of the file.
   bool at_end() const { return at_end_; }
   // Consumes `bytes` of the unread text, which contain `line_breaks`.
@@ -94,20 +99,20 @@ class TextReader {
   static constexpr size_t kPadding = 64;
 
  private:
-  TextReader(std::shared_ptr<File> file, TextReaderOptions options);
+  TextReader(std::unique_ptr<InputStream> stream, TextReaderOptions options);
   bool Fail(absl::Status status);
   absl::Status CheckStart();
   // Reads text of another encoding as UTF-8; returns 0 at the end.
   absl::StatusOr<size_t> ReadConverted(absl::Span<char> to);
   absl::Status CheckText(size_t from);
 
-  std::shared_ptr<File> file_;
-  FileSource source_;
+  std::unique_ptr<InputStream> stream_;
   TextReaderOptions options_;
   std::shared_ptr<Buffer> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
   size_t checked_ = 0;  // the buffer up to here is known to be UTF-8
+  bool started_ = false;
   TextEncoding encoding_ = TextEncoding::kUtf8;
   std::string raw_;  // bytes of another encoding that are not converted yet
   uint64_t line_ = 1;

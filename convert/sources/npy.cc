@@ -14,6 +14,7 @@
 #include "base/little_endian.h"
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
+#include "convert/input/codec.h"
 #include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "decode/features/npy_header.h"
@@ -178,6 +179,12 @@ absl::Status NpySource::ScanFile(uint32_t file) {
   std::string start(std::min<uint64_t>(in.size(), kMaxNpyHeaderBytes), '\0');
   absl::StatusOr<size_t> n = in.ReadAt(0, absl::MakeSpan(start));
   if (!n.ok()) return n.status();
+  if (const Codec codec = CodecOf(std::string_view(start).substr(0, *n)); codec != Codec::kNone) {
+    return files_.Error(
+        file, fmt::format("is compressed with {}, but rows are read in place; decompress it first "
+                          "({} -d)",
+                          CodecName(codec), CodecProgram(codec)));
+  }
   absl::StatusOr<NpyHeader> header = ParseNpyHeader(std::string_view(start).substr(0, *n));
   if (!header.ok()) return files_.Error(file, std::string(header.status().message()));
   absl::StatusOr<Array> array = ArrayOf(file, *header);

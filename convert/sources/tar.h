@@ -13,7 +13,7 @@
 //   any other                         bytes   the content, rewritten if ImageOptions says so
 //
 // Folders and names without a dot are skipped, as are names that start with a dot and names such as
-// __this__. Archives may be compressed with gzip.
+// __this__. Archives may be compressed: see codec.h.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_TAR_H_
 #define SHARDFEED_CONVERT_SOURCES_TAR_H_

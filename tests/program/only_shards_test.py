@@ -501,7 +501,7 @@ def test_wrong_use(sources, tmp_path):
         (["convert", kind, path, out / "d", *both, "--shard-size", "1M"],
          "--shard-size cannot be combined with --only-shards: all tasks need one number of shards"),
         (["convert", kind, "-", out / "d@7", *both],
-         "standard input (-) cannot be combined with --only-shards: each task reads the whole input"),
+         "standard input (-) or a pipe cannot be combined with --only-shards: each task reads the whole input"),
         (["convert", kind, path, out / "d", *both], "--only-shards: the number of shards is missing"),
         (["convert", kind, path, "s3://bucket/d@7", *both],
          "s3://bucket/d@7: jobs of several processes write to a folder that all of them reach"),
