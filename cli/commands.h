@@ -23,6 +23,7 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddDiffCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit);
 void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit);

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/schema_text.h"
+#include "cli/statistics_report.h"
 #include "cli/terminal_image.h"
 #include "cli/units.h"
 #include "fmt/format.h"
@@ -33,6 +34,7 @@ struct InspectFlags {
   std::vector<std::string> specs;
   uint64_t records = 2;
   std::string feature;
+  bool statistics = false;
   std::string images = "auto";
 };
 
@@ -200,6 +202,13 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
+  std::optional<DatasetStatistics> statistics;
+  if (flags.statistics) {
+    absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
+    if (!read.ok()) return ReportError(read.status());
+    statistics = *std::move(read);
+  }
+
   const uint64_t shown = std::min(flags.records, (*access)->num_records());
   if (options.json) {
     nlohmann::ordered_json json = {{"shards", set->paths.size()},
@@ -221,6 +230,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
                               {"histogram", counts}};
     }
     if (!classes.empty()) json["classes"] = ClassesToJson(classes);
+    if (statistics) json["statistics"] = StatisticsToJson(*statistics);
     if (has_manifest) json["made_by"] = made_by;
     if (!notes.empty()) json["notes"] = notes;
     nlohmann::ordered_json& samples = json["samples"] = nlohmann::ordered_json::array();
@@ -250,6 +260,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   PrintSchema(schema, flags.feature);
   PrintClasses(classes, flags.feature);
   PrintHistogram(histogram);
+  if (statistics) PrintStatistics(*statistics, flags.feature);
   const ImageProtocol protocol = ProtocolOf(flags.images);
   absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {
     absl::StatusOr<std::string> text = ExampleToSummary(payload, flags.feature);
@@ -274,6 +285,8 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->add_option("--records", flags->records, "how many sample records to show")
       ->check(WholeNumber(0))
       ->capture_default_str();
+  command->add_flag("--statistics", flags->statistics,
+                    "read all records, and show the distribution of each feature's values");
   command->add_option("--feature", flags->feature, "show this feature only");
   command
       ->add_option("--images", flags->images,
@@ -288,6 +301,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "The schema comes from the manifest; without one, all records are read.\n\n"
       "Examples:\n"
       "  shardfeed inspect out/train@64\n"
+      "  shardfeed inspect out/train@64 --statistics --records 0\n"
       "  shardfeed inspect photos/train@64 --records 10 --feature image/encoded\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
   command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });

@@ -99,6 +99,7 @@ int Run(int argc, char** argv) {
   AddRepairCommand(app, options, &exit);
   AddIndexCommand(app, options, &exit);
   AddInspectCommand(app, options, &exit);
+  AddDiffCommand(app, options, &exit);
   AddCatCommand(app, options, &exit);
   AddReshardCommands(app, options, &exit);
   AddBenchCommand(app, options, &exit);

@@ -30,7 +30,10 @@ absl::Status ScanDataset(
             *options.bytes_passed += position - passed;
             passed = position;
           }
-          if (block.records.empty()) return absl::OkStatus();
+          if (block.records.empty()) {
+            if (options.on_end) options.on_end(i);
+            return absl::OkStatus();
+          }
           status = consume(i, block);
           if (!status.ok()) return status;
         }

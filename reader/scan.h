@@ -19,6 +19,8 @@ struct ScanOptions {
   CrcCheck check = CrcCheck::kAll;
   std::stop_token stop;
   std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes of the files for progress
+  // If set, called by the thread of a shard after its last block was consumed.
+  std::function<void(size_t shard)> on_end;
 };
 
 // Passes the blocks of each shard, in order, to `consume`. Each thread reads one shard at a time,

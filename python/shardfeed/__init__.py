@@ -17,8 +17,8 @@ from . import augment
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
 from ._core import version as _version
-from .command import (Defect, Inspection, VerifyReport, convert, index, inspect,
-                      set_max_record_bytes, verify)
+from .command import (Defect, Difference, Drift, Inspection, VerifyReport, convert, diff, index,
+                      inspect, set_max_record_bytes, verify)
 from .credentials import set_credentials
 from .dataset import Dataset
 from .device import DeviceIterator, Normalize
@@ -46,11 +46,12 @@ __version__ = _version()
 
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
-    "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "PartWriter", "Ragged",
-    "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer", "augment", "bfloat16",
-    "bytes", "cache_stats", "choose", "concatenate", "convert", "fixed", "float16", "float32",
-    "float64", "from_arrays", "from_arrow", "from_generator", "from_hf", "from_pandas", "from_parquet",
-    "from_polars", "index", "index_shard", "inspect", "int16", "int32", "int64", "int8", "interleave",
+    "DeviceIterator", "Difference", "Drift", "Feature", "Inspection", "Iterator", "Normalize",
+    "PartWriter", "Ragged", "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer",
+    "augment", "bfloat16", "bytes", "cache_stats", "choose", "concatenate", "convert", "diff",
+    "fixed", "float16", "float32", "float64", "from_arrays", "from_arrow", "from_generator",
+    "from_hf", "from_pandas", "from_parquet", "from_polars", "index", "index_shard", "inspect",
+    "int16", "int32", "int64", "int8", "interleave",
     "merge_reports", "merge_states", "mix", "ragged", "range", "rank_and_world", "read",
     "set_credentials", "set_max_record_bytes", "sparse", "splits", "uint16", "uint8", "var",
     "verify", "verify_split", "write", "write_job", "zip",

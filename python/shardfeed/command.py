@@ -1,4 +1,4 @@
-"""The command line, and its commands as functions: convert, verify, index, inspect.
+"""The command line, and its commands as functions: convert, verify, index, inspect, diff.
 
 They run the program that comes with the package in a separate process, so that its threads and
 libraries do not interfere with this one."""
@@ -261,7 +261,50 @@ class Inspection:
 
 
 @checked
-def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2) -> Inspection:
-    """Returns the schema, counts, record sizes and first records of a dataset."""
+def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
+            statistics: bool = False) -> Inspection:
+    """Returns the schema, counts, record sizes and first records of a dataset. With `statistics`, reads
+    all records: `.data["statistics"]` then has, for each feature, counts, extremes, mean, deviation,
+    quantiles, the most frequent values and the number of different ones (docs/statistics.md)."""
     specs = specs_of(spec)
-    return Inspection(specs, _run("inspect", *specs, "--records", str(records)))
+    return Inspection(specs, _run("inspect", *specs, "--records", str(records),
+                                  *_options({"statistics": statistics})))
+
+
+class Drift(NamedTuple):
+    """How far the values of a feature differ in two datasets: `distance` is from 0 to 1, and `measure`
+    tells what it is: "distribution", "frequency" (of `value`) or "missing" (docs/statistics.md).
+    `significant` is false if samples of these sizes differ as much by chance."""
+
+    feature: str
+    distance: float
+    measure: str
+    value: Optional[str]
+    significant: bool
+
+
+class Difference(NamedTuple):
+    """The result of diff: a sentence for each difference of the schemas, and the features that both
+    datasets have, the largest distance first."""
+
+    schema: List[str]
+    drift: List[Drift]
+    max_drift: float
+
+    @property
+    def drifted(self) -> List[Drift]:
+        """Features whose distance is significant and above `max_drift`."""
+        return [one for one in self.drift if one.significant and one.distance > self.max_drift]
+
+
+@checked
+def diff(first: PathLike, second: PathLike, *, max_drift: float = 0.1,
+         threads: Optional[Threads] = None) -> Difference:
+    """Compares the schemas and the values of two datasets, all of whose records it reads."""
+    if not 0 <= max_drift <= 1:
+        raise ValueError(f"max_drift must be from 0 to 1, not {shown(max_drift)}")
+    report = _run("diff", *specs_of(first), *specs_of(second),
+                  *_options({"max_drift": max_drift, "threads": threads}), defects_are_fine=True)
+    drift = [Drift(d["feature"], d["distance"], d["measure"], d.get("value"), d["significant"])
+             for d in report["drift"]]
+    return Difference(report["schema"], drift, max_drift)

@@ -110,6 +110,7 @@ def targets(folder):
         "write": {"spec": folder + "/new@1", "overwrite": True},
         "index": {"spec": folder + "/x@2"}, "verify": {"spec": folder + "/x@2"},
         "inspect": {"spec": folder + "/x@2"},
+        "diff": {"first": folder + "/x@2", "second": folder + "/x@2"},
         "convert": {"kind": "imagefolder", "source": folder + "/none", "out": folder + "/c@1"},
     }
     for name, arguments in functions.items():

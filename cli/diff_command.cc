@@ -1,0 +1,127 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/statistics_report.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "shard/dataset_statistics.h"
+#include "shard/spec.h"
+
+namespace shardfeed {
+namespace {
+
+struct DiffFlags {
+  std::string first;
+  std::string second;
+  double max_drift = 0.1;
+};
+
+// What a drift is about, for people: "distribution", "frequency of 'x'".
+std::string MeasureOf(const Drift& drift) {
+  if (drift.value.empty()) return std::string(drift.measure);
+  return fmt::format("{} of {}", drift.measure, OneLine(drift.value));
+}
+
+std::string SideOf(const DatasetStatistics& statistics, const Drift& drift) {
+  if (drift.measure == "missing") {
+    const FeatureSchema& feature = statistics.schema().features().find(drift.feature)->second;
+    const uint64_t records = statistics.schema().records() - statistics.schema().not_examples();
+    return fmt::format("missing in {} of {}", FormatCount(records - feature.records),
+                       FormatCount(records));
+  }
+  const auto it = statistics.features().find(drift.feature);
+  return it == statistics.features().end() ? "no values" : InShort(it->second);
+}
+
+int Diff(const DiffFlags& flags, const CommandOptions& options) {
+  absl::StatusOr<DatasetStatistics> sides[2];
+  const std::string* specs[2] = {&flags.first, &flags.second};
+  for (int i = 0; i < 2; ++i) {
+    absl::StatusOr<ShardSet> set = ResolveSpecs({*specs[i]});
+    if (!set.ok()) return ReportError(set.status());
+    sides[i] = ReadStatistics(*set, *specs[i], options);
+    if (!sides[i].ok()) return ReportError(sides[i].status());
+  }
+  const DatasetStatistics& first = *sides[0];
+  const DatasetStatistics& second = *sides[1];
+  const DatasetDifference difference = Compare(first, second, flags.first, flags.second);
+  size_t drifted = 0;
+  for (const Drift& drift : difference.drift) {
+    drifted += drift.significant && drift.distance > flags.max_drift;
+  }
+  const int exit = difference.schema.empty() && drifted == 0 ? kExitDone : kExitDefects;
+
+  if (options.json) {
+    nlohmann::ordered_json drift = nlohmann::ordered_json::array();
+    for (const Drift& one : difference.drift) {
+      nlohmann::ordered_json entry = {{"feature", one.feature},
+                                      {"distance", one.distance},
+                                      {"measure", one.measure},
+                                      {"significant", one.significant}};
+      if (!one.value.empty()) entry["value"] = one.value;
+      drift.push_back(std::move(entry));
+    }
+    const nlohmann::ordered_json json = {
+        {"first", {{"records", first.schema().records()}, {"features", StatisticsToJson(first)}}},
+        {"second",
+         {{"records", second.schema().records()}, {"features", StatisticsToJson(second)}}},
+        {"schema", difference.schema},
+        {"drift", drift},
+        {"max_drift", flags.max_drift},
+        {"drifted", drifted}};
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return exit;
+  }
+  if (options.quiet) return exit;
+  fmt::print("{}: {} records\n{}: {} records\n", OneLine(flags.first),
+             FormatCount(first.schema().records()), OneLine(flags.second),
+             FormatCount(second.schema().records()));
+  for (const std::string& line : difference.schema) fmt::print("schema: {}\n", OneLine(line));
+  if (difference.schema.empty()) fmt::print("the schemas are equal\n");
+  for (const Drift& one : difference.drift) {
+    const bool marked = one.significant && one.distance > flags.max_drift;
+    fmt::print("{} {:.3f}  {}: {}; {} | {}\n", marked ? "*" : " ", one.distance,
+               OneLine(one.feature), MeasureOf(one), SideOf(first, one), SideOf(second, one));
+  }
+  if (drifted > 0) {
+    fmt::print("{} feature{} marked * differ{} by more than {:g}\n", FormatCount(drifted),
+               drifted == 1 ? "" : "s", drifted == 1 ? "s" : "", flags.max_drift);
+  }
+  return exit;
+}
+
+}  // namespace
+
+void AddDiffCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command = app.add_subcommand(
+      "diff", "Compare the schemas and the distributions of values of two datasets");
+  auto flags = std::make_shared<DiffFlags>();
+  command
+      ->add_option("FIRST", flags->first,
+                   "stem@N, stem@*, a folder, a glob, a file, or a URL of these")
+      ->required();
+  command->add_option("SECOND", flags->second, "the other dataset, likewise")->required();
+  command
+      ->add_option("--max-drift", flags->max_drift,
+                   "features whose distance is larger are marked, and make the status 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("DISTANCE")
+      ->capture_default_str();
+  AddCacheOptions(*command, options);
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Reads all records of both. The distance of a feature is from 0 to 1: the largest difference "
+      "of\n"
+      "the distribution functions of its numbers, of how frequent one of its values is, or of how\n"
+      "many records lack it. A distance that samples of these sizes have by chance is not marked.\n"
+      "Exit status: 0 if the schemas are equal and nothing is marked, otherwise 1.\n\n"
+      "Examples:\n"
+      "  shardfeed diff out/train@64 out/val@4\n"
+      "  shardfeed diff monday/log@8 tuesday/log@8 --max-drift 0.02 --json\n");
+  command->callback([flags, &options, exit] { *exit = Diff(*flags, options); });
+}
+
+}  // namespace shardfeed

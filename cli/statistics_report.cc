@@ -1,0 +1,213 @@
+#include "cli/statistics_report.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <vector>
+
+#include "cli/progress.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "reader/collect_statistics.h"
+#include "simdjson.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::array kShares = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
+constexpr size_t kShownFrequent = 5;
+constexpr size_t kFrequentInJson = 20;
+
+std::string Percent(uint64_t part, uint64_t whole) {
+  return fmt::format("{:.3g} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string Number(double value) { return fmt::format("{:.6g}", value); }
+
+std::string Different(const FeatureStatistics& feature) {
+  bool exact;
+  const uint64_t distinct = feature.Distinct(&exact);
+  return fmt::format("{}{} different value{}", exact ? "" : "about ", FormatCount(distinct),
+                     distinct == 1 ? "" : "s");
+}
+
+std::string Extremes(const FeatureStatistics& feature) {
+  if (feature.kind() == FeatureKind::kInt64) {
+    return fmt::format("{} to {}", feature.min_int(), feature.max_int());
+  }
+  return fmt::format("{} to {}", Number(feature.min()), Number(feature.max()));
+}
+
+void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t records,
+                  const FeatureStatistics* feature) {
+  std::string head = std::string(FeatureKindName(schema.kind));
+  if (schema.records < records) {
+    head += fmt::format(", missing in {} of {} records ({})", FormatCount(records - schema.records),
+                        FormatCount(records), Percent(records - schema.records, records));
+  }
+  if (schema.mixed_kinds > 0) {
+    head += fmt::format(", of another kind in {} records", FormatCount(schema.mixed_kinds));
+  }
+  fmt::print("{}: {}\n", OneLine(name), head);
+  if (feature == nullptr || feature->values() == 0) {
+    fmt::print("  no values\n");
+    return;
+  }
+  std::string line;
+  if (feature->has_numbers()) {
+    line = fmt::format("{}, mean {}, deviation {}, ", Extremes(*feature), Number(feature->mean()),
+                       Number(feature->deviation()));
+  } else if (feature->kind() == FeatureKind::kBytes) {
+    line = fmt::format("{} to {} bytes, mean {}, ", FormatCount(schema.min_bytes),
+                       FormatCount(schema.max_bytes),
+                       Number(static_cast<double>(feature->total_bytes()) /
+                              static_cast<double>(feature->values())));
+  }
+  fmt::print("  {}{}\n", line, Different(*feature));
+  if (schema.min_values != schema.max_values) {
+    fmt::print(
+        "  {} to {} values in a record, mean {}\n", FormatCount(schema.min_values),
+        FormatCount(schema.max_values),
+        Number(static_cast<double>(feature->values()) / static_cast<double>(feature->records())));
+  }
+  std::string odd;
+  const auto note = [&](uint64_t count, std::string_view what) {
+    if (count == 0) return;
+    odd += fmt::format("{}{} {} ({})", odd.empty() ? "" : ", ", FormatCount(count), what,
+                       Percent(count, feature->values()));
+  };
+  note(feature->zeros(), "zeros");
+  note(feature->nan(), "NaN");
+  note(feature->infinite(), "infinite");
+  if (!odd.empty()) fmt::print("  {}\n", odd);
+  if (feature->has_numbers()) {
+    std::string quantiles;
+    for (double share : kShares) {
+      quantiles += fmt::format("{}{:g} %: {}", quantiles.empty() ? "" : ", ", 100 * share,
+                               Number(feature->Quantile(share)));
+    }
+    fmt::print("  quantiles {}\n", quantiles);
+  }
+  std::string frequent;
+  for (const FrequentValues::Entry& entry : feature->frequent().Top(kShownFrequent)) {
+    const std::string text = FrequentText(*feature, entry);
+    if (entry.count < 2 || text.empty()) break;
+    frequent += fmt::format("{}{} ({})", frequent.empty() ? "" : ", ", text,
+                            Percent(entry.count, feature->values()));
+  }
+  if (!frequent.empty()) fmt::print("  most frequent: {}\n", frequent);
+}
+
+nlohmann::ordered_json FeatureToJson(const FeatureSchema& schema, uint64_t records,
+                                     const FeatureStatistics* feature) {
+  nlohmann::ordered_json json = {{"kind", FeatureKindName(schema.kind)},
+                                 {"records", schema.records},
+                                 {"missing", records - std::min(records, schema.records)},
+                                 {"min_values", schema.min_values},
+                                 {"max_values", schema.max_values}};
+  if (feature == nullptr) return json;
+  json["values"] = feature->values();
+  if (feature->kind() == FeatureKind::kBytes) {
+    json["bytes"] = feature->total_bytes();
+    if (schema.min_bytes <= schema.max_bytes) {
+      json["min_bytes"] = schema.min_bytes;
+      json["max_bytes"] = schema.max_bytes;
+    }
+  } else {
+    json["zeros"] = feature->zeros();
+    if (feature->kind() == FeatureKind::kFloat) {
+      json["nan"] = feature->nan();
+      json["infinite"] = feature->infinite();
+    }
+  }
+  if (feature->has_numbers()) {
+    if (feature->kind() == FeatureKind::kInt64) {
+      json["min"] = feature->min_int();
+      json["max"] = feature->max_int();
+    } else {
+      json["min"] = feature->min();
+      json["max"] = feature->max();
+    }
+    json["mean"] = feature->mean();
+    json["deviation"] = feature->deviation();
+    nlohmann::ordered_json& quantiles = json["quantiles"] = nlohmann::ordered_json::array();
+    for (double share : kShares) {
+      quantiles.push_back({{"share", share}, {"value", feature->Quantile(share)}});
+    }
+  }
+  bool exact;
+  json["distinct"] = feature->Distinct(&exact);
+  json["distinct_is_exact"] = exact;
+  nlohmann::ordered_json& frequent = json["frequent"] = nlohmann::ordered_json::array();
+  for (const FrequentValues::Entry& entry : feature->frequent().Top(kFrequentInJson)) {
+    const std::string text = FrequentText(*feature, entry);
+    if (entry.count < 2 || text.empty()) break;
+    frequent.push_back({{"value", text}, {"count", entry.count}});
+  }
+  json["frequent_max_error"] = feature->frequent().max_error();
+  return json;
+}
+
+const FeatureStatistics* Find(const DatasetStatistics& statistics, const std::string& name) {
+  const auto it = statistics.features().find(name);
+  return it == statistics.features().end() ? nullptr : &it->second;
+}
+
+uint64_t Examples(const DatasetStatistics& statistics) {
+  return statistics.schema().records() - statistics.schema().not_examples();
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std::string& name,
+                                                 const CommandOptions& options) {
+  std::atomic<uint64_t> passed{0};
+  uint64_t total = 0;
+  for (const std::string& path : set.paths) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    if (!error) total += size;
+  }
+  ScanOptions scanning;
+  scanning.threads = options.threads;
+  scanning.stop = InterruptToken();
+  scanning.bytes_passed = &passed;
+  ProgressDisplay display(options, [&] {
+    return Progress{
+        .what = "reading", .name = name, .done = passed, .total = total, .bytes = true};
+  });
+  return CollectStatistics(set, scanning);
+}
+
+std::string FrequentText(const FeatureStatistics& feature, const FrequentValues::Entry& entry) {
+  if (feature.kind() != FeatureKind::kBytes) return feature.TextOf(entry);
+  if (entry.bytes > entry.text.size() ||
+      !simdjson::validate_utf8(entry.text.data(), entry.text.size()))
+    return "";
+  return "'" + OneLine(entry.text) + "'";
+}
+
+std::string InShort(const FeatureStatistics& feature) {
+  if (feature.values() == 0) return "no values";
+  if (feature.kind() == FeatureKind::kBytes) return Different(feature);
+  if (!feature.has_numbers()) return "no finite values";
+  return fmt::format("mean {}, deviation {}", Number(feature.mean()), Number(feature.deviation()));
+}
+
+void PrintStatistics(const DatasetStatistics& statistics, const std::string& only) {
+  for (const auto& [name, schema] : statistics.schema().features()) {
+    if (!only.empty() && name != only) continue;
+    PrintFeature(name, schema, Examples(statistics), Find(statistics, name));
+  }
+}
+
+nlohmann::ordered_json StatisticsToJson(const DatasetStatistics& statistics) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [name, schema] : statistics.schema().features()) {
+    json[name] = FeatureToJson(schema, Examples(statistics), Find(statistics, name));
+  }
+  return json;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,36 @@
+// Statistics of datasets, as `inspect --statistics` and `diff` print them.
+
+#ifndef SHARDFEED_CLI_STATISTICS_REPORT_H_
+#define SHARDFEED_CLI_STATISTICS_REPORT_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "cli/console.h"
+#include "nlohmann/json.hpp"
+#include "shard/dataset_statistics.h"
+#include "shardfeed/spec.h"
+
+namespace shardfeed {
+
+// Reads all records, with progress that calls the dataset `name`.
+absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std::string& name,
+                                                 const CommandOptions& options);
+
+// Prints the statistics of each feature, or of `only` unless it is empty.
+void PrintStatistics(const DatasetStatistics& statistics, const std::string& only);
+
+// Returns an object with a member for each feature.
+nlohmann::ordered_json StatisticsToJson(const DatasetStatistics& statistics);
+
+// Returns "mean 3.2, deviation 1.5", "about 1,200 different values" and the like: a feature in few
+// words.
+std::string InShort(const FeatureStatistics& feature);
+
+// Returns the most frequent value of bytes for people, or a number; empty if it is not text.
+std::string FrequentText(const FeatureStatistics& feature, const FrequentValues::Entry& entry);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_STATISTICS_REPORT_H_

@@ -1,0 +1,69 @@
+// Statistics of a dataset: its schema, and the values of each feature. And how far two datasets
+// differ in them.
+
+#ifndef SHARDFEED_SHARD_DATASET_STATISTICS_H_
+#define SHARDFEED_SHARD_DATASET_STATISTICS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shard/feature_statistics.h"
+#include "shard/schema.h"
+
+namespace shardfeed {
+
+// Not thread-safe: collect statistics per thread and merge them.
+class DatasetStatistics {
+ public:
+  // Adds a record. One that is not an Example is only counted (Schema::not_examples).
+  void AddRecord(std::string_view record);
+  void Merge(const DatasetStatistics& other);
+
+  const Schema& schema() const { return schema_; }
+  // By name: the features of schema() that have a kind. Context features and feature lists of the
+  // same name are together, as they are there.
+  const std::map<std::string, FeatureStatistics, std::less<>>& features() const {
+    return features_;
+  }
+
+ private:
+  Schema schema_;
+  std::map<std::string, FeatureStatistics, std::less<>> features_;
+  FeatureReader reader_;
+};
+
+// How far the values of one feature differ in two datasets that both have it, with one kind.
+struct Drift {
+  std::string feature;
+  // From 0 (equal) to 1: the largest of the differences below.
+  double distance = 0;
+  // What the distance is: "distribution", the largest difference of the distribution functions of
+  // numbers (Kolmogorov and Smirnov); "frequency", that of how frequent a value is among all values
+  // (Chebyshev distance); "missing", that of the shares of records without the feature.
+  std::string_view measure;
+  // For "frequency", the value that differs most, for people.
+  std::string value;
+  // Whether the distance is more than samples of these sizes from one distribution differ by
+  // chance, but for once in a thousand.
+  bool significant = false;
+};
+
+struct DatasetDifference {
+  // Differences of the schema, a sentence each: features that only one of them has, other kinds,
+  // other fixed shapes.
+  std::vector<std::string> schema;
+  // The largest distance first.
+  std::vector<Drift> drift;
+};
+
+// `a` and `b` name the datasets in the text.
+DatasetDifference Compare(const DatasetStatistics& first, const DatasetStatistics& second,
+                          std::string_view a, std::string_view b);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_DATASET_STATISTICS_H_
