@@ -200,10 +200,14 @@ MakeSource DeclareCoco(CLI::App& command) {
   auto folder =
       AddText(command, "--images", "FOLDER",
               "the folder that file names begin in; default: that of the annotation file");
+  auto max_record = AddMaxRecord(command);
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [folder, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    return MakeCocoSource(std::move(paths),
-                          {.images_folder = *folder, .images = images->options()});
+  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
+    if (!size.ok()) return size.status();
+    return MakeCocoSource(
+        std::move(paths),
+        {.images_folder = *folder, .max_object_bytes = *size, .images = images->options()});
   };
 }
 

@@ -78,7 +78,10 @@ TEST_F(MetadataImagesTest, DefectsAreTold) {
   };
   const std::string csv = Path("in/metadata.csv");
   const std::string json = Path("in/metadata.jsonl");
-  expect("metadata.csv", "name\na.png\n", csv + ": column \"file_name\" does not exist",
+  expect("metadata.csv", "name\na.png\n",
+         csv +
+             ": column \"file_name\" does not exist; the columns are \"name\"; rename the file if "
+             "it does not describe images",
          absl::StatusCode::kInvalidArgument);
   expect("metadata.csv", "file_name,x\n,1\n", csv + ":2: no file_name, which names the image");
   expect("metadata.csv", "file_name\nb.png\n", csv + ":2: " + Path("in/b.png"),
