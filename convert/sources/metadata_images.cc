@@ -249,9 +249,10 @@ absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources
       }
     }
     if (splits.empty()) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: its folders have a table of their images each; convert each on its own: {}", source,
-        fmt::join(splits, ", ")));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: its folders have a table of their images each; convert each on its own, "
+                    "or rename the tables if they describe something else: {}",
+                    source, fmt::join(splits, ", ")));
   }
   return found;
 }

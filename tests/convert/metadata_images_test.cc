@@ -120,9 +120,11 @@ TEST_F(MetadataImagesTest, TablesAreFound) {
               Path("in/metadata.csv") + " and " + Path("in/metadata.jsonl") + " both describe");
   Write("splits/train/metadata.csv", "");
   Write("splits/test/metadata.jsonl", "");
-  ExpectError(FindMetadata({Path("splits")}).status(), absl::StatusCode::kInvalidArgument,
-              "its folders have a table of their images each; convert each on its own: " +
-                  Path("splits/test") + ", " + Path("splits/train"));
+  ExpectError(
+      FindMetadata({Path("splits")}).status(), absl::StatusCode::kInvalidArgument,
+      "its folders have a table of their images each; convert each on its own, or rename the "
+      "tables if they describe something else: " +
+          Path("splits/test") + ", " + Path("splits/train"));
 }
 
 }  // namespace
