@@ -307,11 +307,16 @@ MakeSource DeclareCoco(CLI::App& command) {
   auto folder =
       AddText(command, "--images", "FOLDER",
               "the folder that file names begin in; default: that of the annotation file");
+  auto max_record = AddMaxRecord(command);
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
+    if (!size.ok()) return size.status();
     absl::StatusOr<ImageOptions> options = images->options(like);
     if (!options.ok()) return options.status();
-    return MakeCocoSource(std::move(paths), {.images_folder = *folder, .images = *options});
+    return MakeCocoSource(
+        std::move(paths),
+        {.images_folder = *folder, .max_object_bytes = *size, .images = *options});
   };
 }
 

@@ -31,7 +31,7 @@ class CocoSource : public AnnotatedImages {
  public:
   CocoSource(std::string path, CocoOptions options)
       : AnnotatedImages(options.images),
-        json_({std::move(path)}, kDefaultMaxLineBytes),
+        json_({std::move(path)}, options.max_object_bytes),
         folder_(std::move(options.images_folder)) {
     if (!folder_.empty()) return;
     const size_t slash = json_.path(0).rfind('/');

@@ -11,12 +11,14 @@
 #ifndef SHARDFEED_CONVERT_SOURCES_COCO_H_
 #define SHARDFEED_CONVERT_SOURCES_COCO_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "convert/features/image_rewriter.h"
+#include "convert/input/text_reader.h"
 #include "convert/items/source.h"
 
 namespace shardfeed {
@@ -24,6 +26,8 @@ namespace shardfeed {
 struct CocoOptions {
   // The folder to which file names are relative. If empty, the folder of the annotation file.
   std::string images_folder;
+  // A longer object is an error.
+  uint64_t max_object_bytes = kDefaultMaxLineBytes;
   ImageOptions images;
 };
 
@@ -32,9 +36,9 @@ struct CocoOptions {
 // categories, and 32 bytes for each annotation, which Build reads again.
 //
 // If defects are skipped, an image with a broken annotation is left out, and an annotation of an
-// unknown image counts as one. InvalidArgument: not one path. DataLoss: anything that contradicts
-// the format or itself. FailedPrecondition: the file has changed since Scan. NotFound and the like:
-// a file cannot be read.
+// unknown image counts as one. InvalidArgument: not one path. ResourceExhausted: an object
+// above the limit. DataLoss: anything that contradicts the format or itself. FailedPrecondition:
+// the file has changed since Scan. NotFound and the like: a file cannot be read.
 absl::StatusOr<std::unique_ptr<Source>> MakeCocoSource(std::vector<std::string> paths,
                                                        CocoOptions options = {});
 

@@ -171,7 +171,12 @@ absl::Status MetadataImages::Scan(std::stop_token stop,
   if (!is_json_) {
     if (absl::Status status = CheckHeader(); !status.ok()) return status;
   }
-  if (absl::Status status = table_->Scan(stop, progress); !status.ok()) return status;
+  if (absl::Status status = table_->Scan(stop, progress); absl::IsInvalidArgument(status)) {
+    return WithMessage(status, fmt::format("{}; rename the file if it does not describe images",
+                                           std::string(status.message())));
+  } else if (!status.ok()) {
+    return status;
+  }
   absl::Status status = table_->ForEach([&](const Item& row) {
     if (num_images() % 1024 == 0 && stop.stop_requested()) {
       return absl::CancelledError("interrupted");
@@ -244,9 +249,10 @@ absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources
       }
     }
     if (splits.empty()) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: its folders have a table of their images each; convert each on its own: {}", source,
-        fmt::join(splits, ", ")));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: its folders have a table of their images each; convert each on its own, "
+                    "or rename the tables if they describe something else: {}",
+                    source, fmt::join(splits, ", ")));
   }
   return found;
 }

@@ -78,7 +78,10 @@ TEST_F(MetadataImagesTest, DefectsAreTold) {
   };
   const std::string csv = Path("in/metadata.csv");
   const std::string json = Path("in/metadata.jsonl");
-  expect("metadata.csv", "name\na.png\n", csv + ": column \"file_name\" does not exist",
+  expect("metadata.csv", "name\na.png\n",
+         csv +
+             ": column \"file_name\" does not exist; the columns are \"name\"; rename the file if "
+             "it does not describe images",
          absl::StatusCode::kInvalidArgument);
   expect("metadata.csv", "file_name,x\n,1\n", csv + ":2: no file_name, which names the image");
   expect("metadata.csv", "file_name\nb.png\n", csv + ":2: " + Path("in/b.png"),
@@ -117,9 +120,11 @@ TEST_F(MetadataImagesTest, TablesAreFound) {
               Path("in/metadata.csv") + " and " + Path("in/metadata.jsonl") + " both describe");
   Write("splits/train/metadata.csv", "");
   Write("splits/test/metadata.jsonl", "");
-  ExpectError(FindMetadata({Path("splits")}).status(), absl::StatusCode::kInvalidArgument,
-              "its folders have a table of their images each; convert each on its own: " +
-                  Path("splits/test") + ", " + Path("splits/train"));
+  ExpectError(
+      FindMetadata({Path("splits")}).status(), absl::StatusCode::kInvalidArgument,
+      "its folders have a table of their images each; convert each on its own, or rename the "
+      "tables if they describe something else: " +
+          Path("splits/test") + ", " + Path("splits/train"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import struct
 import tarfile
 
@@ -100,6 +101,66 @@ def test_images_and_files(tmp_path):
      "unchanged instead")])
 def test_captions(tmp_path, files, message):
     refuse(tmp_path, "captions", {"a.jpg": JPEG, **files}, ["."], message)
+
+
+BOX = {"id": 7, "image_id": 3, "category_id": 2, "bbox": [1, 2, 3, 4]}
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 10, 20) + b"\x08\2\0\0\0"
+
+
+def coco(annotation, **image):
+    return json.dumps({"images": [{"id": 3, "file_name": "a.png", **image}], "annotations": [annotation],
+                       "categories": [{"id": 2, "name": "cat"}]})
+
+
+@pytest.mark.parametrize("content, message", [
+    (coco(BOX | {"category_id": 5}),
+     "IN/x.json:1: annotation 7: its category 5 is not among the categories"),
+    (coco(BOX | {"image_id": 5}), "IN/x.json:1: annotation 7: its image 5 is not among the images"),
+    (coco(BOX | {"bbox": [1, 2, 3]}), 'IN/x.json:1: annotation 7: "bbox" must be [x, y, width, height], '
+     'with a width and height of at least 0, got "[1,2,3]"'),
+    (coco(BOX, width=20, height=10), "IN/a.png: the image has 10x20 pixels, but IN/x.json was made for "
+     "20x10; get the image that was annotated, or rotate this one as its Exif orientation says"),
+    (coco(BOX)[:-1], "IN/x.json:1: the file ends inside the object; it may be truncated"),
+    ("[]", 'IN/x.json:1: expected an object, got "[]"')])
+def test_coco(tmp_path, content, message):
+    refuse(tmp_path, "coco", {"x.json": content, "a.png": PNG}, ["x.json"], message)
+
+
+def voc(box, name="cat"):
+    edges = "".join(f"<{edge}>{value}</{edge}>" for edge, value in zip(
+        ("xmin", "ymin", "xmax", "ymax"), box))
+    return f"<annotation>\n<object><name>{name}</name><bndbox>{edges}</bndbox></object></annotation>"
+
+
+@pytest.mark.parametrize("xml, message", [
+    ("<annotation>\n</a>", "IN/in/a.xml:2: invalid XML: Start-end tags mismatch"),
+    (voc([3, 1, 2, 2]), "IN/in/a.xml:2: the box ends before it begins: x from 3 to 2, y from 1 to 2"),
+    (voc([1, 1, 2, 2], "dog"), 'IN/in/a.xml: object 1: the class "dog" is not in IN/map')])
+def test_voc(tmp_path, xml, message):
+    refuse(tmp_path, "voc", {"in/a.xml": xml, "in/a.png": PNG, "map": "cat\n"}, ["in"], message,
+           "--class-map", "IN/map")
+
+
+@pytest.mark.parametrize("line, message", [
+    ("0 320 240 64 48", "320 is not between 0 and 1; coordinates are fractions of the image's width and "
+     "height, so divide pixels by these"),
+    ("0 0.5 0.5", "expected 4 values of a box, or x and y of at least 3 points, after the class, got 2 "
+     "values"),
+    ("1 0.5 0.5 0.5 0.5", "the class 1 has no name; there are 1, from 0 on")])
+def test_yolo(tmp_path, line, message):
+    refuse(tmp_path, "yolo", {"in/images/a.png": PNG, "in/labels/a.txt": f"\n{line}\n",
+                              "in/classes.txt": "cat"}, ["in"], f"IN/in/labels/a.txt:2: {message}")
+
+
+@pytest.mark.parametrize("table, message", [
+    ("file_name,image/width\na.png,3\n", '1: the column "image/width" has the name of a feature that the '
+     "image makes; rename it"),
+    ("file_name,x\n,3\n", "2: no file_name, which names the image of the row"),
+    ("file_name,x\n../a.png,3\n", '2: the name "../a.png" leads outside of the folder of images, IN/in; '
+     "names are relative to it")])
+def test_metadata(tmp_path, table, message):
+    refuse(tmp_path, "images", {"in/a.png": PNG, "in/metadata.csv": table}, ["in"],
+           f"IN/in/metadata.csv:{message}")
 
 
 # ---- tables and text

@@ -14,6 +14,10 @@ from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, run, suc
 
 PIL_Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 FILES = sorted(path for path in (TESTDATA / "images").rglob("*") if path.is_file())
+FLOATS = ("image/object/bbox/", "image/object/area", "image/object/keypoint/x", "image/object/keypoint/y")
+TEXTS = {"image/encoded", "image/filename", "image/format", "image/source_id", "image/caption",
+         "image/object/class/text", "image/object/view", "image/object/rle_text",
+         "image/object/keypoint/name"}
 CLASSES = ["cat", "dog", "newt", "über"]
 
 
@@ -24,11 +28,17 @@ def size_of(path):
 
 def records(tf, dataset):
     """What TensorFlow parses: all features, each as a list."""
-    report = verify(dataset, "--level", "examples")
-    assert not report["problems"] if "problems" in report else True
-    stem = dataset.name.split("@")[0]
-    paths = harness.shards(dataset.parent, stem)
-    return [harness.decoded(tf, record) for record in harness.read_by_tensorflow(tf, paths)]
+    verify(dataset, "--level", "examples")
+    paths = harness.shards(dataset.parent, dataset.name.split("@")[0])
+    found = []
+    for record in harness.read_by_tensorflow(tf, paths):
+        found.append(harness.decoded(tf, record))
+        kinds = {name: tf.io.RaggedFeature(
+            tf.float32 if name.startswith(FLOATS) or name == "image/object/polygon" else
+            tf.string if name in TEXTS else tf.int64) for name in found[-1] if name.startswith("image/")}
+        for name, values in tf.io.parse_single_example(record, kinds).items():
+            assert values.numpy().tolist() == found[-1][name], name
+    return found
 
 
 def f32(tf, values):
@@ -407,7 +417,8 @@ def test_folders_of_splits_with_metadata_are_told(out, tmp_path):
         (tmp_path / "in" / name / "metadata.csv").write_text(f"file_name,x\n{FILES[0].name},1\n")
     message = fail(USAGE, "convert", "imagefolder", tmp_path / "in", out / "x@1")
     assert message == (f"{tmp_path}/in: its folders have a table of their images each; convert each "
-                       f"on its own: {tmp_path}/in/test, {tmp_path}/in/train")
+                       "on its own, or rename the tables if they describe something else: "
+                       f"{tmp_path}/in/test, {tmp_path}/in/train")
     convert("imagefolder", tmp_path / "in/train", out / "x@1")
     (tmp_path / "in/train/metadata.csv").write_text("file_name,x\nnone.jpg,1\n")
     message = fail(IO_FAILED, "convert", "images", tmp_path / "in/train", out / "y@1")
