@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/data/batch_builder.h"
+#include "pipeline/data/nearest_column.h"
 
 namespace shardfeed {
 
@@ -35,9 +36,9 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
       if (!hide(name)) {
         RowSpec now;
         for (int slot : visible) now.push_back(slots[slot]);
-        return absl::InvalidArgumentError(fmt::format("{}: there is no column '{}'; there are: {}",
-                                                      step.name(), name,
-                                                      now.empty() ? "none" : RowSpecText(now)));
+        return absl::InvalidArgumentError(
+            fmt::format("{}: there is no column '{}'; there are: {}{}", step.name(), name,
+                        now.empty() ? "none" : RowSpecText(now), NearestColumn(name, now)));
       }
     }
     for (size_t o = 0; o < step.outputs().size(); ++o) {

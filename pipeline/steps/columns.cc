@@ -2,20 +2,10 @@
 
 #include <utility>
 
-#include "base/suggestion.h"
 #include "fmt/format.h"
+#include "pipeline/data/nearest_column.h"
 
 namespace shardfeed {
-namespace {
-
-// Returns "; did you mean 'NAME'?" if `name` is a likely typo of a column's, otherwise nothing.
-std::string NearestTo(const std::string& name, const RowSpec& spec) {
-  std::vector<std::string> names;
-  for (const ColumnSpec& column : spec) names.push_back(column.name);
-  return DidYouMean(name, names);
-}
-
-}  // namespace
 
 std::string NamesText(const RowSpec& spec) {
   std::string text;
@@ -29,7 +19,7 @@ absl::StatusOr<size_t> NamedColumn(std::string_view step, const RowSpec& spec,
   if (column < 0) {
     return absl::InvalidArgumentError(fmt::format("{}: there is no column '{}'; there are: {}{}",
                                                   step, name, RowSpecText(spec),
-                                                  NearestTo(name, spec)));
+                                                  NearestColumn(name, spec)));
   }
   return static_cast<size_t>(column);
 }
@@ -41,7 +31,7 @@ absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
       !spec[column].shape.empty()) {
     return absl::InvalidArgumentError(
         fmt::format("{}: there is no column '{}' with one bytes value per row; there are: {}{}",
-                    step, name, RowSpecText(spec), column < 0 ? NearestTo(name, spec) : ""));
+                    step, name, RowSpecText(spec), column < 0 ? NearestColumn(name, spec) : ""));
   }
   return static_cast<size_t>(column);
 }

@@ -248,3 +248,14 @@ def test_convert_verify_index_inspect(tmp_path):
     for path in tmp_path.glob("images-*"):
         path.unlink()
     assert "<table>" in seen._repr_html_() and "data:image/" not in seen._repr_html_()
+
+
+def test_records_that_are_left_out_are_no_error(tmp_path):
+    """The program's exit status says so; the result has their number."""
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n4,5\n")
+    with pytest.raises(sf.DataLossError, match="t.csv:3: expected 2 cells"):
+        sf.convert("csv", tmp_path / "t.csv", tmp_path / "x@1")
+    done = sf.convert("csv", tmp_path / "t.csv", tmp_path / "x@1", on_error="skip")
+    assert (done["records"], done["skipped"]) == (2, 1)
+    seen = sf.convert("csv", tmp_path / "t.csv", tmp_path / "y@1", on_error="skip", dry_run=True)
+    assert (seen["dry_run"], seen["skipped"]) == (True, 1)
