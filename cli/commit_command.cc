@@ -1,7 +1,7 @@
 // The commit command: makes the shards that the tasks of a job have written a dataset.
 
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -9,7 +9,7 @@
 #include "cli/job_flags.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "shard/shared_job.h"
+#include "shard/job_commit.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -22,74 +22,31 @@ struct CommitFlags {
   bool dry_run = false;
 };
 
-absl::Status Missing(const FinishedParts& finished, const WriteJob& job) {
-  const bool one = finished.missing.size() == 1;
-  std::string text =
-      fmt::format("{}: {} {} of {} {} missing; run the tasks again with --only-shards {}",
-                  job.Folder(), one ? "part" : "parts", FormatParts(finished.missing, ", "),
-                  job.num_parts(), one ? "is" : "are", FormatParts(finished.missing, ","));
-  if (!finished.unsound.empty()) {
-    text += fmt::format(" ({}{})", finished.unsound.front(),
-                        finished.unsound.size() == 1
-                            ? ""
-                            : fmt::format(", and {} more", finished.unsound.size() - 1));
-  }
-  return absl::FailedPreconditionError(text);
-}
-
-// The manifest as it would be, for --dry-run.
-Manifest Foreseen(const SharedJob& job, const FinishedParts& finished, Manifest manifest) {
-  const OutputSpec& spec = job.job().spec();
-  manifest.stem = spec.stem;
-  manifest.suffix = spec.suffix;
-  for (const PartMessage& part : finished.parts) {
-    manifest.shards.push_back({ShardName(spec.stem, part.part, *spec.count, spec.suffix),
-                               part.shard.bytes, part.shard.records, part.shard.records_digest});
-    manifest.skipped.Append(part.shard.skipped);
-  }
-  return manifest;
-}
-
-absl::StatusOr<Manifest> Finish(const SharedJob& job, bool dry_run) {
-  const absl::StatusOr<FinishedParts> finished = job.AllFinished();
-  if (!finished.ok()) return finished.status();
-  if (!finished->missing.empty()) return Missing(*finished, job.job());
-  if (!dry_run) return job.Commit(*finished, InterruptToken());
-  absl::StatusOr<Manifest> manifest = job.Check(*finished);
-  if (!manifest.ok()) return manifest;
-  if (absl::Status status = job.job().CheckMayCommit(); !status.ok()) return status;
-  return Foreseen(job, *finished, *std::move(manifest));
-}
-
 int RunCommit(const CommitFlags& flags, const CommandOptions& options) {
   const Stopwatch watch;
   absl::StatusOr<OutputSpec> spec = ParseOutputSpec(flags.output);
   if (!spec.ok()) return ReportError(spec.status());
-  const absl::StatusOr<SharedJob> job = SharedJob::Find(*spec, flags.overwrite, flags.job);
-  if (!job.ok()) return ReportError(job.status());
-  absl::StatusOr<std::optional<Manifest>> committed = job->Committed();
-  if (!committed.ok()) return ReportError(committed.status());
-  const bool already = committed->has_value();
-  if (already && !flags.dry_run) job->RemoveLeftovers();
-  absl::StatusOr<Manifest> manifest =
-      already ? **std::move(committed) : Finish(*job, flags.dry_run);
-  if (!manifest.ok()) return ReportError(manifest.status());
+  absl::StatusOr<JobCommit> commit =
+      CommitSharedJob(*spec, flags.job, flags.overwrite, flags.dry_run, InterruptToken());
+  if (!commit.ok()) return ReportError(commit.status());
 
   DatasetReport report;
-  report.notes = manifest->notes;
-  report.skipped = manifest->skipped.count;
+  report.notes = commit->manifest.notes;
+  report.skipped = commit->manifest.skipped.count;
   report.output = *spec;
-  report.output.suffix = manifest->suffix;
-  report.manifests.push_back(*std::move(manifest));
+  report.output.suffix = commit->manifest.suffix;
+  report.manifests.push_back(std::move(commit->manifest));
   AddSiblingNotes(spec->directory, report.manifests, /*takes_class_map=*/false, &report.notes);
   report.seconds = watch.Seconds();
-  report.job = job->job().id();
-  if (already) report.notes.push_back(fmt::format("job {} was committed earlier", report.job));
-  if (flags.dry_run && !already) {
+  report.job = flags.job;
+  if (commit->earlier)
+    report.notes.push_back(fmt::format("job {} was committed earlier", report.job));
+  if (flags.dry_run && !commit->earlier) {
     report.notes.push_back(
         fmt::format("all parts of job {} are finished; nothing was changed", report.job));
   }
-  PrintReport(report, options, {{"committed_earlier", already}, {"dry_run", flags.dry_run}});
+  PrintReport(report, options,
+              {{"committed_earlier", commit->earlier}, {"dry_run", flags.dry_run}});
   return report.skipped > 0 ? kExitDefects : kExitDone;
 }
 

@@ -396,6 +396,7 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     return manifest;
   }
   DatasetWriter& writer = **opened;
+  if (!copies && input.schema().has_value()) writer.SetTypes(input.schema()->Types());
   std::vector<uint64_t> taken;
   // A part that is encoded counts as finished before all digests are known.
   const bool digests_tell = copies || options.job == nullptr;

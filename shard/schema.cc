@@ -10,6 +10,9 @@
 namespace shardfeed {
 namespace {
 
+// More values do not fit into a record, whose size has 31 bits in Protocol Buffers.
+constexpr uint64_t kMaxShapeSize = INT32_MAX;
+
 // Returns whether a name appears twice. Most writers sort the names, so a quick check usually
 // suffices.
 bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
@@ -23,6 +26,22 @@ bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
   for (const FeatureSummary& summary : summaries) names.push_back(summary.name);
   std::sort(names.begin(), names.end());
   return std::adjacent_find(names.begin(), names.end()) != names.end();
+}
+
+// Whether records that have the feature can all have values of its shape.
+bool ShapeFits(const FeatureSchema& feature) {
+  const std::vector<int64_t>& shape = feature.type.shape;
+  const bool any_length = !shape.empty() && shape[0] < 0;
+  uint64_t values = 1;
+  for (size_t i = any_length ? 1 : 0; i < shape.size(); ++i) {
+    if (shape[i] < 0 || static_cast<uint64_t>(shape[i]) > kMaxShapeSize) return false;
+    values *= static_cast<uint64_t>(shape[i]);
+    if (values > kMaxShapeSize) return false;
+  }
+  if (shape.empty()) return true;
+  if (!any_length) return feature.min_values == values && feature.max_values == values;
+  if (values == 0) return feature.max_values == 0;
+  return feature.min_values % values == 0 && feature.max_values % values == 0;
 }
 
 }  // namespace
@@ -128,7 +147,14 @@ void Schema::Merge(const Schema& other) {
   records_ += other.records_;
   not_examples_ += other.not_examples_;
   for (const auto& [name, theirs] : other.features_) {
-    FeatureSchema& ours = features_[name];
+    const auto [it, is_new] = features_.try_emplace(name);
+    FeatureSchema& ours = it->second;
+    if (is_new) {
+      ours.type = theirs.type;
+    } else {
+      if (ours.type.dtype != theirs.type.dtype) ours.type.dtype.clear();
+      if (ours.type.shape != theirs.type.shape) ours.type.shape.clear();
+    }
     if (ours.kind == FeatureKind::kNone) ours.kind = theirs.kind;
     ours.mixed_kinds += theirs.mixed_kinds;
     if (theirs.kind != FeatureKind::kNone && theirs.kind != ours.kind) {
@@ -141,6 +167,24 @@ void Schema::Merge(const Schema& other) {
     ours.min_bytes = std::min(ours.min_bytes, theirs.min_bytes);
     ours.max_bytes = std::max(ours.max_bytes, theirs.max_bytes);
   }
+}
+
+void Schema::SetTypes(const FeatureTypes& types) {
+  for (const auto& [name, type] : types) {
+    const auto it = features_.find(name);
+    if (it == features_.end()) continue;
+    FeatureSchema& feature = it->second;
+    feature.type = type;
+    if (!ShapeFits(feature)) feature.type.shape.clear();
+  }
+}
+
+FeatureTypes Schema::Types() const {
+  FeatureTypes types;
+  for (const auto& [name, feature] : features_) {
+    if (!feature.type.empty()) types[name] = feature.type;
+  }
+  return types;
 }
 
 nlohmann::json Schema::ToJson() const {
@@ -157,6 +201,8 @@ nlohmann::json Schema::ToJson() const {
       entry["min_bytes"] = feature.min_bytes;
       entry["max_bytes"] = feature.max_bytes;
     }
+    if (!feature.type.dtype.empty()) entry["dtype"] = feature.type.dtype;
+    if (!feature.type.shape.empty()) entry["shape"] = feature.type.shape;
   }
   return json;
 }
@@ -201,6 +247,14 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     }
     if (feature.min_values > feature.max_values)
       members.Fail("min_values is greater than max_values");
+    if (entry.contains("dtype")) feature.type.dtype = members.Text(entry, "dtype");
+    if (entry.contains("shape")) {
+      for (const nlohmann::json& size : members.Array(entry, "shape")) {
+        if (!size.is_number_integer()) members.Fail("the sizes of a shape are not integers");
+        feature.type.shape.push_back(members.status().ok() ? size.get<int64_t>() : 0);
+      }
+      if (!ShapeFits(feature)) members.Fail("a shape is not that of its feature's values");
+    }
   }
   return members.status();
 }

@@ -17,6 +17,19 @@
 
 namespace shardfeed {
 
+// What a feature was before it became a list of 64-bit integers, 32-bit floats or bytes. No record
+// tells it: the writer notes it, so that whoever parses the records can restore it.
+struct FeatureType {
+  std::string dtype;  // a DTypeName, "bool" or another name of NumPy's; empty: not known
+  // Of the value in each record that has the feature; -1 in front: any length. Empty: a single
+  // value, or not known.
+  std::vector<int64_t> shape;
+
+  bool empty() const { return dtype.empty() && shape.empty(); }
+  friend bool operator==(const FeatureType&, const FeatureType&) = default;
+};
+using FeatureTypes = std::map<std::string, FeatureType, std::less<>>;
+
 // One feature over all records.
 struct FeatureSchema {
   // The kind of the first record in which the feature has a kind.
@@ -33,6 +46,7 @@ struct FeatureSchema {
   // Range of the size of a value; for bytes features only.
   uint64_t min_bytes = UINT64_MAX;
   uint64_t max_bytes = 0;
+  FeatureType type;
 
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
@@ -42,7 +56,12 @@ class Schema {
  public:
   // Adds a record. DataLoss: it is not an Example; only the record itself is counted.
   absl::Status AddRecord(std::string_view record);
+  // Of the types of a feature that both have, what differs is not known any more.
   void Merge(const Schema& other);
+  // Notes the types of those features that the records have. A shape that they do not have is left
+  // out.
+  void SetTypes(const FeatureTypes& types);
+  FeatureTypes Types() const;
 
   uint64_t records() const { return records_; }
   uint64_t not_examples() const { return not_examples_; }
@@ -95,7 +114,7 @@ class Schema {
 
 // Describes the first difference of `stored` from `found`, which was collected from the records;
 // empty if there is none. If a feature has mixed kinds, its kind is not compared, because it
-// depends on the order in which schemas were merged.
+// depends on the order in which schemas were merged. Nor are types, which records do not tell.
 std::string DifferenceOf(const Schema& stored, const Schema& found);
 
 }  // namespace shardfeed

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "base/random_digits.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "io/bounded_json.h"
 #include "io/errno_status.h"
 #include "io/file.h"
@@ -24,8 +26,10 @@
 #include "shard/finished_shards.h"
 #include "shard/folder_listing.h"
 #include "shard/names.h"
+#include "shard/shard_reader.h"
 #include "shard/staging.h"
 #include "tfrecord/crc32c.h"
+#include "tfrecord/example_reader.h"
 
 namespace shardfeed {
 namespace {
@@ -326,7 +330,66 @@ bool HasParts(const Manifest& manifest, const OutputSpec& spec,
   return true;
 }
 
+// Describes the first record in the shard at `path` whose feature is of the kind: "record 7".
+std::string FirstOfKind(const std::string& path, std::string_view name, FeatureKind kind) {
+  const absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(path);
+  while (reader.ok()) {
+    RecordBlock block;
+    if (!(*reader)->Next(&block).ok() || block.records.empty()) break;
+    for (size_t i = 0; i < block.records.size(); ++i) {
+      bool found = false;
+      const auto compare = [&](const FeatureSummary& one) {
+        found |= one.name == name && one.kind == kind;
+      };
+      VisitFeatures(block.records[i].payload, compare).IgnoreError();
+      if (found) return fmt::format("record {}", block.first_record + i);
+    }
+  }
+  return "some record";
+}
+
 }  // namespace
+
+absl::Status WriteJob::CheckOneType(const std::vector<PartMessage>& parts) const {
+  struct Seen {
+    const PartMessage* part;
+    const FeatureSchema* feature;
+  };
+  std::map<std::string_view, Seen> seen;
+  for (const PartMessage& part : parts) {
+    for (const auto& [name, feature] : part.shard.schema.features()) {
+      // Without a type, the records came as bytes, which are the writer's own affair.
+      if (feature.type.dtype.empty() || feature.kind == FeatureKind::kNone) continue;
+      const auto [it, is_new] = seen.try_emplace(name, Seen{&part, &feature});
+      if (is_new) continue;
+      const Seen& first = it->second;
+      const auto place = [&](const Seen& of) {
+        return fmt::format(
+            "{} of part {}",
+            FirstOfKind(PartBase(JoinPath(Folder(), of.part->folder), of.part->part) + ".shard",
+                        name, of.feature->kind),
+            of.part->part);
+      };
+      if (first.feature->kind != feature.kind) {
+        return absl::InvalidArgumentError(fmt::format(
+            "feature '{}' is {} in {}, and {} in {}; a dataset has one kind of it: declare the "
+            "feature (as float, if some are integers), and write the parts again",
+            name, FeatureKindName(first.feature->kind), place(first), FeatureKindName(feature.kind),
+            place({&part, &feature})));
+      }
+      const std::vector<int64_t>& ours = first.feature->type.shape;
+      const std::vector<int64_t>& theirs = feature.type.shape;
+      if (ours != theirs && std::max(ours.size(), theirs.size()) > 1) {
+        return absl::InvalidArgumentError(fmt::format(
+            "feature '{}' has the shape [{}] in {}, and [{}] in {}; its records keep only the "
+            "values: declare a shape that holds for all, and write the parts again",
+            name, fmt::join(ours, ", "), place(first), fmt::join(theirs, ", "),
+            place({&part, &feature})));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages, Manifest manifest,
                                           const std::stop_token& stop) const {
@@ -368,6 +431,7 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
     }
   }
   status = CheckMayCommit();
+  if (status.ok()) status = CheckOneType(parts);
   if (!status.ok()) return status;
   DatasetWriterOptions options;
   options.encode = options_.encode;

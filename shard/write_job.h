@@ -70,10 +70,11 @@ class WriteJob {
   // messages, by any process: a commit that was interrupted is finished, and one that succeeded
   // gives its result again.
   //
-  // InvalidArgument: a message is not of this job, or a part has none. DataLoss: files of a part
-  // are gone or have another size. FailedPrecondition: another dataset of this name has been
-  // written since the job was created. Others: as DatasetWriter::Create and Staging::Commit; until
-  // the new dataset is committed, an error leaves the job and the old dataset as they were.
+  // InvalidArgument: a message is not of this job, a part has none, or parts have different types
+  // of a feature, of which the message names a record in each. DataLoss: files of a part are gone
+  // or have another size. FailedPrecondition: another dataset of this name has been written since
+  // the job was created. Others: as DatasetWriter::Create and Staging::Commit; until the new
+  // dataset is committed, an error leaves the job and the old dataset as they were.
   absl::StatusOr<Manifest> Commit(absl::Span<const std::string> messages, Manifest manifest,
                                   const std::stop_token& stop = {}) const;
 
@@ -104,6 +105,8 @@ class WriteJob {
   // As Commit, with one message for each part, in their order; the folder of the job stays.
   absl::StatusOr<Manifest> CommitParts(const std::vector<PartMessage>& parts, Manifest manifest,
                                        const std::stop_token& stop) const;
+  // Checks that parts whose writers noted types have features of one kind and shape.
+  absl::Status CheckOneType(const std::vector<PartMessage>& parts) const;
   // Removes the staging folder, if it is empty, of a process that was killed when its commit was
   // done.
   void RemoveEmptyStaging() const;
@@ -125,6 +128,8 @@ class PartWriter {
   // Copies the bytes. After an error, all calls fail.
   absl::Status Write(std::string_view record);
   uint64_t records_written() const { return writer_->records_written(); }
+  // See DatasetWriter::SetTypes.
+  void SetTypes(FeatureTypes types) { writer_->SetTypes(std::move(types)); }
 
   // Completes the part's files and returns the message for WriteJob::Commit: JSON without line
   // feeds, at most some KiB.

@@ -424,6 +424,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (status.ok()) status = shard.index_file->Close();
   if (status.ok()) status = shard.file->Close(options_.sync);
   shard.index.reset();
+  shard.schema.SetTypes(types_);
   if (status.ok() && options_.check_schema) status = options_.check_schema(shard.schema, false);
   return status.ok() ? MarkFinished(shard) : status;
 }

@@ -89,6 +89,9 @@ class DatasetWriter {
   // batches are in flight. Must not be mixed with Write for the same shard.
   absl::Status Submit(size_t shard, std::function<absl::Status(RecordBatch&)> fill);
 
+  // Notes in the schema of each shard that is closed from now on which types the features had.
+  void SetTypes(FeatureTypes types) { types_ = std::move(types); }
+
   // Declares `shard` complete, so that its file can be closed before Finish.
   absl::Status CloseShard(size_t shard);
 
@@ -153,6 +156,7 @@ class DatasetWriter {
   size_t PlaceOf(size_t shard) const;
   std::unique_ptr<Staging> staging_;
   std::vector<bool> taken_over_;
+  FeatureTypes types_;  // not changed while shards are being closed
   // Size at which a batch of Write is submitted.
   size_t pending_bytes_;
   std::vector<std::unique_ptr<Shard>> shards_;

@@ -140,6 +140,7 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
     column.element_is_set = Validity(elements);
     column.element_is_set.offset = 0;  // elements are counted with the array's offset
   }
+  column.is_list = true;
   // Lists of nothing have the kind of their elements, which nothing tells.
   const auto begin = static_cast<uint64_t>(array.offset) + first;
   uint64_t last = 0;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/little_endian.h"
 #include "decode/features/float16.h"
@@ -73,6 +74,19 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
   return absl::DataLossError(fmt::format(
       "not a tf.train.Example: {}cannot be parsed at byte {} of its {}",
       plan == nullptr ? "" : Name(*plan, kNoStep) + " ", failed - record.data(), record.size()));
+}
+
+// Says where features that a record does not fit are from.
+[[gnu::cold, gnu::noinline]] absl::Status OfSample(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(
+      fmt::format("{}. The features were found in some of the records, since the dataset has no "
+                  "manifest: name the features to parse; 'shardfeed inspect' lists all",
+                  std::string(status.message())));
+}
+
+[[gnu::cold, gnu::noinline]] absl::Status Unknown(std::string_view name) {
+  return OfSample(absl::InvalidArgumentError(fmt::format("feature '{}' is not known", name)));
 }
 
 [[gnu::cold, gnu::noinline]] absl::Status WrongKind(const FeaturePlan& plan, int64_t step,
@@ -434,21 +448,23 @@ void ParsedColumns::Truncate(size_t rows) {
 }
 
 absl::StatusOr<std::shared_ptr<const ExampleParser>> ExampleParser::Make(
-    std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists) {
+    std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists, bool sampled) {
   absl::Status status = CheckSpecs(features, /*is_list=*/false);
   if (status.ok()) status = CheckSpecs(feature_lists, /*is_list=*/true);
   if (!status.ok()) return status;
   std::vector<FeaturePlan> plans;
   for (FeatureSpec& spec : features) plans.push_back(MakePlan(std::move(spec), false));
   for (FeatureSpec& spec : feature_lists) plans.push_back(MakePlan(std::move(spec), true));
-  return std::shared_ptr<const ExampleParser>(new ExampleParser(std::move(plans), features.size()));
+  return std::shared_ptr<const ExampleParser>(
+      new ExampleParser(std::move(plans), features.size(), sampled));
 }
 
-ExampleParser::ExampleParser(std::vector<FeaturePlan> plans, size_t num_context)
+ExampleParser::ExampleParser(std::vector<FeaturePlan> plans, size_t num_context, bool sampled)
     : plans_(std::move(plans)),
       num_context_(num_context),
       names_(Names(absl::MakeSpan(plans_).first(num_context))),
-      list_names_(Names(absl::MakeSpan(plans_).subspan(num_context))) {}
+      list_names_(Names(absl::MakeSpan(plans_).subspan(num_context))),
+      sampled_(sampled) {}
 
 ExampleParser::~ExampleParser() = default;
 
@@ -507,13 +523,30 @@ const char* ExampleParser::FindInMap(std::string_view map, const NameTable& name
       if (const char* failed = ReadAnyEntry(field.bytes, &entry)) return failed;
     }
     const uint32_t number = names.Find(entry.name, *expected);
-    if (number == NameTable::kNone) continue;
+    if (number == NameTable::kNone) {
+      if (!sampled_ || HasNoKind(entry.value)) continue;
+      columns->unknown_ = entry.name;
+      return at;
+    }
     if (const char* failed = check_replaced(number)) return failed;
     found[number] = entry.value;
     *expected = number;
     expected = next + 1 + number;
   }
   return nullptr;
+}
+
+const char* ExampleParser::FindUnknown(std::string_view map, ParsedColumns* columns) const {
+  WireFields fields(map, kMapDepth);
+  while (fields.Next()) {
+    if (!fields.Is(1, WireType::kBytes)) continue;
+    MapEntry entry;
+    if (const char* failed = ReadAnyEntry(fields.bytes(), &entry)) return failed;
+    if (HasNoKind(entry.value)) continue;
+    columns->unknown_ = entry.name;
+    return fields.bytes().data();
+  }
+  return fields.failed();
 }
 
 const char* ExampleParser::Find(std::string_view record, size_t row, ParsedColumns* columns) const {
@@ -526,6 +559,8 @@ const char* ExampleParser::Find(std::string_view record, size_t row, ParsedColum
     } else if (message.Is(2, WireType::kBytes) && !list_names_.empty()) {
       failed = FindInMap(message.bytes(), list_names_, num_context_, row,
                          columns->next_.data() + num_context_ + 1, columns);
+    } else if (sampled_ && (message.Is(1, WireType::kBytes) || message.Is(2, WireType::kBytes))) {
+      failed = FindUnknown(message.bytes(), columns);
     }
     if (failed != nullptr) return failed;
   }
@@ -534,7 +569,10 @@ const char* ExampleParser::Find(std::string_view record, size_t row, ParsedColum
 
 absl::Status ExampleParser::Parse(std::string_view record, size_t row,
                                   ParsedColumns* columns) const {
-  if (const char* failed = Find(record, row, columns)) return NotAnExample(nullptr, record, failed);
+  if (const char* failed = Find(record, row, columns)) {
+    if (columns->unknown_) return Unknown(*std::exchange(columns->unknown_, std::nullopt));
+    return NotAnExample(nullptr, record, failed);
+  }
   const FeatureView* found = columns->found_.data();
   for (size_t i = 0; i < plans_.size(); ++i) {
     if (found[i].form == FeatureView::Form::kStored) continue;
@@ -549,7 +587,7 @@ absl::Status ExampleParser::Parse(std::string_view record, size_t row,
       if (plans_[before].fixed) continue;
       columns->variable_[before].Truncate(columns->variable_[before].num_rows() - 1);
     }
-    return status;
+    return sampled_ ? OfSample(status) : status;
   }
   return absl::OkStatus();
 }

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,7 @@ class ParsedColumns {
   // number of the feature that came first in the previous record, then for each feature the one
   // that came after it. The same follows for the feature lists.
   std::vector<uint32_t> next_;
+  std::optional<std::string_view> unknown_;  // a feature that a `sampled` parser does not know
 };
 
 // Immutable; thread safe.
@@ -76,9 +78,13 @@ class ExampleParser {
   // Makes a parser of Examples, or, with `feature_lists`, of SequenceExamples, whose context has
   // `features`. Features are numbered from 0: first `features`, then `feature_lists`.
   //
+  // `sampled`: the features are all those that some of the records have. A record with another one
+  // is then an error, unless the feature has no kind, and messages say where the features are from.
+  //
   // InvalidArgument: Validate refuses a feature, or a name appears twice.
   static absl::StatusOr<std::shared_ptr<const ExampleParser>> Make(
-      std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists = {});
+      std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists = {},
+      bool sampled = false);
 
   ~ExampleParser();
 
@@ -113,19 +119,22 @@ class ExampleParser {
   }
 
  private:
-  ExampleParser(std::vector<FeaturePlan> plans, size_t num_context);
+  ExampleParser(std::vector<FeaturePlan> plans, size_t num_context, bool sampled);
 
   static bool HasNoKind(const FeatureView& view);
 
   const char* Find(std::string_view record, size_t row, ParsedColumns* columns) const;
   const char* FindInMap(std::string_view map, const NameTable& names, size_t first_plan, size_t row,
                         uint32_t* next, ParsedColumns* columns) const;
+  // Checks a map none of whose features is requested, but all are to be known.
+  const char* FindUnknown(std::string_view map, ParsedColumns* columns) const;
 
   std::vector<FeaturePlan> plans_;
   size_t num_context_;  // number of context features at the front of plans_; the rest are feature
                         // lists
   NameTable names_;
   NameTable list_names_;
+  const bool sampled_;
 };
 
 }  // namespace shardfeed

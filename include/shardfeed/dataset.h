@@ -127,8 +127,10 @@ class Dataset {
   // sequence, and an additional column "NAME_lengths" with the number of elements of each step.
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
-  // Parses all features listed in the manifest or, without a manifest, those of the first records.
-  // Must directly follow a Read by spec.
+  // Parses all features listed in the manifest, with the types and shapes that the writer noted.
+  // Without a manifest, those of the records: of all of a small dataset, of some of a large one,
+  // where a record with another feature is an InvalidArgument of the run. Must directly follow a
+  // Read by spec.
   Dataset ParseAll() const;
   // Decodes the images in the column `feature` and replaces them by their pixels: see images.h.
   // With OnDamage::kReplace and kZero it adds a uint8 column OUTPUT/valid, which is 1 for each

@@ -30,29 +30,39 @@ std::vector<Identity> IdentitiesOf(const std::vector<FeatureSpec>& features) {
   return identities;
 }
 
+// Completes the step, whose input has the columns `spec`. `sampled`: see ExampleParser::Make.
+absl::StatusOr<std::shared_ptr<const RowStep>> PrepareParse(const RowSpec& spec,
+                                                            KnownFeatures wanted, bool sampled,
+                                                            Step* step) {
+  step->identity.Add("features", IdentitiesOf(wanted.features))
+      .Add("feature_lists", IdentitiesOf(wanted.feature_lists));
+  absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
+      ExampleParser::Make(std::move(wanted.features), std::move(wanted.feature_lists), sampled);
+  if (!parser.ok()) {
+    return absl::Status(parser.status().code(),
+                        fmt::format("parse: {}", std::string(parser.status().message())));
+  }
+  if (const int record = FindColumn(spec, "record");
+      record < 0 || spec[record].dtype != DType::kBytes || spec[record].ragged ||
+      !spec[record].shape.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("parse: there is no bytes column 'record'; there are: {}", RowSpecText(spec)));
+  }
+  std::shared_ptr<const RowStep> row_step = MakeParseStep(*std::move(parser));
+  step->text = fmt::format("parse({})", NamesText(row_step->outputs()));
+  return row_step;
+}
+
 }  // namespace
 
 Dataset Dataset::Parse(std::vector<FeatureSpec> features,
                        std::vector<FeatureSpec> feature_lists) const {
   if (!status_.ok()) return *this;
   Step step = Like("parse");
-  step.identity.Add("features", IdentitiesOf(features))
-      .Add("feature_lists", IdentitiesOf(feature_lists));
-  absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
-      ExampleParser::Make(std::move(features), std::move(feature_lists));
-  if (!parser.ok()) {
-    return Dataset(absl::Status(parser.status().code(),
-                                fmt::format("parse: {}", std::string(parser.status().message()))));
-  }
-  if (const int record = FindColumn(spec(), "record");
-      record < 0 || spec()[record].dtype != DType::kBytes || spec()[record].ragged ||
-      !spec()[record].shape.empty()) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "parse: there is no bytes column 'record'; there are: {}", RowSpecText(spec()))));
-  }
-  std::shared_ptr<const RowStep> row_step = MakeParseStep(*std::move(parser));
-  step.text = fmt::format("parse({})", NamesText(row_step->outputs()));
-  return ThenOnRows(std::move(step), std::move(row_step));
+  absl::StatusOr<std::shared_ptr<const RowStep>> row_step = PrepareParse(
+      spec(), {std::move(features), std::move(feature_lists)}, /*sampled=*/false, &step);
+  if (!row_step.ok()) return Dataset(row_step.status());
+  return ThenOnRows(std::move(step), *std::move(row_step));
 }
 
 Dataset Dataset::ParseAll() const {
@@ -65,10 +75,24 @@ Dataset Dataset::ParseAll() const {
         "parse: features are known only of shards that are named by a spec; "
         "name the features"));
   }
-  absl::StatusOr<Schema> schema = FindSchema(shards->table->set());
-  if (!schema.ok()) return Dataset(schema.status());
-  KnownFeatures known = FeaturesOf(*schema);
-  return Parse(std::move(known.features), std::move(known.feature_lists));
+  const ShardTable* table = nullptr;
+  absl::StatusOr<std::shared_ptr<const ShardTable>> made;
+  if (shards->table->made()) {
+    made = shards->table->Get();
+    if (made.ok()) table = made->get();
+  }
+  absl::StatusOr<FoundSchema> found = FindSchema(shards->table->set(), table);
+  if (!found.ok()) return Dataset(found.status());
+  absl::StatusOr<KnownFeatures> known = FeaturesOf(found->schema);
+  if (!known.ok()) {
+    return Dataset(absl::Status(known.status().code(),
+                                fmt::format("parse: {}", std::string(known.status().message()))));
+  }
+  Step step = Like("parse");
+  absl::StatusOr<std::shared_ptr<const RowStep>> row_step =
+      PrepareParse(spec(), *std::move(known), found->sampled, &step);
+  if (!row_step.ok()) return Dataset(row_step.status());
+  return ThenOnRows(std::move(step), *std::move(row_step));
 }
 
 }  // namespace shardfeed

@@ -3,43 +3,54 @@
 #ifndef SHARDFEED_PYTHON_CORE_EXAMPLE_VALUES_H_
 #define SHARDFEED_PYTHON_CORE_EXAMPLE_VALUES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "nanobind/nanobind.h"
-#include "nanobind/ndarray.h"
 #include "shardfeed/schema.h"
 
 namespace shardfeed::python {
 
-using AnyArray = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
-
-// The values of a feature.
+// The values of a feature, all of one kind.
 struct Values {
   std::vector<std::string_view> bytes;
   std::vector<int64_t> ints;
   std::vector<float> floats;
   // The kind that is set: 'b', 'i' or 'f'; 0 if there are no values and the kind is unknown.
   char kind = 0;
+  // What they were, a name of NumPy's: "uint8", "bool", "float64" ...; of Python's own numbers,
+  // and of values of several types, what is stored. Empty if there are no values.
+  std::string_view dtype;
+  // Of the array or the nested lists; empty: a single value.
+  std::vector<int64_t> shape;
+  // How many lists are around each value; -1: no value yet.
+  int depth = -1;
 };
 
 // The kind of list that values of a type become, as in Values::kind.
 char KindOf(DType dtype);
 // "bytes", "floats" or "integers".
 std::string_view NameOf(char kind);
-// The bytes of a bytes object, or the UTF-8 of a str. Valid as long as the object.
-std::string_view StringOf(nanobind::handle value);
+// The type in which values of a kind are stored: "bytes", "float32" or "int64".
+std::string_view StoredType(char kind);
+// The UTF-8 of the name of a feature, valid as long as the object. Raises unless it is a str that
+// has one.
+std::string_view NameOfFeature(nanobind::handle name);
 // Raises a TypeError that names the feature and says which values a feature can have.
 [[noreturn]] void Refuse(std::string_view name, std::string_view what);
 
 // Converts integers to floats. Raises ValueError if float32 cannot hold one.
 void ToFloats(std::string_view name, Values* values);
-// Takes the values of an array. Returns false if features have no counterpart of its type.
-bool AddArray(std::string_view name, const AnyArray& array, Values* values);
-// Adds a bytes, str, int or float object, or a scalar of NumPy. Raises TypeError for others, and
-// ValueError for a number out of range.
-void AddValue(std::string_view name, nanobind::handle value, Values* values);
+
+// Takes what Python gives for a feature: a value of bytes (also bytearray, and memoryview of
+// bytes), str, int or float, a scalar of NumPy, an array, or lists of these of one shape. Nothing
+// is changed but the precision of floats: what a feature cannot hold is a TypeError, or a
+// ValueError if it is out of range. Views in `values` are valid as long as `value` and `held`.
+void TakeValues(std::string_view name, nanobind::handle value, Values* values,
+                std::vector<nanobind::object>* held);
 
 }  // namespace shardfeed::python
 

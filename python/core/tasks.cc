@@ -15,6 +15,7 @@
 #include "pipeline/data/known_features.h"
 #include "python/core/errors.h"
 #include "python/core/gil.h"
+#include "shard/job_commit.h"
 #include "shard/names.h"
 #include "shard/shard_report.h"
 #include "shardfeed/index.h"
@@ -46,15 +47,15 @@ std::vector<std::string> Resolve(const std::vector<std::string>& specs) {
 }
 
 // (number of records, [(name, kind, is a feature list, records, least and most values, records of
-// another kind)]): of the manifest or, without one, of the first records.
+// another kind)]): of the manifest or, without one, of records that were looked at.
 nb::tuple FindFeatures(const std::vector<std::string>& specs) {
-  absl::StatusOr<Schema> found;
+  absl::StatusOr<FoundSchema> found;
   {
     const GilRelease release;
     absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
     found = set.ok() ? FindSchema(*set) : set.status();
   }
-  const Schema schema = Check(std::move(found));
+  const Schema schema = Check(std::move(found)).schema;
   nb::list features;
   for (const auto& [name, feature] : schema.features()) {
     const bool has_values = feature.max_values >= feature.min_values;
@@ -130,6 +131,23 @@ nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::str
   return dict;
 }
 
+nb::dict Commit(const std::string& name, const std::string& job, bool overwrite, bool dry_run) {
+  absl::StatusOr<JobCommit> commit;
+  {
+    const GilRelease release;
+    const absl::StatusOr<OutputSpec> spec = ParseOutputSpec(name);
+    commit = spec.ok() ? CommitSharedJob(*spec, job, overwrite, dry_run) : spec.status();
+  }
+  const JobCommit done = Check(std::move(commit));
+  nb::dict dict;
+  dict["shards"] = done.manifest.shards.size();
+  dict["records"] = done.manifest.num_records();
+  dict["bytes"] = done.manifest.num_bytes();
+  dict["skipped"] = done.manifest.skipped.count;
+  dict["committed_earlier"] = done.earlier;
+  return dict;
+}
+
 }  // namespace
 
 void BindTasks(nb::module_& m) {
@@ -137,6 +155,7 @@ void BindTasks(nb::module_& m) {
   m.def("find_features", &FindFeatures);
   m.def("verify_shard", &Verify);
   m.def("merge_reports", &Merge);
+  m.def("commit", &Commit);
   m.def("index_shard", [](const std::string& path) {
     absl::StatusOr<IndexSummary> summary;
     {

@@ -17,6 +17,7 @@
 #include "python/core/errors.h"
 #include "python/core/example_values.h"
 #include "python/core/gil.h"
+#include "python/core/record_types.h"
 #include "shard/names.h"
 #include "shard/write_job.h"
 #include "shard/writer.h"
@@ -56,92 +57,75 @@ ExampleColumn::Type TypeOf(DType dtype) {
   return Type::kView;
 }
 
-// 0: no value tells.
-char KindOfColumn(ExampleColumn::Type type) {
+std::string_view DtypeOf(ExampleColumn::Type type) {
   using Type = ExampleColumn::Type;
   switch (type) {
-    case Type::kNull:
-      return 0;
+    case Type::kBool:
+      return "bool";
+    case Type::kInt8:
+      return "int8";
+    case Type::kUInt8:
+      return "uint8";
+    case Type::kInt16:
+      return "int16";
+    case Type::kUInt16:
+      return "uint16";
+    case Type::kInt32:
+      return "int32";
+    case Type::kUInt32:
+      return "uint32";
+    case Type::kInt64:
+      return "int64";
+    case Type::kUInt64:
+      return "uint64";
     case Type::kFloat16:
+      return "float16";
     case Type::kBFloat16:
+      return "bfloat16";
     case Type::kFloat32:
+      return "float32";
     case Type::kFloat64:
-      return 'f';
-    case Type::kView:
-    case Type::kString32:
-    case Type::kString64:
-    case Type::kFixedBytes:
-    case Type::kArrowView:
-      return 'b';
+      return "float64";
+    case Type::kNull:
+      return "";
     default:
-      return 'i';
+      return "bytes";
   }
 }
-
-using Kinds = std::map<std::string, std::string>;
 
 // What writes records that Python gives.
 class RecordSink {
  public:
-  explicit RecordSink(const Kinds& types) {
-    for (const auto& [name, type] : types) kinds_[name] = KindOf(DTypeFromName(type));
-  }
+  // `features`: as for RecordTypes.
+  RecordSink(nb::sequence features, bool keeps_shapes)
+      : types_(std::move(features), keeps_shapes) {}
   virtual ~RecordSink() = default;
 
   void WriteBytes(nb::bytes record) {
     CheckOpen();
     Put({record.c_str(), record.size()});
+    ++records_;
   }
 
   void WriteExample(nb::dict features) {
     CheckOpen();
     builder_.Clear();
-    std::vector<nb::object> held;
-    for (auto [key, value] : features) {
-      const std::string_view name = StringOf(key);
-      const auto declared = kinds_.find(name);
-      const char wanted = declared == kinds_.end() ? '\0' : declared->second;
-      Values values;
-      if (PyBytes_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
-        values.kind = 'b';
-        CheckKind(name, wanted, &values);
-        builder_.AddBorrowedBytes(name, StringOf(value));
-        continue;
+    try {
+      std::vector<nb::object> held;
+      types_.Begin();
+      for (auto [key, value] : features) {
+        const std::string_view name = NameOfFeature(key);
+        if (!value.is_none()) Add(name, value, &held);
       }
-      nb::object held_value = nb::borrow(value);
-      if (nb::isinstance<BytesArray>(value)) {
-        held_value = nb::cast<BytesArray&>(value).ToList();
-        values.kind = 'b';
-      }
-      AnyArray array;
-      // NumPy scalars have no length; dates among them offer a buffer without a format.
-      const bool is_array = !PyLong_Check(value.ptr()) && !PyFloat_Check(value.ptr()) &&
-                            !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
-                            nb::hasattr(value, "__len__") && nb::try_cast(value, array) &&
-                            array.is_valid();
-      if (is_array && AddArray(name, array, &values)) {
-        // Done.
-      } else if (nb::hasattr(held_value, "tolist") && !PyList_Check(held_value.ptr())) {
-        held_value = held_value.attr("tolist")();
-        AddAll(name, held_value, &values);
-      } else {
-        AddAll(name, held_value, &values);
-      }
-      held.push_back(std::move(held_value));
-      CheckKind(name, wanted, &values);
-      // An empty list has no type, so leave the feature out.
-      if (values.kind == 0) continue;
-      if (values.kind == 'b') {
-        builder_.AddBytesList(name, values.bytes);
-      } else if (values.kind == 'f') {
-        builder_.AddFloatList(name, values.floats);
-      } else {
-        builder_.AddInt64List(name, values.ints);
-      }
+      types_.End();
+      record_.clear();
+      builder_.SerializeExample(&record_);
+    } catch (const nb::builtin_exception& error) {
+      throw nb::builtin_exception(error.type(),
+                                  fmt::format("record {}: {}", records_, error.what()).c_str());
     }
-    record_.clear();
-    builder_.SerializeExample(&record_);
     Put(record_);
+    types_.Learn(records_++);
   }
 
   // Writes the rows of columns as Examples; see BatchFromPython. Returns their number.
@@ -149,21 +133,26 @@ class RecordSink {
     CheckOpen();
     const Batch batch = BatchFromPython(
         std::make_shared<const RowSpec>(SpecFromPython(std::move(spec))), std::move(columns));
-    std::vector<ExampleColumn> made;
+    std::vector<TypedColumn> made;
+    std::vector<std::vector<int64_t>> splits(batch.columns.size());
     for (size_t c = 0; c < batch.columns.size(); ++c) {
       const ColumnSpec& column = (*batch.spec)[c];
-      ExampleColumn& one = made.emplace_back();
+      TypedColumn& typed = made.emplace_back();
+      typed.dtype = DTypeName(column.dtype);
+      if (column.ragged) typed.shape.push_back(-1);
+      typed.shape.insert(typed.shape.end(), column.shape.begin(), column.shape.end());
+      ExampleColumn& one = typed.column;
       one.name = column.name;
       one.type = TypeOf(column.dtype);
       one.values = batch.columns[c].data;
       one.width = column.num_values();
       one.splits64 = batch.columns[c].splits;
       if (column.ragged && column.num_values() != 1) {
-        throw nb::value_error(
-            fmt::format("feature '{}': expected rows of numbers or bytes, got rows of arrays of "
-                        "{} values",
-                        column.name, column.num_values())
-                .c_str());
+        // Splits count elements, and columns of Examples count values.
+        for (size_t i = 0; i <= batch.rows; ++i) {
+          splits[c].push_back(one.splits64[i] * static_cast<int64_t>(column.num_values()));
+        }
+        one.splits64 = splits[c].data();
       }
     }
     absl::Status status;
@@ -175,8 +164,9 @@ class RecordSink {
     return batch.rows;
   }
 
-  // Writes the rows of a table, a record batch or a stream of Arrow. Returns their number.
-  uint64_t WriteArrow(nb::handle data) {
+  // Writes the rows of a table, a record batch or a stream of Arrow. `shapes`: those of columns of
+  // lists of a fixed length that are arrays of more dimensions. Returns the number of rows.
+  uint64_t WriteArrow(nb::handle data, const std::map<std::string, std::vector<int64_t>>& shapes) {
     CheckOpen();
     uint64_t rows = 0;
     absl::Status status;
@@ -184,7 +174,23 @@ class RecordSink {
       absl::StatusOr<std::vector<ExampleColumn>> columns = ColumnsFromArrow(schema, batch);
       status = columns.status();
       const auto more = static_cast<uint64_t>(batch.length);
-      if (status.ok()) status = WriteRows(*std::move(columns), more);
+      std::vector<TypedColumn> typed;
+      if (status.ok()) {
+        for (ExampleColumn& column : *columns) {
+          TypedColumn& one = typed.emplace_back();
+          one.dtype = DtypeOf(column.type);
+          const auto shape = shapes.find(column.name);
+          if (shape != shapes.end()) {
+            one.shape = shape->second;
+          } else if (column.splits32 != nullptr || column.splits64 != nullptr) {
+            one.shape = {-1};
+          } else if (column.is_list) {
+            one.shape = {static_cast<int64_t>(column.width)};
+          }
+          one.column = std::move(column);
+        }
+        status = WriteRows(std::move(typed), more);
+      }
       rows += more;
       return status.ok();
     });
@@ -199,30 +205,25 @@ class RecordSink {
   void CheckOpen() const {
     if (!is_open()) throw nb::value_error("the writer is closed");
   }
+  FeatureTypes Types() const { return types_.Types(); }
 
  private:
-  // Converts the values to the declared kind; 0 if none is declared.
-  static void CheckKind(std::string_view name, char wanted, Values* values) {
-    if (wanted == 0 || values->kind == wanted) return;
-    if (values->kind == 'i' && wanted == 'f') {
-      ToFloats(name, values);
-    } else if (values->kind != 0) {
-      Refuse(name, fmt::format("{}, where {} are declared", NameOf(values->kind), NameOf(wanted)));
+  void Add(std::string_view name, nb::handle value, std::vector<nb::object>* held) {
+    Values values;
+    TakeValues(name, value, &values, held);
+    // A view of `value` itself stays valid.
+    held->push_back(nb::borrow(value));
+    types_.Check(name, &values);
+    if (values.kind == 'b' && values.bytes.size() == 1) {
+      builder_.AddBorrowedBytes(name, values.bytes[0]);
+    } else if (values.kind == 'b') {
+      builder_.AddBytesList(name, values.bytes);
+    } else if (values.kind == 'f') {
+      builder_.AddFloatList(name, values.floats);
+    } else if (values.kind == 'i') {
+      builder_.AddInt64List(name, values.ints);
     }
-    values->kind = wanted;
-  }
-
-  static void AddAll(std::string_view name, nb::handle value, Values* values) {
-    if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) {
-      return AddValue(name, value, values);
-    }
-    for (nb::handle item : nb::borrow<nb::sequence>(value)) {
-      if (PyList_Check(item.ptr()) || PyTuple_Check(item.ptr())) {
-        AddAll(name, item, values);
-      } else {
-        AddValue(name, item, values);
-      }
-    }
+    // An empty list has no type, so leave the feature out.
   }
 
   void Put(std::string_view record) {
@@ -234,28 +235,29 @@ class RecordSink {
     Check(status);
   }
 
-  absl::Status WriteRows(std::vector<ExampleColumn> columns, uint64_t rows) {
-    for (const ExampleColumn& column : columns) {
-      const auto declared = kinds_.find(column.name);
-      const char kind = KindOfColumn(column.type);
-      if (declared == kinds_.end() || kind == 0 || kind == declared->second) continue;
-      return absl::InvalidArgumentError(fmt::format("feature '{}': {}, where {} are declared",
-                                                    column.name, NameOf(kind),
-                                                    NameOf(declared->second)));
-    }
+  absl::Status WriteRows(std::vector<TypedColumn> typed, uint64_t rows) {
+    if (rows == 0) return absl::OkStatus();
+    absl::Status status = types_.CheckColumns(typed, rows);
+    if (!status.ok()) return status;
+    std::vector<ExampleColumn> columns;
+    columns.reserve(typed.size());
+    for (TypedColumn& one : typed) columns.push_back(std::move(one.column));
     absl::StatusOr<ExampleColumns> examples = ExampleColumns::Make(std::move(columns));
     if (!examples.ok()) return examples.status();
     for (uint64_t row = 0; row < rows; ++row) {
-      absl::Status status = examples->Serialize(row, &record_);
+      status = examples->Serialize(row, &record_);
       if (status.ok()) status = Write(record_);
       if (!status.ok()) return status;
+      if (row == 0) types_.Learn(records_);
+      ++records_;
     }
     return absl::OkStatus();
   }
 
   ExampleBuilder builder_;
   std::string record_;
-  std::map<std::string, char, std::less<>> kinds_;  // declared kinds, encoded as in Values::kind
+  RecordTypes types_;
+  uint64_t records_ = 0;
 };
 
 EncodeOptions EncodeOptionsOf(const std::string& compression, int level, uint64_t member_bytes) {
@@ -301,7 +303,8 @@ nb::dict ReportOf(const Manifest& manifest) {
 template <typename Target>
 class SinkInto : public RecordSink {
  public:
-  explicit SinkInto(const Kinds& types) : RecordSink(types) {}
+  explicit SinkInto(nb::sequence features)
+      : RecordSink(std::move(features), /*keeps_shapes=*/true) {}
   ~SinkInto() override { Abort(); }
 
   void Abort() {
@@ -323,8 +326,8 @@ class Writer : public SinkInto<DatasetWriter> {
  public:
   Writer(const std::string& spec, const std::string& compression, int level, uint64_t member_bytes,
          int threads, bool overwrite, bool sync, std::map<std::string, std::string> made_by,
-         const Kinds& types)
-      : SinkInto(types), made_by_(std::move(made_by)) {
+         nb::sequence features)
+      : SinkInto(std::move(features)), made_by_(std::move(made_by)) {
     const OutputSpec output = OutputOf(spec);
     DatasetWriterOptions options;
     options.encode = EncodeOptionsOf(compression, level, member_bytes);
@@ -343,6 +346,7 @@ class Writer : public SinkInto<DatasetWriter> {
     CheckOpen();
     Manifest manifest;
     manifest.made_by = made_by_;
+    writer_->SetTypes(Types());
     absl::StatusOr<Manifest> finished;
     {
       const GilRelease release;
@@ -359,12 +363,14 @@ class Writer : public SinkInto<DatasetWriter> {
 // One attempt at a part of a job.
 class PartSink : public SinkInto<PartWriter> {
  public:
-  PartSink(std::unique_ptr<PartWriter> writer, const Kinds& types) : SinkInto(types) {
+  PartSink(std::unique_ptr<PartWriter> writer, nb::sequence features)
+      : SinkInto(std::move(features)) {
     writer_ = std::move(writer);
   }
 
   std::string Close() {
     CheckOpen();
+    writer_->SetTypes(Types());
     absl::StatusOr<std::string> message;
     {
       const GilRelease release;
@@ -375,10 +381,11 @@ class PartSink : public SinkInto<PartWriter> {
   }
 };
 
-// Makes tf.train.Examples of rows, without a file.
+// Makes tf.train.Examples of rows, without a file, and so without a place for learned shapes.
 class ExampleEncoder : public RecordSink {
  public:
-  using RecordSink::RecordSink;
+  explicit ExampleEncoder(nb::sequence features)
+      : RecordSink(std::move(features), /*keeps_shapes=*/false) {}
 
   nb::bytes Encode(nb::dict features) {
     WriteExample(std::move(features));
@@ -419,9 +426,8 @@ void BindWriting(nb::module_& m) {
       .def("write_columns", &RecordSink::WriteColumns)
       .def("write_arrow", &RecordSink::WriteArrow);
   nb::class_<Writer, RecordSink>(m, "Writer")
-      .def(
-          nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
-                   std::map<std::string, std::string>, const std::map<std::string, std::string>&>())
+      .def(nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
+                    std::map<std::string, std::string>, nb::sequence>())
       .def("finish", &Writer::Finish)
       .def("abort", &Writer::Abort)
       .def_prop_ro("records_written", &Writer::records);
@@ -430,7 +436,7 @@ void BindWriting(nb::module_& m) {
       .def("abort", &PartSink::Abort)
       .def_prop_ro("records_written", &PartSink::records);
   nb::class_<ExampleEncoder>(m, "ExampleEncoder")
-      .def(nb::init<const Kinds&>())
+      .def(nb::init<nb::sequence>())
       .def("encode", &ExampleEncoder::Encode);
   nb::class_<WriteJob>(m, "WriteJob")
       .def_static("create", &MakeJob)
@@ -446,13 +452,13 @@ void BindWriting(nb::module_& m) {
                    })
       .def("open",
            [](const WriteJob& job, uint64_t part, const std::string& attempt, int threads,
-              const Kinds& types) {
+              nb::sequence features) {
              absl::StatusOr<std::unique_ptr<PartWriter>> writer;
              {
                const GilRelease release;
                writer = job.Open(part, attempt, threads);
              }
-             return std::make_unique<PartSink>(Check(std::move(writer)), types);
+             return std::make_unique<PartSink>(Check(std::move(writer)), std::move(features));
            })
       .def("commit",
            [](const WriteJob& job, const std::vector<std::string>& messages,

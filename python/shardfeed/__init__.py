@@ -26,7 +26,7 @@ from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8
                        int64, ragged, sparse, uint8, uint16, var)
 from .frames import from_arrow, from_hf, from_pandas, from_parquet, from_polars
 from .iterator import Iterator, merge_states
-from .jobs import PartWriter, WriteJob, write_job
+from .jobs import PartWriter, WriteJob, commit, write_job
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .sources import (cache_stats, choose, concatenate, from_arrays, from_generator, interleave,
@@ -48,8 +48,8 @@ __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
     "DeviceIterator", "Difference", "Drift", "Feature", "Inspection", "Iterator", "Normalize",
     "PartWriter", "Ragged", "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer",
-    "augment", "bfloat16", "bytes", "cache_stats", "choose", "concatenate", "convert", "diff",
-    "fixed", "float16", "float32", "float64", "from_arrays", "from_arrow", "from_generator",
+    "augment", "bfloat16", "bytes", "cache_stats", "choose", "commit", "concatenate", "convert",
+    "diff", "fixed", "float16", "float32", "float64", "from_arrays", "from_arrow", "from_generator",
     "from_hf", "from_pandas", "from_parquet", "from_polars", "index", "index_shard", "inspect",
     "int16", "int32", "int64", "int8", "interleave",
     "merge_reports", "merge_states", "mix", "ragged", "range", "rank_and_world", "read",

@@ -93,20 +93,19 @@ class Read(beam.PTransform):
 class _Divide(beam.DoFn):
     """Makes records of rows, and tells to which part each belongs."""
 
-    def __init__(self, parts: int, types: Mapping[str, str], key: Optional[Callable[[Any], Any]]):
+    def __init__(self, parts: int, features: Sequence[Any], key: Optional[Callable[[Any], Any]]):
         self._parts = parts
-        self._types = dict(types)
+        self._features = tuple(features)
         self._key = key
 
     def setup(self) -> None:
-        self._encoder = _core.ExampleEncoder(self._types)
+        self._encoder = _core.ExampleEncoder(self._features)
 
     def process(self, row: Any) -> Iterator[Tuple[int, Keyed]]:
         if isinstance(row, bytes):
             record = row
         elif isinstance(row, Mapping):
-            record = self._encoder.encode({name: value for name, value in row.items()
-                                           if value is not None})
+            record = self._encoder.encode(dict(row))
         else:
             raise TypeError(f"Write: rows must be dicts of features, or records as bytes, not {shown(row)}")
         key = record if self._key is None else key_bytes(
@@ -179,7 +178,7 @@ class Write(beam.PTransform):
                                "Write for other rows")
         self._applied = True
         parts = len(self._job)
-        divide = beam.ParDo(_Divide(parts, self._job._types, self._key))
+        divide = beam.ParDo(_Divide(parts, self._job._features, self._key))
         marks = beam.Create([(part, _MARK) for part in range(parts)])
         kind = Tuple[int, Keyed]
         divided = (rows | "Whole" >> beam.WindowInto(window.GlobalWindows())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -380,8 +380,8 @@ def from_hf(dataset: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Da
 # ---- Writers
 
 
-def tables_of(data: Any) -> Optional[Iterator[Any]]:
-    """Tables of Arrow for a writer, of what is not data of Arrow itself or says more than its columns:
+def tables_of(data: Any) -> Optional[Iterator[Tuple[Any, Dict[str, List[int]]]]]:
+    """Tables of Arrow for a writer with the shapes of arrays in them, of what is not data of Arrow itself or says more than its columns:
     frames of pandas without their index, and datasets of Hugging Face. None: it is neither."""
     if _is(data, "pandas", "DataFrame"):
         return iter([_table(_columns_of_pandas("write_batch", data))])
@@ -397,15 +397,17 @@ def tables_of(data: Any) -> Optional[Iterator[Any]]:
     return None
 
 
-def _table(columns: Columns) -> Any:
-    """A table for a writer, which takes the values of tensors as lists."""
+def _table(columns: Columns) -> Tuple[Any, Dict[str, List[int]]]:
+    """A table for a writer, which takes the values of tensors as lists, and the shapes of these."""
     import pyarrow as pa
     arrays = []
+    shapes: Dict[str, List[int]] = {}
     for name, column in columns:
         array = _plain(pa, column)
         if isinstance(array, pa.ExtensionArray):
             values = _Values(pa, name).value(array, None, False)
+            shapes[name] = list(values.shape[1:])
             values = values.reshape(len(values), -1)
             array = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, [name for name, _ in columns])
+    return pa.Table.from_arrays(arrays, [name for name, _ in columns]), shapes

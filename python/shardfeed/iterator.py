@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
 from . import _core
 from . import structure as structures
+from .arguments import shown
 
 # Threads of the library must not take the GIL once the interpreter ends.
 atexit.register(_core.close_all)
@@ -53,6 +54,8 @@ def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
     inputs, such as take, unique or mix."""
     if isinstance(states, dict):
         raise ValueError("merge_states: expected a list with the state of each rank, got one state")
+    if not hasattr(type(states), "__iter__"):
+        raise TypeError(f"merge_states: states must be a list with the state of each rank, not {shown(states)}")
     return {"state": _core.merge_states([checked_state(state) for state in states])}
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 from . import _core
 from .arguments import Count, Level, Size, Threads, checked, checked_methods
 from .features import FeatureLike, as_features
-from .writing import Compression, RecordWriter, declared_types
+from .writing import Compression, RecordWriter, declared
 
 
 class PartWriter(RecordWriter):
@@ -23,6 +23,7 @@ class PartWriter(RecordWriter):
         """Completes the part, which no reader sees before the job is committed, and returns the
         message for WriteJob.commit: a text of at most some KiB."""
         if self.message is None:
+            self._ended = True
             self._records = self._writer.records_written
             self.message = self._writer.close()
         return self.message
@@ -32,12 +33,12 @@ class PartWriter(RecordWriter):
 class WriteJob:
     """A dataset that several processes write: see `write_job`. It can be pickled."""
 
-    def __init__(self, text: str, types: Mapping[str, str]):
+    def __init__(self, text: str, features: Sequence[Any]):
         self._core = _core.WriteJob.from_text(text)
-        self._types = dict(types)
+        self._features = tuple(features)  # as the core takes them
 
     def __reduce__(self) -> Any:
-        return (WriteJob, (self._core.text, self._types))
+        return (WriteJob, (self._core.text, self._features))
 
     @property
     def id(self) -> str:
@@ -58,7 +59,7 @@ class WriteJob:
         the task's input alone, so that another attempt makes the same.
 
         IndexError: there is no such part. RuntimeError: the job has been committed or aborted."""
-        return PartWriter(self._core.open(part, str(attempt), threads, self._types))
+        return PartWriter(self._core.open(part, str(attempt), threads, self._features))
 
     def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None,
                notes: Sequence[str] = ()) -> Dict[str, int]:
@@ -67,8 +68,8 @@ class WriteJob:
         was interrupted is finished, and what is done gives the same result. `made_by` and `notes`:
         what the manifest says about the origin, and what people should know of the data.
 
-        Returns {"shards", "records", "bytes"}. ValueError: a part has no message, or one is of
-        another job. DataLossError: files of a part are gone. RuntimeError: another dataset of this
+        Returns {"shards", "records", "bytes"}. ValueError: a part has no message, one is of another
+        job, or a feature has another kind or shape in one part than in another. DataLossError: files of a part are gone. RuntimeError: another dataset of this
         name has been written since the job began. FileExistsError: as for `write`."""
         return self._core.commit(list(messages),
                                  {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
@@ -117,4 +118,21 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
             raise ValueError(f"write_job: {name} names a number of shards already; leave shards out")
         name = f"{name}@{shards}"
     core = _core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync)
-    return WriteJob(core.text, declared_types(features, "write_job: features"))
+    return WriteJob(core.text, declared(features, "write_job: features"))
+
+
+@checked
+def commit(spec: Union[str, os.PathLike], *, job: str, overwrite: bool = False, dry_run: bool = False
+           ) -> Dict[str, Any]:
+    """Makes the shards that the tasks of a job have written a dataset: those of `shardfeed convert` or
+    `reshard` with --only-shards and --job, or of sf.convert(..., only_shards="0-3", job="4711"). It is
+    the command `shardfeed commit`, and may be repeated.
+
+    - `spec`: the name that the tasks write, "out/train@8".
+    - `job`: the name of the job.
+    - `dry_run`: changes nothing, and tells whether all parts are finished and may be committed.
+
+    Returns {"shards", "records", "bytes", "skipped", "committed_earlier"}. FileNotFoundError: there is no
+    such job. RuntimeError: parts are missing, which the message lists, or tasks disagree about their
+    input. FileExistsError: a dataset of that name exists, and overwrite is false."""
+    return _core.commit(os.fspath(spec), job, overwrite, dry_run)

@@ -35,8 +35,11 @@ class RowSteps(Chain):
           value; it can be called, as in sf.int64(default=-1).
         - `feature_lists`: those of SequenceExamples.
 
-        Without both, all features are parsed that are in the manifest or, if there is none, in the
-        first records."""
+        Without both, all features are parsed, as the manifest has them: with the types and shapes
+        that the writer noted. If there is no manifest, they are those of the records: of all of
+        a small dataset, of some of a large one. In that case a record with another feature is a
+        ValueError that names it, and does not lose it. ValueError: a feature is of several
+        kinds."""
         if features is None and feature_lists is None:
             return self._then("parse_all", text="parse()", structure=None)
         wanted = as_features(features or {}, "parse")

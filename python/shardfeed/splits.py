@@ -136,7 +136,7 @@ class Split(NamedTuple):
 
         - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for
           lists of n, sf.var(...) for lists of any length. By default all features, as the
-          manifest has them or, without a manifest, the first records. Types are those that are
+          manifest has them or, without one, records that are looked at. Types are those that are
           stored; bytes stay binary. A record without the feature is a null.
         - `record`: the records themselves as the one column "record", binary; without `columns`.
         - `rows`: at most so many in a batch. Batches also end at 64 MiB.
@@ -144,7 +144,8 @@ class Split(NamedTuple):
         A record that does not fit raises ValueError; the message names shard and record."""
         return self.batches(columns_of(list(self.paths), columns, record), rows, **options)
 
-    def batches(self, fields: Optional[Tuple[Field, ...]], rows: Optional[int] = None,
+    @checked
+    def batches(self, fields: Optional[Sequence[Field]], rows: Optional[Size] = None,
                 **options: Any) -> Any:
         """`arrow` with columns that `columns_of` has found; of whole datasets, which have them in
         common."""
@@ -241,7 +242,7 @@ def verify_split(split: Split, *, level: Level = "payload") -> List[str]:
 
 @checked
 def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]],
-                  reports: Sequence[Any], *, level: Level = "payload") -> VerifyReport:
+                  reports: Sequence[Union[str, Sequence[str]]], *, level: Level = "payload") -> VerifyReport:
     """Makes of the reports on all shards, in the order of the splits (or the lists that
     verify_split returns), the report that `sf.verify` would have given: the manifest is compared
     with them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple, Union
 
@@ -39,6 +40,7 @@ def _forget_in_child() -> None:
         if writer._writer is not _FORGOTTEN:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer._writer))
             writer._writer = _FORGOTTEN
+            writer._ended = True
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -50,16 +52,26 @@ class RecordWriter:
     def __init__(self, core: Any):
         self._writer = core
         self._records: Optional[int] = None  # how many, once it is closed
+        self._ended = False
         _open.add(self)
 
     def write(self, record: Union[bytes, Mapping[str, Any]]) -> None:
         """Writes a record: bytes unchanged, or a dict of features as a tf.train.Example. Values
-        are bytes and str, ints (and arrays of integers and bools: int64), floats (float32),
-        and lists of these. Arrays lose their shape.
+        are bytes (also bytearray and memoryview) and str, ints and bools (int64), floats
+        (float32), arrays of numbers, lists of these, and None, which is a record without the
+        feature. Only the precision of floats changes; the manifest notes types and shapes, with
+        which parse() restores arrays.
+
+        A feature has one kind in all records: 0.5 after 0 is a TypeError. An array of two or more
+        dimensions has one shape, unless `features` declares another.
 
         An empty list has no type: it takes the one that write(features=) declares. Without one
         the record goes without the feature, which readers, including TensorFlow, take as no
-        elements."""
+        elements.
+
+        TypeError, ValueError: a value that features cannot hold, or another than the declared
+        one. The message names the record, by its number, and the feature; the record is not
+        written, and others may follow."""
         if isinstance(record, bytes):
             self._writer.write_bytes(record)
         elif isinstance(record, dict):
@@ -79,18 +91,18 @@ class RecordWriter:
         table, a record batch or a stream of Arrow (anything with `__arrow_c_stream__` or
         `__arrow_c_array__`: of pyarrow, polars, duckdb), or a pandas DataFrame without its index
         or a datasets.Dataset of Hugging Face, whose values are as sf.from_pandas and sf.from_hf
-        have them. Integers and booleans become int64, floats float32, strings bytes; rows of
-        arrays lose their shape. A null of Arrow is a record without the feature.
+        have them. Integers and booleans become int64, floats float32, strings bytes; types and
+        shapes are noted and checked as by write. A null of Arrow is a record without the feature.
 
-        ValueError: a value has no counterpart (an integer beyond int64, a double beyond the range
-        of float32, a null within a list); the message names the feature and the row, and the rows
-        before it are written."""
+        ValueError: a column is not what is declared, or a value has no counterpart (an integer
+        beyond int64, a double beyond the range of float32, a null within a list); the message
+        names the feature and the row, and the rows before it are written."""
         from . import frames
         tables = frames.tables_of(columns)
         if tables is not None:
-            return sum(self._writer.write_arrow(table) for table in tables)
+            return sum(self._writer.write_arrow(table, shapes) for table, shapes in tables)
         if hasattr(columns, "__arrow_c_stream__") or hasattr(columns, "__arrow_c_array__"):
-            return self._writer.write_arrow(columns)
+            return self._writer.write_arrow(columns, {})
         if not isinstance(columns, Mapping):
             raise TypeError("write_batch: columns must be {name: array} or data of Arrow, not "
                             f"{shown(columns)}")
@@ -98,7 +110,13 @@ class RecordWriter:
 
     def abort(self) -> None:
         """Removes what was written. In a child after a fork it does nothing."""
+        self._ended = True
         self._writer.abort()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_ended", True):
+            warnings.warn(f"unclosed writer {self!r}: what it has written is removed; use it in a with, or "
+                          "close it", ResourceWarning, source=self)
 
     def close(self) -> Any:
         raise NotImplementedError
@@ -134,8 +152,10 @@ def _columns_of(columns: Mapping[str, Any]) -> Tuple[List[ColumnSpec], List[Any]
             raise TypeError(f"write_batch: names must be str, not {shown(name)}")
         check_no_nulls(name, value)
         if isinstance(value, np.ma.MaskedArray):
-            raise TypeError(f"feature {name!r}: a masked array's mask would be lost; give data of "
-                            "Arrow, whose nulls are records without the feature")
+            if np.ma.is_masked(value):
+                raise TypeError(f"feature {name!r}: a masked array's mask would be lost; fill it, x.filled(0), or "
+                                "give data of Arrow, whose nulls are records without the feature")
+            value = value.data
         if isinstance(value, (list, tuple)) and value and all(
                 isinstance(one, (bytes, str)) for one in value):
             specs.append((name, "bytes", (), False))
@@ -166,15 +186,15 @@ class Writer(RecordWriter):
     def close(self) -> Dict[str, int]:
         """Completes the dataset and returns {"shards", "records", "bytes"}."""
         if self.report is None:
+            self._ended = True
             self.report = self._writer.finish()
             self._records = self.report["records"]
         return self.report
 
 
-def declared_types(features: Optional[Mapping[str, FeatureLike]], what: str) -> Dict[str, str]:
-    """The types of features for the core."""
-    return {name: "bytes" if feature.raw else feature.dtype
-            for name, feature in as_features(features or {}, what).items()}
+def declared(features: Optional[Mapping[str, FeatureLike]], what: str) -> Tuple[Any, ...]:
+    """The features for the core."""
+    return tuple(feature.core(name) for name, feature in as_features(features or {}, what).items())
 
 
 @checked
@@ -187,11 +207,13 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
     write("s3://bucket/train@16").
 
     - `compression`: "none", "gzip" or "zlib".
-    - `features`: types of features, as for parse: ints are then written as floats if floats are
-      declared, empty lists have a type, and other values are a TypeError.
+    - `features`: all features, as for parse. Values are then checked: their kind, range and
+      shape, that none is missing (unless it is ragged or has a default), and that there is no
+      other. Ints are written as floats where floats are declared, if float32 has them exactly,
+      and empty lists have a type. parse() restores what is declared.
     - `made_by`: what the manifest says about the origin.
 
     FileExistsError: a dataset of that name exists, and overwrite is false."""
     return Writer(_core.Writer(os.fspath(spec), compression, level, member_bytes, threads,
                                overwrite, sync, {"tool": "shardfeed (Python)", **(made_by or {})},
-                               declared_types(features, "write: features")))
+                               declared(features, "write: features")))

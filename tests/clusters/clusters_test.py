@@ -344,7 +344,7 @@ class TestBeam:
 
     def test_parts_without_rows_and_types(self, run, beam, tmp_path):
         import shardfeed.beam
-        one = shardfeed.beam.Write(tmp_path / "one@5", features={"x": sf.var(sf.float32)})
+        one = shardfeed.beam.Write(tmp_path / "one@5", features={"x": sf.var(sf.float32), "z": sf.int8})
         report, = run(lambda p: p | beam.Create([{"x": [], "y": None, "z": np.int8(3)}]) | one)
         assert report["shards"] == 5 and report["records"] == 1
         assert [r.keys() for r in sf.read(tmp_path / "one@5").parse()] == [{"x", "z"}]

@@ -42,8 +42,8 @@ FeatureSpec RaggedSteps(FeatureSpec spec) {
 // A parser and a batch of `rows` rows.
 struct Batch {
   explicit Batch(std::vector<FeatureSpec> features, std::vector<FeatureSpec> lists = {},
-                 size_t rows = 4)
-      : parser(*ExampleParser::Make(std::move(features), std::move(lists))),
+                 size_t rows = 4, bool sampled = false)
+      : parser(*ExampleParser::Make(std::move(features), std::move(lists), sampled)),
         columns(parser->MakeColumns()) {
     for (size_t i = 0; i < parser->num_features(); ++i) {
       memory.emplace_back(rows * parser->bytes(i) / 8 + 1);
@@ -274,6 +274,40 @@ TEST(ExampleParser, MissingWrongKindAndWrongLengthAreErrors) {
   Batch scalar({Spec("x", DType::kInt64)});
   EXPECT_FAILS(scalar.Parse(Ints({1, 2})), kInvalidArgument,
                "feature 'x' has 2 values, expected 1 (shape [])");
+}
+
+TEST(ExampleParser, FeaturesThatASampleDoesNotHaveAreErrors) {
+  Batch batch({Spec("a", DType::kInt64)}, {}, 4, /*sampled=*/true);
+  ExampleBuilder builder;
+  builder.AddInt64("a", 1);
+  std::string known;
+  builder.SerializeExample(&known);
+  EXPECT_OK(batch.Parse(known));
+  builder.AddInt64("late", 2);
+  std::string record;
+  builder.SerializeExample(&record);
+  EXPECT_FAILS(
+      batch.Parse(record), kInvalidArgument,
+      "feature 'late' is not known. The features were found in some of the records, since "
+      "the dataset has no manifest: name the features to parse; 'shardfeed inspect' lists all");
+  EXPECT_OK(batch.Parse(known));
+  // A feature 'x' without a kind has nothing that could be lost.
+  const std::string without_kind("\x0a\x05\x0a\x03\x0a\x01x", 7);
+  EXPECT_OK(batch.Parse(known + without_kind));
+  EXPECT_FAILS(batch.Parse(without_kind), kInvalidArgument,
+               "feature 'a' is missing; give it a default, or ask for it as ragged. The features "
+               "were found in some of the records");
+  EXPECT_FAILS(batch.Parse("hello world"), kDataLoss, "not a tf.train.Example: cannot be parsed");
+  // Feature lists, of which the sample had none.
+  builder.Clear();
+  builder.AddInt64("a", 1);
+  builder.AppendInt64Step("steps", {1});
+  record.clear();
+  builder.SerializeSequenceExample(&record);
+  EXPECT_FAILS(batch.Parse(record), kInvalidArgument, "feature 'steps' is not known");
+  EXPECT_OK(Batch({Spec("a", DType::kInt64)}).Parse(record));
+  Batch lists({}, {Spec("steps", DType::kInt64, Layout::kRagged)}, 4, /*sampled=*/true);
+  EXPECT_FAILS(lists.Parse(record), kInvalidArgument, "feature 'a' is not known");
 }
 
 TEST(ExampleParser, DamageIsToldWithItsPlace) {

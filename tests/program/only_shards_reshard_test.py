@@ -79,7 +79,7 @@ def test_what_is_printed(inputs, tmp_path):
     assert told["datasets"][0]["dataset"] == f"{out}/d@5" and told["datasets"][0]["records"] == 1200
     text = succeed(*arguments(inputs / "raw/d@3", out, "0-2")).out.decode()
     assert "note: 3 shards were taken over" in text and "0 records" in text
-    assert "parts 3-4 of 5 are missing; run the tasks again with --only-shards 3-4" in fail(
+    assert "parts 3-4 of 5 are missing; pass --only-shards 3-4 to tasks that write them" in fail(
         USAGE, "commit", out / "d@5", "--job", "a.1")
     succeed(*arguments(inputs / "raw/d@3", out, "3-"))
     assert f"{out}/d@5: 6,000 records, " in commit(out).out.decode()

@@ -165,17 +165,19 @@ def test_missing_parts_are_listed(sources, tmp_path):
     task(sources["csv"], out, "1,3-5")
     for more in ([], ["--dry-run"]):
         error = fail(USAGE, "commit", out / "d@7", "--job", "7", *more)
-        assert error == f"{job_of(out, '7')}: parts 0, 2, 6 of 7 are missing; run the tasks again with --only-shards 0,2,6"
+        assert error == (f"{job_of(out, '7')}: parts 0, 2, 6 of 7 are missing; "
+                         "pass --only-shards 0,2,6 to tasks that write them")
     task(sources["csv"], out, "0,2")
     error = fail(USAGE, "commit", out / "d@7", "--job", "7")
-    assert error == f"{job_of(out, '7')}: part 6 of 7 is missing; run the tasks again with --only-shards 6"
+    assert error == f"{job_of(out, '7')}: part 6 of 7 is missing; pass --only-shards 6 to a task that writes it"
     assert not dataset(out)
     task(sources["csv"], out, "6")
     (shard,) = job_of(out).glob("*/00003.shard")
     shard.unlink()
     error = fail(USAGE, "commit", out / "d@7", "--job", "7")
-    assert error == (f"{job_of(out)}: part 3 of 7 is missing; run the tasks again with --only-shards 3 "
-                     f"({shard}: the file of a finished part is gone; write the part again)")
+    assert error == (f"{job_of(out)}: part 3 of 7 is missing "
+                     f"({shard}: the file of a finished part is gone; write the part again); "
+                     "pass --only-shards 3 to a task that writes it")
     shutil.copy(next(job_of(out).glob("*/00002.shard")), shard)
     shard.write_bytes(b"")
     assert "00003.shard: expected the file of a finished part with" in fail(

@@ -89,12 +89,59 @@ TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
   expect("max_values", "1", "\"max_values\": expected an unsigned 64-bit integer, got \"1\"");
   expect("min_bytes", 5, "min_bytes is greater than max_bytes");
   expect("list", 1, "\"list\": expected true or false, got 1");
+  expect("dtype", 8, "\"dtype\": expected a string, got 8");
+  expect("shape", "2", "\"shape\": expected");
+  expect("shape", {2}, "a shape is not that of its feature's values");
+  expect("shape", {1, -1}, "a shape is not that of its feature's values");
+  expect("shape", {0.5}, "the sizes of a shape are not integers");
   expect("mixed_kinds", 2, "\"mixed_kinds\": expected an integer from 0 to 1, got 2");
   Schema read;
   EXPECT_FAILS(read.FromJson(nlohmann::json::array(), 2), kDataLoss, "are not an object");
   EXPECT_FAILS(read.FromJson({{"a", 1}}, 2), kDataLoss, "a feature is not an object");
   EXPECT_FAILS(read.FromJson(nlohmann::json::object(), 2, 3), kDataLoss,
                "not_examples is 3, but there are only 2 records");
+}
+
+TEST(Schema, TypesAreNotedMergedAndKeptAsJson) {
+  Schema schema = Gathered();
+  const FeatureTypes types = {{"label", {"uint8", {-1}}},
+                              {"text", {"bytes", {}}},
+                              {"x", {"float64", {1}}},
+                              {"none has it", {"int64", {}}}};
+  schema.SetTypes(types);
+  EXPECT_EQ(schema.features().size(), 3);
+  EXPECT_EQ(schema.features().at("label").type, (FeatureType{"uint8", {-1}}));
+  Schema read;
+  ASSERT_OK(read.FromJson(schema.ToJson(), 2));
+  EXPECT_EQ(read.features(), schema.features());
+  EXPECT_EQ(read.Types(), schema.Types());
+  EXPECT_EQ(read.Types().size(), 3);
+  Schema merged;
+  merged.Merge(schema);
+  EXPECT_EQ(merged.Types(), schema.Types());
+  Schema other = Gathered();
+  other.SetTypes({{"label", {"int64", {-1}}}, {"text", {"bytes", {1}}}, {"x", {"float64", {1}}}});
+  merged.Merge(other);
+  EXPECT_EQ(merged.features().at("label").type, (FeatureType{"", {-1}}));
+  EXPECT_EQ(merged.features().at("text").type, (FeatureType{"bytes", {}}));
+  EXPECT_EQ(merged.features().at("x").type, (FeatureType{"float64", {1}}));
+  merged.Merge(Gathered());
+  EXPECT_TRUE(merged.Types().empty());
+}
+
+TEST(Schema, ShapesThatTheRecordsDoNotHaveAreLeftOut) {
+  Schema schema = Gathered();
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{2, 3}, {-1, 2}, {-1, 0}, {3, -1}, {INT64_MAX, INT64_MAX}, {-2}}) {
+    schema.SetTypes({{"label", {"int64", shape}}});
+    EXPECT_EQ(schema.features().at("label").type, (FeatureType{"int64", {}}));
+  }
+}
+
+TEST(Schema, TypesAreNoDifference) {
+  Schema noted = Gathered();
+  noted.SetTypes({{"label", {"uint8", {-1}}}});
+  EXPECT_EQ(DifferenceOf(noted, Gathered()), "");
 }
 
 TEST(Schema, RepeatedNameCountsOnce) {

@@ -1,0 +1,80 @@
+"""parse() without names: what it knows of datasets without a manifest, and that it drops nothing."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from package_data import sf
+
+
+def without_kind(*names):
+    """An Example of features that have no kind, as TFX writes missing values."""
+    entries = b""
+    for name in names:
+        entry = b"\x0a" + bytes([len(name)]) + name.encode() + b"\x12\x00"
+        entries += b"\x0a" + bytes([len(entry)]) + entry
+    return b"\x0a" + bytes([len(entries)]) + entries
+
+
+def foreign(tmp_path, records, shards=2):
+    """A dataset as others write it: shards alone."""
+    name = tmp_path / f"d@{shards}"
+    with sf.write(name) as writer:
+        for record in records:
+            writer.write(record)
+    shutil.rmtree(tmp_path / ".shardfeed")
+    return name
+
+
+def bench(name, *options):
+    from shardfeed.command import program
+    return subprocess.run([program(), "bench", str(name), "--parse", "--json", *options], capture_output=True, text=True)
+
+
+def test_a_feature_of_late_records_is_known(tmp_path):
+    name = foreign(tmp_path, ({"n": i, **({"late": 0.5} if i >= 4990 else {})} for i in range(5000)))
+    ds = sf.read(name).parse()
+    assert ds.element_spec == {"n": ("int64", (), False), "late": ("float32", (), True)}
+    assert sum(len(row["late"]) for row in ds) == 10
+
+
+def test_values_that_are_missing_in_late_records(tmp_path):
+    name = foreign(tmp_path, ({"n": i} if i < 4990 else {"m": 1} for i in range(5000)))
+    assert sum(len(row["n"]) for row in sf.read(name).parse()) == 4990
+    done = bench(name, "--batch", "100")
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == 5000, done.stderr
+
+
+def test_features_without_any_value_are_empty_columns(tmp_path):
+    name = foreign(tmp_path, [without_kind("a", "b"), without_kind("a"), {"b": 1}])
+    ds = sf.read(name).parse()
+    assert ds.element_spec == {"a": ("bytes", (), True), "b": ("int64", (), True)}
+    assert [len(row["a"]) for row in ds] == [0, 0, 0]
+    assert bench(name).returncode == 0
+
+
+def test_what_a_sample_does_not_know_is_an_error(tmp_path):
+    big = b"x" * 100_000
+    name = foreign(tmp_path, ({"image": big, "n": i, **({"late": 0.5} if i == 600 else {})} for i in range(800)))
+    message = ("d-00000-of-00002: record 300 at byte ", "feature 'late' is not known. The features were found in some of "
+               "the records, since the dataset has no manifest: name the features to parse; 'shardfeed inspect' lists all")
+    with pytest.raises(ValueError) as info:
+        for _ in sf.read(name).parse().batch(10):
+            pass
+    assert all(part in str(info.value) for part in message), str(info.value)
+    assert sum(len(b["n"]) for b in sf.read(name).parse({"n": sf.int64}).batch(10)) == 800
+    done = bench(name)
+    assert done.returncode != 0 and all(part in done.stderr for part in message), done.stderr
+
+
+def test_features_of_several_kinds_are_an_error(tmp_path):
+    name = foreign(tmp_path, [{"n": 1}])
+    one = next(iter(sf.read(name)))
+    shutil.rmtree(tmp_path / ".shardfeed", ignore_errors=True)
+    other = foreign(tmp_path / "other", [{"n": 0.5}], 1)
+    mixed = foreign(tmp_path / "mixed", [one, *sf.read(other)], 1)
+    with pytest.raises(ValueError, match="parse: feature 'n' is int64 in some records and of another kind in 1: name the features"):
+        sf.read(mixed).parse()
+    done = bench(mixed)
+    assert done.returncode != 0 and "feature 'n' is int64 in some records" in done.stderr
