@@ -112,6 +112,8 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
             return tables.run(tables.parse(kind, arguments))
         except tables.Misuse as error:
             raise ValueError(f"{kind}: {error}") from None
+        except FileExistsError as error:  # as for the program's kinds
+            raise ValueError(str(error)) from None
     # Records that on_error="skip" left out are in the result, and no error.
     return _run("convert", kind, *arguments, defects_are_fine=True)
 
