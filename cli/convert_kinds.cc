@@ -65,7 +65,7 @@ absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path,
         like->name);
   }
   if (path.empty() &&
-      (like == nullptr || (!needed && like->manifest.classes.count(kClassLabel) == 0))) {
+      (like == nullptr || (!needed && ClassesOfImages(like->manifest.classes) == nullptr))) {
     return std::optional<ClassMap>();
   }
   absl::StatusOr<ClassMap> map = like != nullptr ? ClassMap::Of(*like) : ClassMap::Read(path);

@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
+#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -48,6 +49,13 @@ absl::Status FromJson(const nlohmann::json& entry, ClassNames* classes) {
 
 }  // namespace
 
+const ClassNames* ClassesOfImages(const FeatureClasses& classes) {
+  for (std::string_view feature : {kClassLabel, kObjectLabel}) {
+    if (const auto it = classes.find(feature); it != classes.end()) return &it->second;
+  }
+  return nullptr;
+}
+
 std::string QuotedName(std::string_view name) {
   constexpr size_t kShown = 60;
   const auto replace = nlohmann::json::error_handler_t::replace;
@@ -68,6 +76,15 @@ std::vector<std::string> NamesInOrder(const ClassNames& classes) {
   if (!CountFromZero(classes)) return names;
   for (const auto& [number, name] : classes) names.push_back(name);
   return names;
+}
+
+bool AreClassNames(const ClassNames& classes) {
+  std::unordered_set<std::string_view> seen;
+  for (const auto& [number, name] : classes) {
+    if (number < 0 || name.empty() || !seen.insert(name).second) return false;
+    if (!simdjson::validate_utf8(name.data(), name.size())) return false;
+  }
+  return !classes.empty();
 }
 
 nlohmann::json ClassesToJson(const FeatureClasses& classes) {

@@ -16,12 +16,17 @@ namespace shardfeed {
 
 // The feature with an image's class.
 inline constexpr std::string_view kClassLabel = "image/class/label";
+// The feature with the classes of the objects in an image.
+inline constexpr std::string_view kObjectLabel = "image/object/class/label";
 
 // The names of one feature's classes by their numbers, which are not negative. Names are UTF-8, not
 // empty and different.
 using ClassNames = std::map<int64_t, std::string>;
 // By feature.
 using FeatureClasses = std::map<std::string, ClassNames, std::less<>>;
+
+// Returns the classes of images or, if they have none, of the objects in them; null without either.
+const ClassNames* ClassesOfImages(const FeatureClasses& classes);
 
 // Returns the beginning of a name in quotes, on one line, for messages.
 std::string QuotedName(std::string_view name);
@@ -30,6 +35,10 @@ std::string QuotedName(std::string_view name);
 ClassNames ClassesInOrder(const std::vector<std::string>& names);
 // The names of classes 0, 1 and so on; empty if numbers are missing.
 std::vector<std::string> NamesInOrder(const ClassNames& classes);
+
+// Whether a manifest can keep them: there are some, and their numbers and names are as ClassNames
+// says. For names that are read from a file.
+bool AreClassNames(const ClassNames& classes);
 
 // Returns {"FEATURE": {"names": ["cat", "dog"]}}; docs/manifest.md explains the keys.
 nlohmann::json ClassesToJson(const FeatureClasses& classes);

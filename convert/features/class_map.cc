@@ -37,14 +37,14 @@ absl::StatusOr<ClassMap> ClassMap::Of(const NamedManifest& dataset) {
   ClassMap map;
   map.path_ = dataset.name;
   map.of_dataset_ = true;
-  const auto classes = dataset.manifest.classes.find(kClassLabel);
-  if (classes == dataset.manifest.classes.end()) {
+  const ClassNames* classes = ClassesOfImages(dataset.manifest.classes);
+  if (classes == nullptr) {
     return absl::FailedPreconditionError(fmt::format(
         "{}: its manifest names no classes; convert it again, or list them in a file, one name per "
         "line",
         dataset.name));
   }
-  for (const auto& [number, name] : classes->second) {
+  for (const auto& [number, name] : *classes) {
     if (absl::Status status = map.Add(name, number, dataset.name); !status.ok()) return status;
   }
   return map;

@@ -13,6 +13,12 @@ void AddTexts(std::string_view name, const std::vector<std::string>& texts,
 
 }  // namespace
 
+FeatureClasses ObjectClasses(ClassNames classes) {
+  FeatureClasses of_features;
+  if (AreClassNames(classes)) of_features.emplace(kObjectLabel, std::move(classes));
+  return of_features;
+}
+
 void ObjectList::Clear() {
   for (auto* list : {&xmin, &xmax, &ymin, &ymax, &areas, &polygons, &keypoint_x, &keypoint_y}) {
     list->clear();
@@ -34,7 +40,7 @@ void ObjectList::AddTo(const ObjectColumns& columns, ExampleBuilder& builder) co
     builder.AddFloatList("image/object/bbox/ymax", ymax);
     builder.AddFloatList("image/object/bbox/ymin", ymin);
   }
-  if (columns.classes) builder.AddInt64List("image/object/class/label", labels);
+  if (columns.classes) builder.AddInt64List(kObjectLabel, labels);
   if (columns.class_texts) AddTexts("image/object/class/text", class_texts, builder);
   if (columns.difficult) builder.AddInt64List("image/object/difficult", difficult);
   if (columns.crowds) builder.AddInt64List("image/object/is_crowd", crowds);

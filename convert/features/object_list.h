@@ -34,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "shard/class_names.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {
@@ -56,6 +57,9 @@ struct ObjectColumns {
   bool keypoint_visibility = false;
   bool keypoint_names = false;
 };
+
+// Returns the classes of the objects, unless their names are not those that a manifest can keep.
+FeatureClasses ObjectClasses(ClassNames classes);
 
 // Reuse a list for many images: Clear keeps its memory.
 struct ObjectList {

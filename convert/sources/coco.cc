@@ -40,6 +40,11 @@ class CocoSource : public AnnotatedImages {
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
+  FeatureClasses classes() const override {
+    ClassNames names;
+    for (const CocoCategory& category : categories_) names.emplace(category.id, category.name);
+    return ObjectClasses(std::move(names));
+  }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
 

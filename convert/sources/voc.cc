@@ -48,6 +48,12 @@ class VocSource : public AnnotatedImages {
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
+  FeatureClasses classes() const override {
+    if (options_.classes) return ObjectClasses(options_.classes->classes());
+    ClassNames names;
+    for (const auto& [name, label] : labels_) names.emplace(label, name);
+    return ObjectClasses(std::move(names));
+  }
   std::vector<std::string> notes() const override;
 
  protected:

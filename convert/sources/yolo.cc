@@ -62,6 +62,7 @@ class YoloSource : public AnnotatedImages {
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
+  FeatureClasses classes() const override { return ObjectClasses(ClassesInOrder(names_)); }
   std::vector<std::string> notes() const override;
 
  protected:
@@ -172,7 +173,7 @@ absl::Status YoloSource::FindWithoutConfig() {
     if (!IsFile(path)) continue;
     absl::StatusOr<ClassMap> map = ClassMap::Read(path);
     if (!map.ok()) return map.status();
-    names_ = map->NamesInOrder();
+    names_ = NamesInOrder(map->classes());
     if (absl::Status status = AddAnnotationFile(path); !status.ok()) return status;
     break;
   }
