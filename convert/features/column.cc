@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/charconv.h"
@@ -138,6 +139,21 @@ std::optional<float> ParseAnyFloat(std::string_view text) {
   const std::from_chars_result result = std::from_chars(text.data(), end, value);
   if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
   return ToFloat(ParseDouble(text));
+}
+
+bool LosesWholeDigits(double value) {
+  constexpr double kFirst = 1 << 24;  // all smaller whole numbers are floats
+  const double stored = static_cast<float>(value);
+  if (std::abs(value) < kFirst || !std::isfinite(stored) ||
+      std::trunc(stored) == std::trunc(value)) {
+    return false;
+  }
+  // One digit before the point: [-]d.dddddde+dd.
+  char text[32];
+  const char* const end =
+      std::to_chars(text, std::end(text), value, std::chars_format::scientific).ptr;
+  const std::string_view digits(text, end - text);
+  return std::ranges::count_if(digits.substr(0, digits.find('e')), IsDigit) > 7;
 }
 
 void TextColumn::AddUnsettled(std::string_view cell, Place place) {

@@ -54,6 +54,11 @@ inline std::optional<float> ToFloat(double value) {
   return static_cast<float>(value);
 }
 
+// Whether the whole part of `value` changes when it becomes a float although its shortest decimal
+// form has more than the seven digits that a float keeps: 16777217 and 1700000001.5, but not 1e20.
+// (That digits of fractions are lost is usual: 31.95376472 becomes 31.953764.)
+bool LosesWholeDigits(double value);
+
 // The place of a value: the index of a file, and a 1-based line in it.
 struct Place {
   uint32_t file = 0;
