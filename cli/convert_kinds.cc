@@ -471,7 +471,7 @@ std::vector<ConvertKind> ConvertKinds() {
            "themselves.\n"
            "\nExamples:\n"
            "  shardfeed convert csv flights.csv out/flights@4 --shuffle 1\n"
-           "  gzip -dc flights.csv.gz | shardfeed convert csv - out/flights@4\n"
+           "  shardfeed convert csv flights.csv.gz out/flights@4\n"
            "  shardfeed convert csv iris.data out/iris@1 --names "
            "length,width,petal_length,petal_width,kind\n"
            "  shardfeed convert csv umsatz.csv out/umsatz@1 --encoding windows-1252 "
@@ -490,9 +490,10 @@ std::vector<ConvertKind> ConvertKinds() {
   kinds.push_back(
       {.name = "jsonl",
        .help = "JSON lines: one object per line",
-       .details = "Numbers, strings, booleans and flat lists become features; nested objects give "
-                  "dotted\n"
-                  "names; null is a missing value.\n"
+       .details = "Numbers, strings, booleans and lists become features; nested objects give "
+                  "dotted names;\n"
+                  "lists of lists and of objects give flat values and NAME_lengths; null is a "
+                  "missing value.\n"
                   "\nExample:\n"
                   "  shardfeed convert jsonl events.jsonl out/events@8 --compression gzip\n",
        .reads_standard_input = true,
@@ -518,7 +519,7 @@ std::vector<ConvertKind> ConvertKinds() {
        .help = "Tar archives in the layout of WebDataset: files that share a stem form one record",
        .details = "Features: __key__ (the name up to its first dot) and one for each ending, such "
                   "as jpg and cls.\n"
-                  "Plain or gzip. Nothing is unpacked.\n"
+                  "Plain, or compressed with gzip, Zstandard, xz or bzip2. Nothing is unpacked.\n"
                   "\nExample:\n"
                   "  shardfeed convert tar 'shards/train-*.tar' out/train@64\n",
        .reads_standard_input = true,

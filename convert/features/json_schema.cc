@@ -1,7 +1,6 @@
 #include "convert/features/json_schema.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <utility>
 
@@ -21,15 +20,25 @@ using simdjson::dom::object;
 struct JsonSchema::Key {
   static constexpr size_t kNone = SIZE_MAX;
 
+  enum class Shape {
+    kUnknown,
+    kEmpty,  // only empty lists so far, of values or objects
+    kValues,
+    kObject,
+    kObjects,  // lists of objects
+  };
+
   std::string name;          // name in the JSON
   std::string full_name;     // name with the names of the enclosing objects, dotted
   size_t index = 0;          // index among its parent's keys
-  size_t column = kNone;     // set after the first value that is not an object
-  bool is_object = false;    // set after the first object
+  size_t number = 0;         // number among all keys
+  int lists = 0;             // lists of objects around its values
+  size_t column = kNone;     // set after the first value or list, but not of objects
   bool takes_values = true;  // whether this key or an enclosing one is chosen
   bool leads_on = true;      // whether its objects may have chosen keys
-  Place first;               // place where `column` or `is_object` was first set
-  uint64_t last_record = 0;  // last record that had the key
+  Shape shape = Shape::kUnknown;
+  Place first;               // place where `shape` was set
+  uint64_t last_object = 0;  // last object that had the key
 
   std::vector<std::unique_ptr<Key>> keys;  // keys in the order in which they first appeared
   std::unordered_map<std::string_view, Key*> key_of_name;
@@ -55,162 +64,107 @@ struct JsonSchema::Finder {
   size_t next = 0;
 };
 
+// Builds the features of the keys of a list of objects.
+class JsonSchema::ListBuilder {
+ public:
+  ListBuilder(const JsonSchema& schema, const Key& key) : columns_(schema.columns_), key_(key) {
+    if (features_.size() < columns_.size()) features_.resize(columns_.size());
+    if (last_object_of_.size() < schema.num_keys_) last_object_of_.resize(schema.num_keys_);
+    ForEachColumn(key, [this](size_t column) {
+      if (features_[column] == nullptr) features_[column] = std::make_unique<NestedJsonFeature>();
+      features_[column]->Start(columns_[column].learned.kind, columns_[column].asked,
+                               columns_[column].depth());
+    });
+  }
+
+  // Returns false if Add has not seen such objects.
+  bool Build(array list, ExampleBuilder& builder) {
+    if (!AddList(key_, list, 0)) return false;
+    ForEachColumn(
+        key_, [&](size_t column) { features_[column]->Finish(columns_[column].name, builder); });
+    return true;
+  }
+
+ private:
+  // Calls `visit` with the columns of the key and of the keys of its objects.
+  template <typename Visit>
+  static void ForEachColumn(const Key& key, const Visit& visit) {
+    if (key.column != Key::kNone) visit(key.column);
+    for (const std::unique_ptr<Key>& child : key.keys) ForEachColumn(*child, visit);
+  }
+  void AddLength(const Key& key, int level, uint64_t length) {
+    ForEachColumn(key, [&](size_t column) { features_[column]->AddLength(level, length); });
+  }
+
+  // Adds a list of objects that is in `level` others.
+  bool AddList(const Key& key, array list, int level) {
+    uint64_t length = 0;
+    for (element one : list) {
+      object fields;
+      if (one.get(fields) != simdjson::SUCCESS || !AddObject(key, fields, level + 1)) return false;
+      ++length;
+    }
+    AddLength(key, level, length);
+    return true;
+  }
+
+  bool AddObject(const Key& parent, object fields, int level) {
+    Finder finder(parent);
+    const uint64_t this_object = ++last_object_;
+    for (key_value_pair field : fields) {
+      const Key* key = finder.Find(field.key);
+      if (key == nullptr) return false;
+      const element_type type = field.value.type();
+      if (!key->leads_on || type == element_type::NULL_VALUE) continue;
+      if (type == element_type::OBJECT) {
+        if (key->shape != Key::Shape::kObject) return false;
+        if (!AddObject(*key, field.value.get_object().value_unsafe(), level)) return false;
+      } else if (type == element_type::ARRAY && key->shape == Key::Shape::kObjects) {
+        if (!AddList(*key, field.value.get_array().value_unsafe(), level)) return false;
+      } else if (!key->takes_values) {
+        continue;
+      } else if (key->column == Key::kNone || !features_[key->column]->Add(field.value, level)) {
+        return false;
+      }
+      last_object_of_[key->number] = this_object;
+    }
+    for (const std::unique_ptr<Key>& key : parent.keys) {
+      if (last_object_of_[key->number] != this_object) AddLength(*key, level, 0);
+    }
+    return true;
+  }
+
+  // Reused for all lists of a thread, by the number of a column and of a key.
+  static thread_local std::vector<std::unique_ptr<NestedJsonFeature>> features_;
+  static thread_local std::vector<uint64_t> last_object_of_;
+  static thread_local uint64_t last_object_;
+
+  const std::vector<Column>& columns_;
+  const Key& key_;
+};
+
+thread_local std::vector<std::unique_ptr<NestedJsonFeature>> JsonSchema::ListBuilder::features_;
+thread_local std::vector<uint64_t> JsonSchema::ListBuilder::last_object_of_;
+thread_local uint64_t JsonSchema::ListBuilder::last_object_ = 0;
+
 namespace {
 
 absl::Status Defect(std::string_view name, std::string_view what) {
   return absl::DataLossError(fmt::format("{}: {}", Excerpt(name), what));
 }
 
+absl::Status TwoKeys(std::string_view name) {
+  return absl::DataLossError(fmt::format(
+      "two keys give the feature name {}: one with a dot in it, one in an object", Excerpt(name)));
+}
+
 std::string_view KindText(ColumnKind kind) {
   return kind == ColumnKind::kBytes ? "text" : "a number";
 }
 
-// Returns the kind of a value, alone or in a list; kUnknown for null, lists and objects. DataLoss:
-// a number that no feature can hold.
-absl::StatusOr<ColumnKind> KindOfValue(std::string_view name, element value) {
-  switch (value.type()) {
-    case element_type::STRING:
-      return ColumnKind::kBytes;
-    case element_type::INT64:
-    case element_type::BOOL:
-      return ColumnKind::kInt64;
-    case element_type::UINT64:
-      return Defect(name, fmt::format("the integer {} is outside of int64",
-                                      value.get_uint64().value_unsafe()));
-    case element_type::DOUBLE: {
-      const double number = value.get_double().value_unsafe();
-      if (!ToFloat(number)) {
-        return Defect(name, fmt::format("the number {} is outside of float32", number));
-      }
-      return ColumnKind::kFloat;
-    }
-    case element_type::NULL_VALUE:
-    case element_type::ARRAY:
-    case element_type::OBJECT:
-      break;
-  }
-  return ColumnKind::kUnknown;
-}
-
-absl::StatusOr<ColumnKind> KindOfList(std::string_view name, array list) {
-  ColumnKind kind = ColumnKind::kUnknown;
-  for (element value : list) {
-    absl::StatusOr<ColumnKind> one = KindOfValue(name, value);
-    if (!one.ok()) return one;
-    if (*one == ColumnKind::kUnknown) {
-      const element_type type = value.type();
-      return Defect(name, type == element_type::NULL_VALUE
-                              ? "null in a list, but features cannot have missing values in lists"
-                          : type == element_type::OBJECT
-                              ? "a list of objects, which a feature cannot hold"
-                              : "a list of lists, which a feature cannot hold; flatten it");
-    }
-    if (kind != ColumnKind::kUnknown &&
-        (kind == ColumnKind::kBytes) != (*one == ColumnKind::kBytes)) {
-      return Defect(name, "text and numbers in one list");
-    }
-    kind = MergedKind(kind, *one);
-  }
-  return kind;
-}
-
-// Calls `visit` with the value, or with each value of a list, until it returns false.
-template <typename Visit>
-bool ForEachValue(element value, Visit visit) {
-  if (value.type() != element_type::ARRAY) return visit(value);
-  const simdjson::dom::array list = value.get_array().value_unsafe();
-  for (element one : list) {
-    if (!visit(one)) return false;
-  }
-  return true;
-}
-
-// Adds the values as a feature of the given kind; returns false if they have another kind.
-// `numbers_too`: numbers become text in a bytes feature.
-bool BuildFeature(std::string_view name, ColumnKind kind, bool numbers_too, element value,
-                  ExampleBuilder& builder) {
-  switch (kind) {
-    case ColumnKind::kInt64: {
-      thread_local std::vector<int64_t> numbers;
-      numbers.clear();
-      const bool sound = ForEachValue(value, [](element one) {
-        if (one.type() == element_type::INT64) {
-          numbers.push_back(one.get_int64().value_unsafe());
-        } else if (one.type() == element_type::BOOL) {
-          numbers.push_back(one.get_bool().value_unsafe() ? 1 : 0);
-        } else {
-          return false;
-        }
-        return true;
-      });
-      if (sound) builder.AddInt64List(name, numbers);
-      return sound;
-    }
-    case ColumnKind::kFloat: {
-      thread_local std::vector<float> numbers;
-      numbers.clear();
-      const bool sound = ForEachValue(value, [](element one) {
-        if (one.type() == element_type::DOUBLE) {
-          const std::optional<float> number = ToFloat(one.get_double().value_unsafe());
-          numbers.push_back(number.value_or(0));
-          return number.has_value();
-        }
-        if (one.type() == element_type::INT64) {
-          numbers.push_back(static_cast<float>(one.get_int64().value_unsafe()));
-        } else if (one.type() == element_type::BOOL) {
-          numbers.push_back(one.get_bool().value_unsafe() ? 1 : 0);
-        } else {
-          return false;
-        }
-        return true;
-      });
-      if (sound) builder.AddFloatList(name, numbers);
-      return sound;
-    }
-    case ColumnKind::kBytes:
-    case ColumnKind::kUnknown: {
-      thread_local std::vector<std::string_view> texts;
-      thread_local std::deque<std::string> numbers;
-      texts.clear();
-      numbers.clear();
-      const bool sound = ForEachValue(value, [numbers_too](element one) {
-        if (one.type() == element_type::STRING) {
-          texts.push_back(one.get_string().value_unsafe());
-          return true;
-        }
-        if (!numbers_too || one.type() == element_type::NULL_VALUE || one.is_array() ||
-            one.is_object()) {
-          return false;
-        }
-        texts.push_back(numbers.emplace_back(simdjson::minify(one)));
-        return true;
-      });
-      if (sound) builder.AddBytesList(name, texts);
-      return sound;
-    }
-  }
-  return false;
-}
-
-// Checks that the value, or each value of a list, can become a feature of the kind that the user
-// chose.
-absl::Status CheckAsked(std::string_view name, ColumnKind asked, element value) {
-  absl::Status status;
-  ForEachValue(value, [&](element one) {
-    absl::StatusOr<ColumnKind> kind = asked == ColumnKind::kBytes && one.is_number()
-                                          ? ColumnKind::kBytes
-                                          : KindOfValue(name, one);
-    if (!kind.ok()) {
-      status = kind.status();
-    } else if (*kind == ColumnKind::kUnknown) {
-      status = KindOfList(name, value.get_array().value_unsafe()).status();
-    } else if (asked != ColumnKind::kBytes && MergedKind(asked, *kind) != asked) {
-      status = Defect(name, fmt::format("expected {1}, as the schema says, got {0}",
-                                        Excerpt(simdjson::minify(one)), ColumnKindName(asked)));
-    }
-    return status.ok();
-  });
-  return status;
+std::string DepthText(int depth) {
+  if (depth == 1) return "a value or a list of values";
+  return depth == 2 ? "a list of lists" : fmt::format("lists nested {} deep", depth);
 }
 
 }  // namespace
@@ -218,6 +172,10 @@ absl::Status CheckAsked(std::string_view name, ColumnKind asked, element value) 
 JsonSchema::JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice)
     : name_of_(std::move(name_of)), choice_(std::move(choice)), root_(std::make_unique<Key>()) {
   root_->takes_values = choice_.columns.empty();
+  root_->shape = Key::Shape::kObject;
+  const bool texts = std::any_of(choice_.kinds.begin(), choice_.kinds.end(),
+                                 [](const auto& one) { return one.second == ColumnKind::kBytes; });
+  digits_ = texts ? JsonDigits::kOwn : JsonDigits::kOfDoubles;
 }
 JsonSchema::~JsonSchema() = default;
 JsonSchema::JsonSchema(JsonSchema&&) noexcept = default;
@@ -230,17 +188,19 @@ absl::StatusOr<JsonSchema::Key*> JsonSchema::AddKey(Key& parent, std::string_vie
                                    : fmt::format("an empty key in {}, which cannot name a feature",
                                                  Excerpt(parent.full_name)));
   }
-  if (num_keys_ == kMaxKeys) {
+  const int lists = parent.lists + (parent.shape == Key::Shape::kObjects ? 1 : 0);
+  if (num_keys_ == kMaxKeys || (lists > 0 && num_listed_keys_ == kMaxListedKeys)) {
     return absl::DataLossError(fmt::format(
-        "more than {} different keys; if the keys are data, store them as a list of names and a "
+        "more than {} different keys{}; if the keys are data, store them as a list of names and a "
         "list of values",
-        kMaxKeys));
+        lists > 0 ? kMaxListedKeys : kMaxKeys, lists > 0 ? " in lists of objects" : ""));
   }
-  ++num_keys_;
   auto key = std::make_unique<Key>();
   key->name = name;
   key->full_name = parent.full_name.empty() ? key->name : parent.full_name + "." + key->name;
   key->index = parent.keys.size();
+  key->number = num_keys_;
+  key->lists = lists;
   key->takes_values = parent.takes_values || choice_.Chooses(key->full_name);
   key->leads_on =
       key->takes_values ||
@@ -250,10 +210,13 @@ absl::StatusOr<JsonSchema::Key*> JsonSchema::AddKey(Key& parent, std::string_vie
   Key* const borrowed = key.get();
   parent.keys.push_back(std::move(key));
   parent.key_of_name.emplace(borrowed->name, borrowed);
+  ++num_keys_;
+  num_listed_keys_ += lists > 0 ? 1 : 0;
   undo_.emplace_back([this, &parent, borrowed] {
+    --num_keys_;
+    num_listed_keys_ -= borrowed->lists > 0 ? 1 : 0;
     parent.key_of_name.erase(borrowed->name);
     parent.keys.pop_back();
-    --num_keys_;
   });
   return borrowed;
 }
@@ -269,6 +232,7 @@ absl::Status JsonSchema::Add(object record, Place place) {
 
 absl::Status JsonSchema::AddObject(Key& parent, object fields, Place place) {
   Finder finder(parent);
+  const uint64_t this_object = ++object_;
   for (key_value_pair field : fields) {
     Key* key = finder.Find(field.key);
     if (key == nullptr) {
@@ -277,11 +241,11 @@ absl::Status JsonSchema::AddObject(Key& parent, object fields, Place place) {
       key = *added;
       finder.next = key->index + 1;
     }
-    if (key->last_record == record_) {
+    if (key->last_object == this_object) {
       return absl::DataLossError(
           fmt::format("the key {} appears twice in one object", Excerpt(key->full_name)));
     }
-    key->last_record = record_;
+    key->last_object = this_object;
     if (!key->leads_on) continue;
     if (absl::Status status = AddValue(*key, field.value, place); !status.ok()) return status;
   }
@@ -289,70 +253,208 @@ absl::Status JsonSchema::AddObject(Key& parent, object fields, Place place) {
 }
 
 absl::Status JsonSchema::AddValue(Key& key, element value, Place place) {
+  using Shape = Key::Shape;
   const element_type type = value.type();
   if (type == element_type::NULL_VALUE) return absl::OkStatus();
-  const bool is_object = type == element_type::OBJECT;
-  if (!is_object && !key.takes_values) return absl::OkStatus();
-  if (!key.is_object && key.column == Key::kNone) {
-    undo_.emplace_back([&key] {
-      key.is_object = false;
-      key.column = Key::kNone;
-    });
-    key.first = place;
-    if (is_object) {
-      key.is_object = true;
-    } else {
-      const auto [it, fresh] = column_of_name_.emplace(key.full_name, columns_.size());
-      if (fresh) {
-        Column& added = columns_.emplace_back();
-        added.name = key.full_name;
-        const std::optional<ColumnKind> asked = choice_.KindOf(added.name);
-        added.asked = asked.has_value();
-        added.kind = asked.value_or(ColumnKind::kUnknown);
-        undo_.emplace_back([this, name = key.full_name] {
-          column_of_name_.erase(name);
-          columns_.pop_back();
-        });
-      }
-      key.column = it->second;
+  Shape shape = type == element_type::OBJECT ? Shape::kObject : Shape::kValues;
+  if (type == element_type::ARRAY) {
+    const array list = value.get_array().value_unsafe();
+    if (list.begin() == list.end()) {
+      shape = Shape::kEmpty;
+    } else if ((*list.begin()).type() == element_type::OBJECT) {
+      shape = Shape::kObjects;
     }
   }
-  if (is_object != key.is_object) {
-    return Defect(key.full_name,
-                  fmt::format("{} here, but {} at {}", is_object ? "an object" : "a value or list",
-                              is_object ? "a value or list" : "an object", name_of_(key.first)));
+  if (!key.takes_values && (shape == Shape::kValues || shape == Shape::kEmpty)) {
+    return absl::OkStatus();
   }
-  if (is_object) return AddObject(key, value.get_object().value_unsafe(), place);
+  if (shape != key.shape) {
+    const bool was_empty = key.shape == Shape::kEmpty && shape != Shape::kObject;
+    if (key.shape == Shape::kUnknown || was_empty) {
+      undo_.emplace_back([&key, shape = key.shape, first = key.first] {
+        key.shape = shape;
+        key.first = first;
+      });
+      if (was_empty && shape == Shape::kObjects) {
+        if (absl::Status status = DropColumn(key); !status.ok()) return status;
+      }
+      key.shape = shape;
+      key.first = place;
+    } else if (shape != Shape::kEmpty || key.shape == Shape::kObject) {
+      const auto text = [](Shape one) {
+        return one == Shape::kObject    ? "an object"
+               : one == Shape::kObjects ? "a list of objects"
+                                        : "a value or list";
+      };
+      return Defect(key.full_name, fmt::format("{} here, but {} at {}", text(shape),
+                                               text(key.shape), name_of_(key.first)));
+    }
+  }
+  if (type == element_type::OBJECT) {
+    return AddObject(key, value.get_object().value_unsafe(), place);
+  }
+  if (key.shape == Shape::kObjects) {
+    return AddObjects(key, value.get_array().value_unsafe(), place);
+  }
+  return AddFacts(key, value, place);
+}
 
-  if (columns_[key.column].asked) {
-    absl::Status status = CheckAsked(key.full_name, columns_[key.column].kind, value);
-    if (!status.ok()) return status;
+absl::Status JsonSchema::AddObjects(Key& key, array list, Place place) {
+  if (key.lists + 1 >= kMaxJsonLists) {
+    return Defect(key.full_name, fmt::format("lists are nested more than {} deep", kMaxJsonLists));
   }
-  absl::StatusOr<ColumnKind> kind =
-      columns_[key.column].asked    ? columns_[key.column].kind
-      : type == element_type::ARRAY ? KindOfList(key.full_name, value.get_array().value_unsafe())
-                                    : KindOfValue(key.full_name, value);
-  if (!kind.ok()) return kind.status();
+  for (element one : list) {
+    object fields;
+    if (one.get(fields) != simdjson::SUCCESS) {
+      return Defect(key.full_name, one.is_null() ? "null in a list of objects"
+                                                 : "values or lists in a list of objects");
+    }
+    if (absl::Status status = AddObject(key, fields, place); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JsonSchema::AddColumn(Key& key) {
+  if (const auto it = column_of_lengths_.find(key.full_name); it != column_of_lengths_.end()) {
+    return Defect(key.full_name,
+                  fmt::format("the lengths of the lists in {} have this feature name, too; rename "
+                              "the key",
+                              Excerpt(columns_[it->second].name)));
+  }
+  const auto [it, fresh] = column_of_name_.emplace(key.full_name, columns_.size());
+  if (fresh) {
+    Column& added = columns_.emplace_back();
+    added.name = key.full_name;
+    added.lists = key.lists;
+    const std::optional<ColumnKind> asked = choice_.KindOf(added.name);
+    added.asked = asked.has_value();
+    added.learned.kind = asked.value_or(ColumnKind::kUnknown);
+    undo_.emplace_back([this, name = key.full_name] {
+      column_of_name_.erase(name);
+      columns_.pop_back();
+    });
+  } else if (key.lists > 0 || columns_[it->second].lists > 0) {
+    return TwoKeys(key.full_name);
+  }
+  key.column = it->second;
+  ++columns_[key.column].num_keys;
+  undo_.emplace_back([this, &key] {
+    --columns_[key.column].num_keys;
+    key.column = Key::kNone;
+  });
+  return absl::OkStatus();
+}
+
+// Its lists turn out to be lists of objects: only the keys of these have columns.
+absl::Status JsonSchema::DropColumn(Key& key) {
+  if (key.column == Key::kNone) return absl::OkStatus();
+  if (columns_[key.column].num_keys > 1) return TwoKeys(key.full_name);
+  const size_t column = std::exchange(key.column, Key::kNone);
+  auto name = column_of_name_.extract(key.full_name);
+  std::vector<std::string> lengths;
+  for (const auto& [of_lengths, owner] : column_of_lengths_) {
+    if (owner == column) lengths.push_back(of_lengths);
+  }
+  for (const std::string& of_lengths : lengths) column_of_lengths_.erase(of_lengths);
+  undo_.emplace_back([this, &key, column, lengths] {
+    key.column = column;
+    column_of_name_.emplace(key.full_name, column);
+    for (const std::string& of_lengths : lengths) column_of_lengths_.emplace(of_lengths, column);
+  });
+  return absl::OkStatus();
+}
+
+void JsonSchema::Remember(const Column& column) {
+  undo_.emplace_back([this, index = &column - columns_.data(), before = column.learned] {
+    columns_[index].learned = before;
+  });
+}
+
+absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
+  if (key.column == Key::kNone) {
+    if (absl::Status status = AddColumn(key); !status.ok()) return status;
+  }
   Column& column = columns_[key.column];
-  if (column.last_record == record_) {
-    return absl::DataLossError(
-        fmt::format("two keys give the feature name {}: one with a dot in it, one in an object",
-                    Excerpt(column.name)));
-  }
+  if (column.last_record == record_ && column.last_key != &key) return TwoKeys(column.name);
   column.last_record = record_;
-  if (*kind == ColumnKind::kUnknown || column.asked) return absl::OkStatus();  // an empty list
-  const ColumnKind merged = MergedKind(column.kind, *kind);
-  if (merged != column.kind) {
-    undo_.emplace_back(
-        [this, index = key.column, before = column.kind] { columns_[index].kind = before; });
+  column.last_key = &key;
+  if (!column.asked && column.learned.depth == 1 && column.learned.depth_known &&
+      IsPlainJson(value, column.learned.kind)) {
+    return absl::OkStatus();
   }
-  if (column.kind == ColumnKind::kUnknown) {
-    column.first = place;
-  } else if ((column.kind == ColumnKind::kBytes) != (*kind == ColumnKind::kBytes)) {
-    return Defect(column.name, fmt::format("{} here, but {} at {}", KindText(*kind),
-                                           KindText(column.kind), name_of_(column.first)));
+  JsonFacts facts;
+  absl::Status status =
+      FindJsonFacts(key.full_name, column.asked ? std::optional(column.learned.kind) : std::nullopt,
+                    value, &facts);
+  if (!status.ok()) return status;
+  if (facts.depth != column.learned.depth || facts.has_values != column.learned.depth_known) {
+    if (status = LearnDepth(column, facts, place); !status.ok()) return status;
   }
-  column.kind = merged;
+  if (facts.inexact > 0) {
+    Remember(column);
+    if (column.learned.inexact == 0) {
+      column.first_inexact = facts.first_inexact;
+      column.inexact_place = place;
+    }
+    column.learned.inexact += facts.inexact;
+  }
+  if (facts.kind == column.learned.kind || facts.kind == ColumnKind::kUnknown || column.asked) {
+    return absl::OkStatus();
+  }
+  return LearnKind(column, facts.kind, place);
+}
+
+absl::Status JsonSchema::LearnKind(Column& column, ColumnKind kind, Place place) {
+  Column::Learned& learned = column.learned;
+  const ColumnKind merged = MergedKind(learned.kind, kind);
+  if (merged == learned.kind && (merged == ColumnKind::kBytes) == (kind == ColumnKind::kBytes)) {
+    return absl::OkStatus();
+  }
+  if (learned.kind != ColumnKind::kUnknown &&
+      (learned.kind == ColumnKind::kBytes) != (kind == ColumnKind::kBytes)) {
+    return Defect(column.name, fmt::format("{} here, but {} at {}", KindText(kind),
+                                           KindText(learned.kind), name_of_(learned.kind_place)));
+  }
+  Remember(column);
+  if (learned.kind == ColumnKind::kUnknown) learned.kind_place = place;
+  learned.kind = merged;
+  return absl::OkStatus();
+}
+
+absl::Status JsonSchema::LearnDepth(Column& column, const JsonFacts& facts, Place place) {
+  Column::Learned& learned = column.learned;
+  if (learned.depth_known ? facts.has_values || facts.depth > learned.depth
+                          : facts.has_values && facts.depth < learned.depth) {
+    return Defect(column.name,
+                  fmt::format("{} here, but {} at {}", DepthText(facts.depth),
+                              DepthText(learned.depth), name_of_(learned.depth_place)));
+  }
+  if (learned.depth_known || (!facts.has_values && facts.depth <= learned.depth)) {
+    return absl::OkStatus();
+  }
+  Remember(column);
+  learned.depth_known = facts.has_values;
+  learned.depth_place = place;
+  learned.depth = facts.depth;
+  if (column.depth() > kMaxJsonLists) {
+    return Defect(column.name, fmt::format("lists are nested more than {} deep", kMaxJsonLists));
+  }
+  std::string lengths = column.name;
+  for (int level = 1; level < column.depth(); ++level) {
+    lengths += kLengthsSuffix;
+    const auto [it, fresh] =
+        column_of_lengths_.emplace(lengths, static_cast<size_t>(&column - columns_.data()));
+    if (!fresh) continue;
+    undo_.emplace_back([this, lengths] { column_of_lengths_.erase(lengths); });
+    if (column_of_name_.count(lengths) > 0) {
+      return Defect(lengths, fmt::format("the lengths of the lists in {} have this feature name, "
+                                         "too; rename the key",
+                                         Excerpt(column.name)));
+    }
+    if (choice_.KindOf(lengths).value_or(ColumnKind::kInt64) != ColumnKind::kInt64) {
+      return Defect(lengths, "lengths of lists are int64, but the schema says another kind");
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -368,15 +470,32 @@ absl::Status JsonSchema::BuildObject(const Key& parent, object fields,
     if (key == nullptr) return absl::FailedPreconditionError("unknown key");
     const element_type type = field.value.type();
     if (!key->leads_on || type == element_type::NULL_VALUE) continue;
-    if (type != element_type::OBJECT && !key->takes_values) continue;
     if (type == element_type::OBJECT) {
+      if (key->shape != Key::Shape::kObject) {
+        return absl::FailedPreconditionError("an unknown object");
+      }
       absl::Status status = BuildObject(*key, field.value.get_object().value_unsafe(), builder);
       if (!status.ok()) return status;
       continue;
     }
+    if (type == element_type::ARRAY && key->shape == Key::Shape::kObjects) {
+      if (!ListBuilder(*this, *key).Build(field.value.get_array().value_unsafe(), builder)) {
+        return absl::FailedPreconditionError("another list of objects");
+      }
+      continue;
+    }
+    if (!key->takes_values) continue;
     if (key->column == Key::kNone) return absl::FailedPreconditionError("unknown value");
     const Column& column = columns_[key->column];
-    if (!BuildFeature(column.name, column.kind, column.asked, field.value, builder)) {
+    if (column.depth() > 1) {
+      thread_local NestedJsonFeature feature;
+      feature.Start(column.learned.kind, column.asked, column.depth());
+      if (!feature.Add(field.value, 0)) {
+        return absl::FailedPreconditionError("another kind of value");
+      }
+      feature.Finish(column.name, builder);
+    } else if (!AddJsonFeature(column.name, column.learned.kind, column.asked, field.value,
+                               builder)) {
       return absl::FailedPreconditionError("another kind of value");
     }
   }
@@ -385,8 +504,8 @@ absl::Status JsonSchema::BuildObject(const Key& parent, object fields,
 
 absl::Status JsonSchema::CheckColumns() const {
   for (const std::string& wanted : choice_.columns) {
-    if (std::none_of(columns_.begin(), columns_.end(), [&wanted](const Column& column) {
-          return column.name == wanted || column.name.starts_with(wanted + ".");
+    if (std::none_of(column_of_name_.begin(), column_of_name_.end(), [&wanted](const auto& one) {
+          return one.first == wanted || one.first.starts_with(wanted + ".");
         })) {
       return absl::InvalidArgumentError(fmt::format("no record has a value for the key {}{}",
                                                     Excerpt(wanted), NearestTo(wanted)));
@@ -425,14 +544,37 @@ std::vector<std::string> JsonSchema::KeysWithoutValue() const {
     const Key* key = open.back();
     open.pop_back();
     for (const std::unique_ptr<Key>& child : key->keys) {
-      if (child->is_object) {
-        open.push_back(child.get());
-      } else if (child->column == Key::kNone && child->takes_values) {
+      open.push_back(child.get());
+      if (child->shape == Key::Shape::kUnknown && child->takes_values) {
         names.push_back(child->full_name);
       }
     }
   }
   return names;
+}
+
+std::vector<std::string> JsonSchema::Notes() const {
+  std::vector<std::string> notes;
+  for (const std::string& name : KeysWithoutValue()) {
+    notes.push_back(
+        fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
+  }
+  for (const std::string& name : KindsWithoutKey()) {
+    notes.push_back(
+        fmt::format("no record has the key {} of the schema{}", Excerpt(name), NearestTo(name)));
+  }
+  for (const Column& column : columns_) {
+    const Column::Learned& learned = column.learned;
+    if (learned.kind != ColumnKind::kFloat || learned.inexact == 0) continue;
+    notes.push_back(fmt::format(
+        "key {}: {} digits because floats have 32 bits, the first is {} at {}, which becomes {}; "
+        "declare the key as bytes in a schema to keep them",
+        Excerpt(column.name),
+        learned.inexact == 1 ? "1 number loses" : fmt::format("{} numbers lose", learned.inexact),
+        column.first_inexact, name_of_(column.inexact_place),
+        static_cast<float>(column.first_inexact)));
+  }
+  return notes;
 }
 
 }  // namespace shardfeed

@@ -101,9 +101,9 @@ absl::StatusOr<std::unique_ptr<InputStream>> InputStream::Open(const std::string
   char first_bytes[kCodecMagicBytes];
   absl::StatusOr<size_t> n = (*file)->ReadAt(0, absl::MakeSpan(first_bytes));
   if (!n.ok()) return n.status();
-  stream->file_bytes_ = (*file)->size();
-  auto source = std::make_unique<FileSource>(*std::move(file));
-  stream->file_ = source.get();
+  stream->file_ = *std::move(file);
+  auto source = std::make_unique<FileSource>(stream->file_);
+  stream->source_ = source.get();
   stream->raw_ = std::move(source);
   stream->DecompressIfNeeded({first_bytes, *n});
   return stream;
@@ -134,7 +134,8 @@ absl::StatusOr<size_t> InputStream::Read(absl::Span<char> dst) {
       break;
     }
     done += *n;
-    at_end_ = *n == 0 || (file_ != nullptr && !compressed() && file_->position() == file_bytes_);
+    at_end_ =
+        *n == 0 || (file_ != nullptr && !compressed() && source_->position() == file_->size());
   }
   offset_ += done;
   return done;
@@ -142,9 +143,9 @@ absl::StatusOr<size_t> InputStream::Read(absl::Span<char> dst) {
 
 uint64_t InputStream::Skip(uint64_t bytes) {
   if (file_ == nullptr || compressed()) return 0;
-  const uint64_t there = file_bytes_ - std::min(file_->position(), file_bytes_);
+  const uint64_t there = file_->size() - std::min(source_->position(), file_->size());
   const uint64_t n = std::min(bytes, there);
-  file_->Seek(file_->position() + n);
+  source_->Seek(source_->position() + n);
   offset_ += n;
   return n;
 }

@@ -28,6 +28,10 @@ class InputStream : public ByteSource {
   // Fills `dst`, unless the content ends or an error follows. Errors name the file and, if the
   // compressed data is damaged, the offset: see MakeCodecDecompressor.
   absl::StatusOr<size_t> Read(absl::Span<char> dst) override;
+  // Tells the kernel that all of the file will be read.
+  void AdviseSequential() const {
+    if (file_ != nullptr) file_->Advise(File::Access::kSequential);
+  }
   // Skips up to `bytes` of the content without reading them, and returns how many; 0 if that is not
   // possible, because the content is compressed or comes from a pipe.
   uint64_t Skip(uint64_t bytes);
@@ -39,7 +43,7 @@ class InputStream : public ByteSource {
   // Offset in the content of what Read delivers next.
   uint64_t offset() const { return offset_; }
   // Number of bytes of the file that have been read, compressed or not.
-  uint64_t file_offset() const { return file_ != nullptr ? file_->position() : offset_; }
+  uint64_t file_offset() const { return file_ != nullptr ? source_->position() : offset_; }
   // Whether all of the content is known to have been delivered.
   bool at_end() const { return at_end_; }
 
@@ -49,8 +53,8 @@ class InputStream : public ByteSource {
 
   const std::string path_;
   std::unique_ptr<ByteSource> raw_;
-  FileSource* file_ = nullptr;  // raw_, if that is a file
-  uint64_t file_bytes_ = 0;
+  std::shared_ptr<const File> file_;  // null for a pipe
+  FileSource* source_ = nullptr;      // raw_, if that is a file
   std::unique_ptr<Decompressor> decompressor_;
   uint64_t offset_ = 0;
   bool at_end_ = false;

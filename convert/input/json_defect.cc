@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "convert/input/excerpt.h"
+#include "convert/input/json_numbers.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -25,17 +26,8 @@ class DefectFinder : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(size_t) override { return true; }
   bool end_array() override { return true; }
 
-  bool key(string_t& name) override {
-    key_ = name;
-    return true;
-  }
-
-  bool number_float(number_float_t, const string_t& text) override {
-    if (text.find_first_of(".eE") != std::string::npos) return true;
-    defect_.what =
-        fmt::format("{}: the integer {} is outside of int64", Excerpt(key_), Shortened(text));
-    return false;
-  }
+  bool key(string_t&) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
 
   bool parse_error(size_t position, const std::string& last_token,
                    const nlohmann::detail::exception& error) override {
@@ -73,14 +65,14 @@ class DefectFinder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   JsonDefect defect_;
-  std::string key_;
 };
 
 }  // namespace
 
 JsonDefect FindJsonDefect(std::string_view line, std::string_view refusal) {
   DefectFinder finder;
-  if (nlohmann::json::sax_parse(line.begin(), line.end(), &finder)) {
+  const std::string text = WithoutNonFinite(line);
+  if (nlohmann::json::sax_parse(text.begin(), text.end(), &finder)) {
     return {0, std::string(refusal)};
   }
   return finder.defect();

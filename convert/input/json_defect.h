@@ -11,8 +11,7 @@ namespace shardfeed {
 
 struct JsonDefect {
   // 1-based byte of the line where the parser gave up; 0 if the JSON is valid but contains
-  // something that the fast parser does not support (an integer of more than 64 bits, very deep
-  // nesting).
+  // something that the fast parser does not support (very deep nesting).
   size_t column = 0;
   std::string what;
 };

@@ -80,6 +80,7 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& 
                                                              TextReaderOptions options) {
   absl::StatusOr<std::unique_ptr<InputStream>> stream = InputStream::Open(path);
   if (!stream.ok()) return stream.status();
+  (*stream)->AdviseSequential();
   auto reader = std::unique_ptr<TextReader>(new TextReader(*std::move(stream), std::move(options)));
   reader->Extend();
   if (!reader->status_.ok()) return reader->status_;

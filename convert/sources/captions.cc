@@ -151,11 +151,11 @@ absl::Status CaptionsSource::ScanJson(const std::string& path) {
   absl::StatusOr<std::string_view> text = json_.Read(path);
   if (!text.ok()) return text.status();
   absl::StatusOr<simdjson::dom::object> object =
-      ParseJsonObject(*text, path, 1, "the file must hold one JSON object");
+      ParseJsonObject(*text, path, 1, "the file must hold one JSON object", schema_.digits());
   if (!object.ok()) return object.status();
   absl::Status status = schema_.Add(*object, {0, num_pairs_ + 1});
   if (!status.ok()) {
-    return absl::DataLossError(fmt::format("{}: {}", path, std::string(status.message())));
+    return WithMessage(status, fmt::format("{}: {}", path, std::string(status.message())));
   }
   for (std::string_view name : kOwnFeatures) {
     if (!schema_.HasFeature(std::string(name))) continue;
@@ -264,13 +264,7 @@ std::vector<std::string> CaptionsSource::notes() const {
     notes.push_back("skipped " +
                     loops_.Text("link", "links", "to a folder that contains the link"));
   }
-  for (const std::string& name : schema_.KeysWithoutValue()) {
-    notes.push_back(
-        fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
-  }
-  for (const std::string& name : schema_.KindsWithoutKey()) {
-    notes.push_back(fmt::format("no record has the key {} of the schema", Excerpt(name)));
-  }
+  for (std::string& note : schema_.Notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -323,8 +317,8 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     } else {
       simdjson::dom::element root;
       simdjson::dom::object object;
-      if (ParseJson(*json, &root) != simdjson::SUCCESS || root.get(object) != simdjson::SUCCESS ||
-          !schema_.Build(object, builder).ok()) {
+      if (ParseJson(*json, &root, schema_.digits()) != simdjson::SUCCESS ||
+          root.get(object) != simdjson::SUCCESS || !schema_.Build(object, builder).ok()) {
         return absl::FailedPreconditionError(fmt::format(
             "{}: changed while it was being read; run again once it is complete", json_path));
       }

@@ -60,7 +60,7 @@ absl::StatusOr<std::string> SplitAt(simdjson::dom::object object, const std::str
   if (!FindValue(object, key, &value) || value.is_null()) return std::string();
   std::string_view text;
   if (value.get(text) == simdjson::SUCCESS) return std::string(text);
-  std::string written = simdjson::minify(value);
+  std::string written = JsonText(value);
   if (value.is_int64() || value.is_bool()) return written;
   return absl::DataLossError(
       fmt::format("{}: expected text or an integer that names the split, "
@@ -81,7 +81,7 @@ class JsonSource : public Source {
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
-  std::vector<std::string> notes() const override;
+  std::vector<std::string> notes() const override { return schema_.Notes(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status AppendKey(const Item& item, std::string* key) const override;
@@ -101,7 +101,7 @@ class JsonSource : public Source {
   absl::Status ScanObject(const Item& item);
   // Parses an object that Scan has seen. It is memory of the calling thread's parser, valid until
   // the thread's next call.
-  absl::StatusOr<simdjson::dom::object> Parse(const Item& item) const;
+  absl::StatusOr<simdjson::dom::object> Parse(const Item& item, JsonDigits digits) const;
 
   TextFiles files_;
   const JsonLayout layout_;
@@ -141,7 +141,8 @@ absl::Status JsonSource::ScanObject(const Item& item) {
   const bool lines = layout_ == JsonLayout::kLines;
   absl::StatusOr<simdjson::dom::object> object = ParseJsonObject(
       item.bytes, files_.path(item.file), item.line,
-      lines ? "each line must be a JSON object" : "each element of the array must be an object");
+      lines ? "each line must be a JSON object" : "each element of the array must be an object",
+      schema_.digits());
   if (!object.ok()) return object.status();
   absl::Status status;
   std::string split;
@@ -153,7 +154,8 @@ absl::Status JsonSource::ScanObject(const Item& item) {
   if (status.ok()) status = schema_.Add(*object, {item.file, item.line});
   if (status.ok() && names_splits()) status = splits_.Add(split);
   if (status.ok()) return status;
-  return files_.ErrorAt(item.file, item.line, std::string(status.message()));
+  const absl::Status placed = files_.ErrorAt(item.file, item.line, std::string(status.message()));
+  return WithMessage(status, std::string(placed.message()));
 }
 
 absl::Status JsonSource::Scan(std::stop_token stop,
@@ -195,19 +197,6 @@ absl::Status JsonSource::Scan(std::stop_token stop,
                       fmt::format("{}: {}", files_.path(0), std::string(columns.message())));
 }
 
-std::vector<std::string> JsonSource::notes() const {
-  std::vector<std::string> notes;
-  for (const std::string& name : schema_.KeysWithoutValue()) {
-    notes.push_back(
-        fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
-  }
-  for (const std::string& name : schema_.KindsWithoutKey()) {
-    notes.push_back(fmt::format("no record has the key {} of the schema{}", Excerpt(name),
-                                schema_.NearestTo(name)));
-  }
-  return notes;
-}
-
 absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
   for (uint32_t file = 0; file < files_.size(); ++file) {
     absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file);
@@ -229,14 +218,14 @@ absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>&
   return absl::OkStatus();
 }
 
-absl::StatusOr<simdjson::dom::object> JsonSource::Parse(const Item& item) const {
+absl::StatusOr<simdjson::dom::object> JsonSource::Parse(const Item& item, JsonDigits digits) const {
   // The parser reads beyond the end of the text, and items from the caller may lack the padding.
   thread_local std::string padded;
   padded.assign(item.bytes);
   padded.append(kJsonPadding, '\0');
   simdjson::dom::element root;
   simdjson::dom::object object;
-  if (ParseJson(std::string_view(padded).substr(0, item.bytes.size()), &root) !=
+  if (ParseJson(std::string_view(padded).substr(0, item.bytes.size()), &root, digits) !=
           simdjson::SUCCESS ||
       root.get(object) != simdjson::SUCCESS) {
     return files_.Changed(item.file);
@@ -249,15 +238,15 @@ absl::Status JsonSource::AppendKey(const Item& item, std::string* key) const {
     key->append(item.bytes);
     return absl::OkStatus();
   }
-  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  absl::StatusOr<simdjson::dom::object> object = Parse(item, JsonDigits::kOfDoubles);
   if (!object.ok()) return object.status();
   simdjson::dom::element value;
-  if (FindValue(*object, options_.key, &value)) key->append(simdjson::minify(value));
+  if (FindValue(*object, options_.key, &value)) key->append(JsonText(value));
   return absl::OkStatus();
 }
 
 absl::StatusOr<size_t> JsonSource::SplitOf(const Item& item) const {
-  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  absl::StatusOr<simdjson::dom::object> object = Parse(item, schema_.digits());
   if (!object.ok()) return object.status();
   const absl::StatusOr<std::string> name = SplitAt(*object, options_.split_key);
   if (!name.ok()) return files_.Changed(item.file);
@@ -266,7 +255,7 @@ absl::StatusOr<size_t> JsonSource::SplitOf(const Item& item) const {
 }
 
 absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const {
-  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  absl::StatusOr<simdjson::dom::object> object = Parse(item, schema_.digits());
   if (!object.ok()) return object.status();
   return schema_.Build(*object, builder).ok() ? absl::OkStatus() : files_.Changed(item.file);
 }

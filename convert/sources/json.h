@@ -2,7 +2,8 @@
 //
 // JSON Lines has an object on each line that is not blank; a JSON array has them between brackets,
 // with any layout. Objects follow RFC 8259, in UTF-8; a byte order mark at the start of a file is
-// skipped. Keys and values become features as follows:
+// skipped. NaN, Infinity and -Infinity are numbers, too. Keys and values become features as
+// follows:
 //
 //   string                bytes
 //   true, false           int64, 1 and 0
@@ -10,7 +11,11 @@
 //   other number          float32; an error outside the range of float32
 //   null                  a missing value: the record lacks the feature
 //   object                its keys, named "outer.inner"
-//   list                  a list, which must not contain null, lists or objects; may be empty
+//   list                  a list, which must not contain null; may be empty
+//   list of lists         the values of all lists, and NAME_lengths, int64, the lengths of the
+//                         innermost lists; NAME_lengths_lengths those of the lists around them...
+//   list of objects       for each key of the objects a list of lists, one for each object: the
+//                         values, named "outer.inner", and outer.inner_lengths, 0 without a value
 //
 // A key has one kind in all files: integers and other numbers together become float; text and
 // numbers together are an error. A single value is the same as a list of one.

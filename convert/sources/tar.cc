@@ -24,6 +24,7 @@
 #include "convert/input/tar_reader.h"
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "simdjson.h"
 
 namespace shardfeed {
@@ -305,7 +306,8 @@ absl::StatusOr<simdjson::dom::object> TarSource::ParseMember(uint32_t file, std:
   wrapped.append(kJsonPadding, '\0');
   simdjson::dom::element root;
   simdjson::dom::object object;
-  const simdjson::error_code error = ParseJson(std::string_view(wrapped).substr(0, size), &root);
+  const simdjson::error_code error =
+      ParseJson(std::string_view(wrapped).substr(0, size), &root, json_schema_.digits());
   // With more than one key, the text itself closed the wrapping object.
   if (error == simdjson::SUCCESS && root.get(object) == simdjson::SUCCESS && object.size() == 1) {
     return object;
@@ -328,8 +330,9 @@ absl::Status TarSource::ScanRecord(uint32_t file, uint64_t number, const Record&
     if (!object.ok()) return object.status();
     absl::Status status = json_schema_.Add(*object, {file, number});
     if (!status.ok()) {
-      return files_.Error(file, fmt::format("the JSON of {} at byte {}: {}", Excerpt(record.key),
-                                            record.offset, std::string(status.message())));
+      return WithMessage(
+          status, fmt::format("{}: the JSON of {} at byte {}: {}", files_.path(file),
+                              Excerpt(record.key), record.offset, std::string(status.message())));
     }
   }
   for (const Part& part : record.parts) {
@@ -406,6 +409,7 @@ std::vector<std::string> TarSource::notes() const {
           files_.path(place.file), extension.column.numbers_before_text()));
     }
   }
+  for (std::string& note : json_schema_.Notes()) notes.push_back(std::move(note));
   return notes;
 }
 

@@ -194,8 +194,9 @@ def test_tables(tmp_path, kind, delimiter, text, message):
     (b"a\n1\0\n", ":2: a NUL byte at byte 3 of the file, which may be binary or UTF-16"),
     ("a\n1\n".encode("utf-16-le"), ": looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t "
      "UTF-8)"),
-    (gzip.compress(b"a\n1\n"), ": is compressed with gzip; decompress it first (gzip -d)")],
-    ids=["latin1", "nul", "utf16", "gzip"])
+    (b"\x04\x22\x4d\x18", ": is compressed with LZ4; decompress it first (lz4 -d)"),
+    (gzip.compress(gzip.compress(b"a\n1\n")), ": is compressed twice; decompress it once (gzip -d)")],
+    ids=["latin1", "nul", "utf16", "lz4", "gzip"])
 def test_what_is_not_text(tmp_path, kind, content, message):
     if kind == "jsonl":
         content = content.replace(b"a\n", b'{"a": 1}\n')
@@ -222,12 +223,15 @@ def test_schema(tmp_path):
     ("[1]\n", ':1: got an array, but each line must be a JSON object: "[1]"; the file starts like '
      "an array of objects, which the kind json reads; JSON lines have one object on each line"),
     ('{"a": 1}\n{"a": "x"}\n', ':2: "a": text here, but a number at IN/t:1'),
-    ('{"a": [[1]]}\n', ':1: "a": a list of lists, which a feature cannot hold; flatten it'),
+    ('{"a": [1]}\n{"a": [[1]]}\n', ':2: "a": a list of lists here, but a value or a list of values at IN/t:1'),
+    ('{"a": [1, [2]]}\n', ':1: "a": values and lists of values in one list'),
+    ('{"a": [[1]], "a_lengths": 1}\n', ':1: "a_lengths": the lengths of the lists in "a" have this feature '
+     "name, too; rename the key"),
+    ('{"a": 18446744073709551616}\n', ':1: "a": the integer 18446744073709551616 is outside of int64; pass '
+     "--schema FILE to make it bytes (its text) or float"),
     ('{"a": [1, "x"]}\n', ':1: "a": text and numbers in one list'),
     ('{"a": [1, null]}\n', ':1: "a": null in a list, but features cannot have missing values in lists'),
     ('{"a": 1e39}\n', ':1: "a": the number 1e+39 is outside of float32'),
-    ('{"a": 18446744073709551615}\n', ':1: "a": the integer 18446744073709551615 is outside of '
-     "int64"),
     ('{"a": 1, "a": 2}\n', ':1: the key "a" appears twice in one object'),
     ("\n\n", ": no records: every line is blank")])
 def test_jsonl(tmp_path, text, message):

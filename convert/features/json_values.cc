@@ -1,0 +1,368 @@
+#include "convert/features/json_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "convert/input/excerpt.h"
+#include "convert/input/json_document.h"
+#include "fmt/format.h"
+#include "io/remedy.h"
+
+namespace shardfeed {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+namespace {
+
+absl::Status Defect(std::string_view name, std::string_view what) {
+  return absl::DataLossError(fmt::format("{}: {}", Excerpt(name), what));
+}
+
+bool IsInexact(int64_t value) {
+  constexpr int64_t kAllExact = int64_t{1} << 24;
+  if (value >= -kAllExact && value <= kAllExact) return false;
+  const auto number = static_cast<double>(value);
+  constexpr double kTooLarge = 0x1p63;
+  return LosesWholeDigits(number) || number == kTooLarge || static_cast<int64_t>(number) != value;
+}
+
+// Looks at the values of one key in one record.
+class FactFinder {
+ public:
+  FactFinder(std::string_view name, std::optional<ColumnKind> asked, JsonFacts* facts)
+      : name_(name), asked_(asked), facts_(*facts) {}
+
+  bool AddSingle(element value) {
+    switch (value.type()) {
+      case element_type::STRING:
+        return Saw(kBytes, value);
+      case element_type::BOOL:
+        return Saw(kInt64, value);
+      case element_type::INT64: {
+        const int64_t number = value.get_int64().value_unsafe();
+        if (IsInexact(number)) AddInexact(static_cast<double>(number));
+        return Saw(kInt64, value);
+      }
+      case element_type::UINT64: {
+        const uint64_t number = value.get_uint64().value_unsafe();
+        return AddLargeInteger(fmt::to_string(number), static_cast<double>(number)) &&
+               Saw(kFloat, value);
+      }
+      case element_type::DOUBLE: {
+        double number = value.get_double().value_unsafe();
+        if (std::isnan(number)) [[unlikely]] {
+          number = JsonDouble(value);
+          const std::string_view large = JsonLargeInteger(value);
+          if (!large.empty() && ToFloat(number)) {
+            return AddLargeInteger(large, number) && Saw(kFloat, value);
+          }
+        }
+        if (std::abs(number) >= kAllExact && asked_ != ColumnKind::kBytes) [[unlikely]] {
+          // A text such as 1e999 may stand for a number beyond all doubles.
+          const bool is_text = std::isnan(value.get_double().value_unsafe());
+          if (!ToFloat(number) || (is_text && std::isinf(number))) {
+            return Fail(
+                Defect(name_, fmt::format("the number {} is outside of float32",
+                                          is_text ? JsonText(value) : fmt::to_string(number))));
+          }
+          if (LosesWholeDigits(number)) AddInexact(number);
+        }
+        return Saw(kFloat, value);
+      }
+      case element_type::NULL_VALUE:
+        return Fail(
+            Defect(name_, "null in a list, but features cannot have missing values in lists"));
+      case element_type::ARRAY:
+      case element_type::OBJECT:
+        break;
+    }
+    return Fail(
+        Defect(name_, "an object among values or in a list of lists, which a feature cannot hold"));
+  }
+
+  bool AddList(array list, int depth) {
+    if (depth > kMaxJsonLists) {
+      return Fail(Defect(name_, fmt::format("lists are nested more than {} deep", kMaxJsonLists)));
+    }
+    deepest_ = std::max(deepest_, depth);
+    bool singles = false;
+    for (element value : list) {
+      if (value.type() == element_type::ARRAY) {
+        if (!AddList(value.get_array().value_unsafe(), depth + 1)) return false;
+      } else {
+        singles = true;
+        if (!AddSingle(value)) return false;
+      }
+    }
+    if (singles) depth_of_singles_ |= 1 << depth;
+    return true;
+  }
+
+  absl::Status Finish(element value) {
+    if (!status_.ok()) return status_;
+    if (asked_ != ColumnKind::kBytes && (seen_ & kBytes) != 0 && (seen_ & ~kBytes) != 0) {
+      return Defect(name_, "text and numbers in one list");
+    }
+    if (value.type() != element_type::ARRAY) depth_of_singles_ = 1 << 1;
+    if (depth_of_singles_ != 0 && depth_of_singles_ != 1 << deepest_) {
+      return Defect(name_, "values and lists of values in one list");
+    }
+    facts_.kind = (seen_ & kBytes) != 0   ? ColumnKind::kBytes
+                  : (seen_ & kFloat) != 0 ? ColumnKind::kFloat
+                  : (seen_ & kInt64) != 0 ? ColumnKind::kInt64
+                                          : ColumnKind::kUnknown;
+    facts_.depth = deepest_;
+    facts_.has_values = depth_of_singles_ != 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  enum Kind { kInt64 = 1, kFloat = 2, kBytes = 4 };
+  static constexpr double kAllExact = 1 << 24;
+
+  bool AddLargeInteger(std::string_view digits, double number) {
+    if (asked_ != ColumnKind::kBytes && asked_ != ColumnKind::kFloat) {
+      return Fail(
+          WithRemedy(Defect(name_, fmt::format("the integer {} is outside of int64", digits)),
+                     {"schema", "FILE", "make it bytes (its text) or float"}));
+    }
+    // Even a double may not keep them all.
+    if (LosesWholeDigits(number) || fmt::format("{:.0f}", number) != digits) AddInexact(number);
+    return true;
+  }
+  bool Fail(absl::Status status) {
+    status_ = std::move(status);
+    return false;
+  }
+  bool Saw(Kind kind, element value) {
+    seen_ |= kind;
+    const bool fits = !asked_ || asked_ == ColumnKind::kBytes || kind == kInt64 ||
+                      (asked_ == ColumnKind::kFloat && kind == kFloat);
+    if (fits) return true;
+    return Fail(Defect(name_, fmt::format("expected {1}, as the schema says, got {0}",
+                                          Excerpt(JsonText(value)), ColumnKindName(*asked_))));
+  }
+  void AddInexact(double number) {
+    if (facts_.inexact++ == 0) facts_.first_inexact = number;
+  }
+
+  const std::string_view name_;
+  const std::optional<ColumnKind> asked_;
+  JsonFacts& facts_;
+  int seen_ = 0;              // a set of Kinds
+  int depth_of_singles_ = 0;  // a set of bits
+  int deepest_ = 1;
+  absl::Status status_;
+};
+
+// Calls `visit` with the value, or with each value of a list, until it returns false.
+template <typename Visit>
+bool ForEachValue(element value, Visit visit) {
+  if (value.type() != element_type::ARRAY) return visit(value);
+  const array list = value.get_array().value_unsafe();
+  for (element one : list) {
+    if (!visit(one)) return false;
+  }
+  return true;
+}
+
+// These return false for values of another kind.
+
+bool AppendInteger(element value, std::vector<int64_t>& integers) {
+  if (value.type() == element_type::INT64) {
+    integers.push_back(value.get_int64().value_unsafe());
+  } else if (value.type() == element_type::BOOL) {
+    integers.push_back(value.get_bool().value_unsafe() ? 1 : 0);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool AppendFloat(element value, std::vector<float>& floats) {
+  switch (value.type()) {
+    case element_type::DOUBLE: {
+      double number = value.get_double().value_unsafe();
+      if (std::isnan(number)) [[unlikely]]
+        number = JsonDouble(value);
+      const std::optional<float> rounded = ToFloat(number);
+      floats.push_back(rounded.value_or(0));
+      return rounded.has_value();
+    }
+    case element_type::INT64:
+      floats.push_back(static_cast<float>(value.get_int64().value_unsafe()));
+      return true;
+    case element_type::UINT64:
+      floats.push_back(static_cast<float>(value.get_uint64().value_unsafe()));
+      return true;
+    case element_type::BOOL:
+      floats.push_back(value.get_bool().value_unsafe() ? 1 : 0);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool AppendText(element value, bool numbers_too, std::vector<std::string_view>& texts,
+                std::deque<std::string>& numbers) {
+  if (value.type() == element_type::STRING) {
+    texts.push_back(value.get_string().value_unsafe());
+    return true;
+  }
+  if (!numbers_too || value.type() == element_type::NULL_VALUE || value.is_array() ||
+      value.is_object()) {
+    return false;
+  }
+  texts.push_back(numbers.emplace_back(JsonText(value)));
+  return true;
+}
+
+}  // namespace
+
+absl::Status FindJsonFacts(std::string_view name, std::optional<ColumnKind> asked, element value,
+                           JsonFacts* facts) {
+  FactFinder finder(name, asked, facts);
+  if (value.type() == element_type::ARRAY) {
+    finder.AddList(value.get_array().value_unsafe(), 1);
+  } else {
+    finder.AddSingle(value);
+  }
+  return finder.Finish(value);
+}
+
+bool IsPlainJson(element value, ColumnKind kind) {
+  constexpr int64_t kAllExact = int64_t{1} << 24;
+  switch (value.type()) {
+    case element_type::STRING:
+      return kind == ColumnKind::kBytes;
+    case element_type::BOOL:
+      return kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat;
+    case element_type::INT64: {
+      const int64_t number = value.get_int64().value_unsafe();
+      return (kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat) && number >= -kAllExact &&
+             number <= kAllExact;
+    }
+    case element_type::DOUBLE:
+      return kind == ColumnKind::kFloat && std::abs(value.get_double().value_unsafe()) < kAllExact;
+    default:
+      return false;
+  }
+}
+
+bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too, element value,
+                    ExampleBuilder& builder) {
+  // Single values of the column's own kind are by far the most common ones.
+  const element_type type = value.type();
+  if (kind == ColumnKind::kBytes && type == element_type::STRING) {
+    builder.AddBytes(name, value.get_string().value_unsafe());
+    return true;
+  }
+  if (kind == ColumnKind::kInt64 && type == element_type::INT64) {
+    builder.AddInt64(name, value.get_int64().value_unsafe());
+    return true;
+  }
+  switch (kind) {
+    case ColumnKind::kInt64: {
+      thread_local std::vector<int64_t> thread_integers;
+      std::vector<int64_t>& integers = thread_integers;
+      integers.clear();
+      const bool sound =
+          ForEachValue(value, [&integers](element one) { return AppendInteger(one, integers); });
+      if (sound) builder.AddInt64List(name, integers);
+      return sound;
+    }
+    case ColumnKind::kFloat: {
+      thread_local std::vector<float> thread_floats;
+      std::vector<float>& floats = thread_floats;
+      floats.clear();
+      const bool sound =
+          ForEachValue(value, [&floats](element one) { return AppendFloat(one, floats); });
+      if (sound) builder.AddFloatList(name, floats);
+      return sound;
+    }
+    case ColumnKind::kBytes:
+    case ColumnKind::kUnknown: {
+      thread_local std::vector<std::string_view> thread_texts;
+      thread_local std::deque<std::string> numbers;
+      std::vector<std::string_view>& texts = thread_texts;
+      texts.clear();
+      numbers.clear();
+      const bool sound = ForEachValue(value, [&texts, numbers_too](element one) {
+        return AppendText(one, numbers_too, texts, numbers);
+      });
+      if (sound) builder.AddBytesList(name, texts);
+      return sound;
+    }
+  }
+  return false;
+}
+
+void NestedJsonFeature::Start(ColumnKind kind, bool numbers_too, int depth) {
+  kind_ = kind;
+  numbers_too_ = numbers_too;
+  depth_ = depth;
+  integers_.clear();
+  floats_.clear();
+  texts_.clear();
+  numbers_.clear();
+  for (std::vector<int64_t>& lengths : lengths_) lengths.clear();
+}
+
+void NestedJsonFeature::AddLength(int level, uint64_t length) {
+  if (level > 0) lengths_[level - 1].push_back(static_cast<int64_t>(length));
+}
+
+bool NestedJsonFeature::AddSingle(element value) {
+  switch (kind_) {
+    case ColumnKind::kInt64:
+      return AppendInteger(value, integers_);
+    case ColumnKind::kFloat:
+      return AppendFloat(value, floats_);
+    case ColumnKind::kBytes:
+    case ColumnKind::kUnknown:
+      break;
+  }
+  return AppendText(value, numbers_too_, texts_, numbers_);
+}
+
+bool NestedJsonFeature::Add(element value, int level) {
+  const bool innermost = level + 1 == depth_;
+  if (value.type() != element_type::ARRAY) {
+    AddLength(level, 1);
+    return innermost && AddSingle(value);
+  }
+  uint64_t length = 0;
+  const array list = value.get_array().value_unsafe();
+  for (element one : list) {
+    ++length;
+    const bool is_list = one.type() == element_type::ARRAY;
+    if (innermost ? is_list || !AddSingle(one) : !is_list || !Add(one, level + 1)) return false;
+  }
+  AddLength(level, length);
+  return true;
+}
+
+void NestedJsonFeature::Finish(std::string_view name, ExampleBuilder& builder) const {
+  switch (kind_) {
+    case ColumnKind::kInt64:
+      builder.AddInt64List(name, integers_);
+      break;
+    case ColumnKind::kFloat:
+      builder.AddFloatList(name, floats_);
+      break;
+    case ColumnKind::kBytes:
+    case ColumnKind::kUnknown:
+      builder.AddBytesList(name, texts_);
+      break;
+  }
+  std::string lengths(name);
+  for (int level = depth_ - 1; level > 0; --level) {
+    lengths += kLengthsSuffix;
+    builder.AddInt64List(lengths, lengths_[level - 1]);
+  }
+}
+
+}  // namespace shardfeed
