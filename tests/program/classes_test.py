@@ -158,6 +158,11 @@ def test_other_numbers_beside_are_noted(train, out, fewer):
     report = succeed("convert", "imagefolder", fewer, out / "val@1", "--class-map", train, "--overwrite",
                      "--json").json
     assert "differently" not in str(report["notes"])
+    task = ("convert", "imagefolder", fewer, out / "job@1", "--only-shards", 0, "--job", 1, "--jpeg", "keep", "--json")
+    assert succeed(*task).json["notes"] == []  # the dataset is not there yet
+    notes = succeed("commit", out / "job@1", "--job", 1, "--json").json["notes"]
+    assert [note.split(":")[0] for note in notes] == [f"{out}/{name} numbers its classes differently"
+                                                      for name in ("train@2", "val@1")]
     (fewer / "gradients").rename(fewer / "x")
     (fewer / "triangles").rename(fewer / "y")
     report = succeed("convert", "imagefolder", fewer, out / "unrelated@1", "--jpeg", "keep", "--json").json

@@ -19,8 +19,8 @@ TEST(NamedManifest, IsFoundByAnyName) {
   folder.Write(".shardfeed/train.manifest.json", FormatManifest(manifest));
   folder.Write("train-00000-of-00001", "");
   folder.Write("classes.txt", "cat");
-  for (const std::string name : {folder / "train@1", folder / "train@*", folder / "train",
-                                 folder.path(), folder / ".shardfeed/train.manifest.json"}) {
+  for (const std::string& name : {folder / "train@1", folder / "train@*", folder / "train",
+                                  folder.path(), folder / ".shardfeed/train.manifest.json"}) {
     EXPECT_TRUE(NamesDataset(name)) << name;
     const auto found = ReadNamedManifest(name);
     ASSERT_OK(found);
