@@ -31,7 +31,7 @@ bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
 // Whether records that have the feature can all have values of its shape.
 bool ShapeFits(const FeatureSchema& feature) {
   const std::vector<int64_t>& shape = feature.type.shape;
-  const bool any_length = !shape.empty() && shape[0] < 0;
+  const bool any_length = !shape.empty() && shape[0] == -1;
   uint64_t values = 1;
   for (size_t i = any_length ? 1 : 0; i < shape.size(); ++i) {
     if (shape[i] < 0 || static_cast<uint64_t>(shape[i]) > kMaxShapeSize) return false;

@@ -85,10 +85,6 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
                   std::string(status.message())));
 }
 
-[[gnu::cold, gnu::noinline]] absl::Status Unknown(std::string_view name) {
-  return OfSample(absl::InvalidArgumentError(fmt::format("feature '{}' is not known", name)));
-}
-
 [[gnu::cold, gnu::noinline]] absl::Status WrongKind(const FeaturePlan& plan, int64_t step,
                                                     FeatureKind kind) {
   return absl::InvalidArgumentError(
@@ -570,7 +566,10 @@ const char* ExampleParser::Find(std::string_view record, size_t row, ParsedColum
 absl::Status ExampleParser::Parse(std::string_view record, size_t row,
                                   ParsedColumns* columns) const {
   if (const char* failed = Find(record, row, columns)) {
-    if (columns->unknown_) return Unknown(*std::exchange(columns->unknown_, std::nullopt));
+    if (columns->unknown_) {
+      return OfSample(absl::InvalidArgumentError(fmt::format(
+          "feature '{}' is not known", *std::exchange(columns->unknown_, std::nullopt))));
+    }
     return NotAnExample(nullptr, record, failed);
   }
   const FeatureView* found = columns->found_.data();

@@ -323,6 +323,16 @@ void TakeAny(std::string_view name, nb::handle value, int depth, Values* values,
 
 }  // namespace
 
+void Values::Clear() {
+  bytes.clear();
+  ints.clear();
+  floats.clear();
+  kind = 0;
+  dtype = {};
+  shape.clear();
+  depth = -1;
+}
+
 char KindOf(DType dtype) {
   switch (dtype) {
     case DType::kBytes:

@@ -14,7 +14,7 @@
 
 namespace shardfeed::python {
 
-// The values of a feature, all of one kind.
+// The values of a feature, all of one kind. Clear keeps the memory for the next feature.
 struct Values {
   std::vector<std::string_view> bytes;
   std::vector<int64_t> ints;
@@ -28,6 +28,8 @@ struct Values {
   std::vector<int64_t> shape;
   // How many lists are around each value; -1: no value yet.
   int depth = -1;
+
+  void Clear();
 };
 
 // The kind of list that values of a type become, as in Values::kind.

@@ -209,19 +209,18 @@ class RecordSink {
 
  private:
   void Add(std::string_view name, nb::handle value, std::vector<nb::object>* held) {
-    Values values;
-    TakeValues(name, value, &values, held);
-    // A view of `value` itself stays valid.
-    held->push_back(nb::borrow(value));
-    types_.Check(name, &values);
-    if (values.kind == 'b' && values.bytes.size() == 1) {
-      builder_.AddBorrowedBytes(name, values.bytes[0]);
-    } else if (values.kind == 'b') {
-      builder_.AddBytesList(name, values.bytes);
-    } else if (values.kind == 'f') {
-      builder_.AddFloatList(name, values.floats);
-    } else if (values.kind == 'i') {
-      builder_.AddInt64List(name, values.ints);
+    values_.Clear();
+    TakeValues(name, value, &values_, held);
+    types_.Check(name, &values_);
+    if (values_.kind == 'b' && values_.bytes.size() == 1) {
+      held->push_back(nb::borrow(value));  // whatever becomes of the caller's dict
+      builder_.AddBorrowedBytes(name, values_.bytes[0]);
+    } else if (values_.kind == 'b') {
+      builder_.AddBytesList(name, values_.bytes);
+    } else if (values_.kind == 'f') {
+      builder_.AddFloatList(name, values_.floats);
+    } else if (values_.kind == 'i') {
+      builder_.AddInt64List(name, values_.ints);
     }
     // An empty list has no type, so leave the feature out.
   }
@@ -256,6 +255,7 @@ class RecordSink {
 
   ExampleBuilder builder_;
   std::string record_;
+  Values values_;  // of the feature that is being added
   RecordTypes types_;
   uint64_t records_ = 0;
 };

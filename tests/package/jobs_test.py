@@ -297,3 +297,21 @@ def test_a_task_that_is_killed_is_repeated(tmp_path, wanted, monkeypatch):
             os.waitpid(pid, 0)
     job.commit([messages[part] for part in range(PARTS)])
     assert folder_of(folder) == wanted
+
+
+def test_jobs_of_commands_are_committed_by_name(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("n\n" + "\n".join(map(str, range(100))) + "\n")
+    out = tmp_path / "out/d@4"
+    with pytest.raises(FileNotFoundError, match="there is no such job"):
+        sf.commit(out, job="7")
+    sf.convert("csv", table, out, only_shards="0-1", job="7")
+    with pytest.raises(RuntimeError, match="parts 2-3 of 4 are missing; pass only_shards=2-3 to tasks that write them"):
+        sf.commit(out, job="7")
+    sf.convert("csv", table, out, only_shards="2-3", job="7")
+    wanted = {"shards": 4, "records": 100, "skipped": 0, "committed_earlier": False}
+    for options in ({"dry_run": True}, {}):
+        found = sf.commit(str(out), job="7", **options)
+        assert found.pop("bytes") > 0 and found == wanted
+    assert sf.commit(out, job="7")["committed_earlier"]
+    assert sorted(row["n"] for row in sf.read(out).parse()) == list(range(100))
