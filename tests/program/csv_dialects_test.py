@@ -135,7 +135,6 @@ def test_dialects_are_guessed_and_cells_read(tmp_path, out):
             wrong.append((case["what"], told, next(((a, b) for a, b in zip(found, case["expected"]) if a != b), None)))
     assert right + len(wrong) > 200
     assert right >= 0.95 * (right + len(wrong)), (right, len(wrong), wrong[:10])
-    print(right, len(wrong), wrong[:40])
 
 
 def test_cells_are_those_of_arrow(tmp_path, out):

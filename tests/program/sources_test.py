@@ -138,10 +138,10 @@ def test_standard_input_is_named_in_messages_and_notes(out):
     done = run("csv", "-", out / "x@1", "-q", given=b"a,b\n1\n")
     assert done.stderr == b"shardfeed: standard input:2: expected 2 cells as in the header, got 1\n"
     assert done.returncode == DEFECTS
-    done = run("csv", "-", out / "x@1", given=b"a\n1\nx\n")
-    assert b"because of \"x\" at standard input:3" in done.stdout
+    done = run("csv", "-", out / "x@1", given=b"a\n1\n2\nx\n")
+    assert b"because of 1 value, \"x\" at standard input:4" in done.stdout
     manifest = json.loads((out / ".shardfeed/x.manifest.json").read_text())
-    assert "standard input:3" in manifest["notes"][1] and manifest["made_by"]["source"] == "-"
+    assert "standard input:4" in manifest["notes"][1] and manifest["made_by"]["source"] == "-"
     done = run("images", "-", out / "y@1", given=b"")
     assert done.stderr == b"shardfeed: images cannot be read from standard input: name files\n"
     done = run("csv", "-", "-", out / "y@1", given=b"a\n1\n")
