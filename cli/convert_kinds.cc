@@ -82,7 +82,7 @@ MakeSource DeclareImageFolder(CLI::App& command) {
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [classes, images](Paths paths,
                            const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<ImageOptions> options = images->options(like);
+    absl::StatusOr<StoredImageOptions> options = images->options(like);
     if (!options.ok()) return options.status();
     absl::StatusOr<std::string> metadata =
         classes->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
@@ -118,7 +118,7 @@ MakeSource DeclareImages(CLI::App& command) {
     absl::StatusOr<std::string> metadata =
         labels->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
     if (!metadata.ok()) return metadata.status();
-    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
     if (!of_images.ok()) return of_images.status();
     if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, *of_images);
     ImagesOptions options;
@@ -225,7 +225,7 @@ MakeSource DeclareCaptions(CLI::App& command) {
       });
     }
     options->choice = *std::move(chosen);
-    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
     if (!of_images.ok()) return of_images.status();
     options->images = *of_images;
     return MakeCaptionsSource(std::move(paths), *options);
@@ -241,7 +241,7 @@ MakeSource DeclareCoco(CLI::App& command) {
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
     if (!size.ok()) return size.status();
-    absl::StatusOr<ImageOptions> options = images->options(like);
+    absl::StatusOr<StoredImageOptions> options = images->options(like);
     if (!options.ok()) return options.status();
     return MakeCocoSource(
         std::move(paths),
@@ -260,7 +260,7 @@ MakeSource DeclareVoc(CLI::App& command) {
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
     if (!map.ok()) return map.status();
-    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
     if (!of_images.ok()) return of_images.status();
     return MakeVocSource(std::move(paths), {.subset = *subset,
                                             .classes = *std::move(map),
@@ -275,7 +275,7 @@ MakeSource DeclareYolo(CLI::App& command) {
                         "are several");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<ImageOptions> options = images->options(like);
+    absl::StatusOr<StoredImageOptions> options = images->options(like);
     if (!options.ok()) return options.status();
     return MakeYoloSource(std::move(paths), {.subset = *subset, .images = *options});
   };
@@ -339,7 +339,7 @@ MakeSource DeclareTar(CLI::App& command) {
   auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
   return [options, choice, images](
              Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<ImageOptions> of_images = images->options(like);
+    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
     if (!of_images.ok()) return of_images.status();
     options->images = *of_images;
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice, like, "json.");
@@ -561,7 +561,7 @@ std::vector<ConvertKind> ConvertKinds() {
          return MakeSource(
              [images](const Paths& paths,
                       const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-               absl::StatusOr<ImageOptions> options = images->options(like);
+               absl::StatusOr<StoredImageOptions> options = images->options(like);
                if (!options.ok()) return options.status();
                return MakeTfrecordSource(paths, *options);
              });

@@ -47,10 +47,10 @@ ImageFlags::ImageFlags(CLI::App& command, JpegMode fallback, bool resizes)
       ->needs(resize);
 }
 
-absl::StatusOr<ImageOptions> ImageFlags::options(const NamedManifest* like) const {
+absl::StatusOr<StoredImageOptions> ImageFlags::options(const NamedManifest* like) const {
   const absl::StatusOr<std::string> jpeg = LikeOption("--jpeg", jpeg_, like);
   if (!jpeg.ok()) return jpeg.status();
-  ImageOptions options;
+  StoredImageOptions options;
   options.jpeg = jpeg->empty()         ? fallback_
                  : *jpeg == "seekable" ? JpegMode::kSeekable
                                        : JpegMode::kKeep;

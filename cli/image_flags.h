@@ -21,7 +21,7 @@ class ImageFlags {
 
   // Returns what was given or, for the rest, what the dataset `like` was written with, if it is not
   // null. InvalidArgument: another value than it has.
-  absl::StatusOr<ImageOptions> options(const NamedManifest* like) const;
+  absl::StatusOr<StoredImageOptions> options(const NamedManifest* like) const;
 
  private:
   JpegMode fallback_;

@@ -174,8 +174,7 @@ absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std:
   scanning.stop = InterruptToken();
   scanning.bytes_passed = &passed;
   ProgressDisplay display(options, [&] {
-    return Progress{
-        .what = "reading", .name = name, .done = passed, .total = total, .bytes = true};
+    return Progress{.what = "reading", .name = name, .done = passed, .total = total, .bytes = true};
   });
   return CollectStatistics(set, scanning);
 }

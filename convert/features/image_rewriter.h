@@ -21,7 +21,7 @@ enum class JpegMode {
   kKeep,      // keep all bytes without examining them
 };
 
-struct ImageOptions {
+struct StoredImageOptions {
   JpegMode jpeg = JpegMode::kSeekable;
   // JPEGs whose shorter side is longer than this, in pixels, are shrunk to it, which loses detail,
   // and encoded with `quality` (1 to 100). 0: no image is shrunk. Images of other formats are kept.
@@ -42,7 +42,7 @@ inline constexpr std::string_view kJpegMagic = "\xff\xd8\xff";
 // Thread safe.
 class ImageRewriter {
  public:
-  explicit ImageRewriter(const ImageOptions& options) : options_(options) {}
+  explicit ImageRewriter(const StoredImageOptions& options) : options_(options) {}
 
   // Whether every image is kept unchanged.
   bool keeps_all() const {
@@ -86,7 +86,7 @@ class ImageRewriter {
                                            std::string_view bytes) const;
   void CountDamaged(std::string_view name, std::string what) const;
 
-  const ImageOptions options_;
+  const StoredImageOptions options_;
   mutable Mutex mutex_;
   mutable Counts counts_ ABSL_GUARDED_BY(mutex_);
 };

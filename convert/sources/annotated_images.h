@@ -42,7 +42,7 @@ class AnnotatedImages : public Source {
   std::string InputFingerprint() const override { return fingerprint_.Hex(); }
 
  protected:
-  explicit AnnotatedImages(const ImageOptions& options) : rewriter_(options) {}
+  explicit AnnotatedImages(const StoredImageOptions& options) : rewriter_(options) {}
 
   // Adds the features of image `number` other than those of AddImage. `header` is the image's
   // before it was rewritten. `row` is what ForEach passed to MakeItem.

@@ -24,7 +24,7 @@ struct CaptionsOptions {
   bool keep_json = false;
   // Keys of the JSON files, by dotted names: see JsonSchema.
   FeatureChoice choice;
-  ImageOptions images;
+  StoredImageOptions images;
 };
 
 // Delivers the images of each folder sorted by the bytes of their names without suffix, then those

@@ -28,7 +28,7 @@ struct CocoOptions {
   std::string images_folder;
   // A longer object is an error.
   uint64_t max_object_bytes = kDefaultMaxLineBytes;
-  ImageOptions images;
+  StoredImageOptions images;
 };
 
 // Delivers the images of one file, such as instances_train2017.json, in its order, each with its

@@ -9,7 +9,7 @@
 //
 // Features, with the names and meanings of TensorFlow's ImageNet scripts:
 //
-//   image/encoded      bytes   the file, rewritten if ImageOptions says so
+//   image/encoded      bytes   the file, rewritten if StoredImageOptions says so
 //   image/format       bytes   "jpeg", "png" and so on, by the first bytes of the file
 //   image/height       int64   in pixels
 //   image/width        int64
@@ -35,7 +35,7 @@ namespace shardfeed {
 struct ImageFolderOptions {
   // The numbers of the classes, instead of the order of their names.
   std::optional<ClassMap> classes;
-  ImageOptions images;
+  StoredImageOptions images;
 };
 
 // Delivers the images of class 0, then class 1 and so on, within a class by source, and within a

@@ -2,7 +2,7 @@
 //
 // Features:
 //
-//   image/encoded      bytes   the file, rewritten if ImageOptions says so
+//   image/encoded      bytes   the file, rewritten if StoredImageOptions says so
 //   image/format       bytes   "jpeg", "png" and so on, by the first bytes of the file
 //   image/height       int64   in pixels
 //   image/width        int64
@@ -36,7 +36,7 @@ struct ImagesOptions {
   // The numbers of class names, or the names of numbers. Without it, names are numbered in the
   // order of their bytes.
   std::optional<ClassMap> classes;
-  ImageOptions images;
+  StoredImageOptions images;
 };
 
 // Delivers the images of each folder sorted by the bytes of their names, then those of its

@@ -41,7 +41,7 @@ std::string FolderOfFile(const std::string& path) {
 
 class MetadataImages : public AnnotatedImages {
  public:
-  MetadataImages(std::string path, ImageOptions options, std::unique_ptr<Source> table)
+  MetadataImages(std::string path, StoredImageOptions options, std::unique_ptr<Source> table)
       : AnnotatedImages(options),
         path_(std::move(path)),
         folder_(FolderOfFile(path_)),
@@ -258,7 +258,7 @@ absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources
 }
 
 absl::StatusOr<std::unique_ptr<Source>> MakeMetadataImagesSource(std::string path,
-                                                                 ImageOptions options) {
+                                                                 StoredImageOptions options) {
   absl::StatusOr<std::unique_ptr<Source>> table;
   if (path.ends_with(".jsonl")) {
     JsonOptions json;

@@ -31,7 +31,7 @@ absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources
 // feature that the image makes. Others: those of csv.h and json.h, and of files that cannot be
 // read.
 absl::StatusOr<std::unique_ptr<Source>> MakeMetadataImagesSource(std::string path,
-                                                                 ImageOptions options);
+                                                                 StoredImageOptions options);
 
 }  // namespace shardfeed
 

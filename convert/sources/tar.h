@@ -10,7 +10,7 @@
 //   index, inx                        int64   if all contents in the input are integers; float if
 //                                             all are numbers; otherwise bytes
 //   json, if `parse_json`             a feature "json.KEY" for each key, as in json.h
-//   any other                         bytes   the content, rewritten if ImageOptions says so
+//   any other                         bytes   the content, rewritten if StoredImageOptions says so
 //
 // Folders and names without a dot are skipped, as are names that start with a dot and names such as
 // __this__. Archives may be compressed: see codec.h.
@@ -34,7 +34,7 @@ struct TarOptions {
   // Keys of parsed JSON, by names such as "json.KEY": see JsonSchema.
   FeatureChoice choice;
   // For members that are JPEGs.
-  ImageOptions images = {.jpeg = JpegMode::kKeep};
+  StoredImageOptions images = {.jpeg = JpegMode::kKeep};
 };
 
 // Delivers the records of the archives in order. Nothing is unpacked: Build reads the members of a

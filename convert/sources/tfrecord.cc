@@ -52,7 +52,7 @@ constexpr size_t kReferenceItem = 24;  // record, offset, size of the frame
 
 class TfrecordSource : public Source {
  public:
-  TfrecordSource(ShardSet set, JoinedClasses classes, const ImageOptions& images)
+  TfrecordSource(ShardSet set, JoinedClasses classes, const StoredImageOptions& images)
       : files_(set.paths), set_(std::move(set)), classes_(std::move(classes)), images_(images) {}
 
   absl::Status Scan(std::stop_token stop,
@@ -281,7 +281,7 @@ absl::Status TfrecordSource::AppendRecord(const Item& item, std::string* out) co
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
-                                                           const ImageOptions& images) {
+                                                           const StoredImageOptions& images) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
   if (!set.ok()) return set.status();
   JoinedClasses classes;

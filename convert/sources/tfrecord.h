@@ -25,7 +25,7 @@ namespace shardfeed {
 // InvalidArgument and others: those of ResolveSpecs. Scan, ForEach and Build: DataLoss for damage,
 // with file, record and byte; FailedPrecondition: a shard has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
-                                                           const ImageOptions& images = {
+                                                           const StoredImageOptions& images = {
                                                                .jpeg = JpegMode::kKeep});
 
 }  // namespace shardfeed

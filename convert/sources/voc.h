@@ -37,7 +37,7 @@ struct VocOptions {
   std::optional<ClassMap> classes;
   // Boxes are edges that count from 0, from xmin / width to xmax / width, as many tools write them.
   bool zero_based = false;
-  ImageOptions images;
+  StoredImageOptions images;
 };
 
 // Delivers the images of each source in the order of the annotations' names. Scan and Build each

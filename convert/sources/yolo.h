@@ -27,7 +27,7 @@ struct YoloOptions {
   // "train", "val" or "test", or any folder below images/ if there is no data.yaml. May be empty if
   // there is only one.
   std::string subset;
-  ImageOptions images;
+  StoredImageOptions images;
 };
 
 // `paths` is one file (data.yaml by any name) or one folder, which has data.yaml or otherwise a
