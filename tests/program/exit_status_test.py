@@ -9,8 +9,8 @@ import pytest
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, TESTDATA, USAGE, convert, flip, run, succeed
 
 IMAGES = TESTDATA / "images"
-COMMANDS = ["bench", "cat", "clean", "commit", "convert", "index", "inspect", "merge", "plan", "repair",
-            "replay", "reshard", "sample", "split", "verify"]
+COMMANDS = ["bench", "cat", "clean", "commit", "convert", "diff", "index", "inspect", "merge", "plan",
+            "repair", "replay", "reshard", "sample", "split", "verify"]
 
 # What each command does with a dataset IN@2 of which one record is damaged (its index is sound).
 ON_DATASETS = {
@@ -19,6 +19,7 @@ ON_DATASETS = {
     "cat": ["cat", "IN"],
     "convert": ["convert", "tfrecord", "IN", "OUT@2"],
     "convert skipping": ["convert", "tfrecord", "IN", "OUT@2", "--on-error", "skip"],
+    "diff": ["diff", "IN", "IN"],
     "index": ["index", "IN"],
     "inspect": ["inspect", "IN"],
     "merge": ["merge", "IN", "IN", "OUT"],

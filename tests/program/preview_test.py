@@ -8,6 +8,7 @@ import tarfile
 import harness
 import numpy as np
 import pytest
+from PIL import Image
 from harness import DEFECTS, TESTDATA, USAGE, command, fail, run, succeed, tree
 
 TABLES = TESTDATA / "tables"
@@ -31,7 +32,26 @@ def sources(tmp_path_factory):
     harness.convert("csv", TABLES / "cities.csv", folder / "d@2")
     (folder / "list.json").write_text(json.dumps([{"a": [1, 2], "b": "x"}, {"a": [3]}, {"a": [], "b": None}]))
     (folder / "t.tsv").write_text("a\tb\n1\t2.5\n2\tx\n")
+    (folder / "detection/images").mkdir(parents=True)
+    (folder / "detection/labels").mkdir()
+    (folder / "voc").mkdir()
+    image = next(images.rglob("*.jpg"))
+    width, height = Image.open(image).size
+    for copy in ("detection/images/a.jpg", "voc/a.jpg"):
+        (folder / copy).write_bytes(image.read_bytes())
+    (folder / "detection/labels/a.txt").write_text("0 0.5 0.5 0.25 0.25\n")
+    (folder / "detection/classes.txt").write_text("cat\n")
+    (folder / "detection/coco.json").write_text(json.dumps({
+        "images": [{"id": 1, "file_name": "images/a.jpg", "width": width, "height": height}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4]}],
+        "categories": [{"id": 3, "name": "cat"}]}))
+    (folder / "voc/a.xml").write_text(
+        f"<annotation><size><width>{width}</width><height>{height}</height></size><object><name>cat</name>"
+        "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox></object></annotation>")
     return {
+        "coco": [folder / "detection/coco.json"],
+        "voc": [folder / "voc"],
+        "yolo": [folder / "detection"],
         "imagefolder": [images],
         "images": [images],
         "captions": [folder / "pairs"],
@@ -50,7 +70,7 @@ def sources(tmp_path_factory):
 
 
 KINDS = ["imagefolder", "images", "captions", "files", "csv", "tsv", "jsonl", "json", "text", "tar", "idx",
-         "cifar", "npy", "tfrecord"]
+         "cifar", "npy", "tfrecord", "coco", "voc", "yolo"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
