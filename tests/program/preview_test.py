@@ -8,8 +8,8 @@ import tarfile
 import harness
 import numpy as np
 import pytest
-from PIL import Image
 from harness import DEFECTS, TESTDATA, USAGE, command, fail, run, succeed, tree
+from PIL import Image
 
 TABLES = TESTDATA / "tables"
 
