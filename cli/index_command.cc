@@ -1,5 +1,4 @@
 #include <charconv>
-#include <filesystem>
 #include <memory>
 
 #include "base/clock.h"
@@ -31,12 +30,7 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
   // The sizes of objects are known only after they have been read.
-  uint64_t total = 0;
-  for (const std::string& path : set->paths) {
-    std::error_code error;
-    const uint64_t size = std::filesystem::file_size(path, error);
-    if (!error) total += size;
-  }
+  uint64_t total = SizeOfFiles(set->paths);
   const bool sizes_known = total > 0;
   std::atomic<uint64_t> indexed{0};
   std::atomic<uint64_t> passed{0};

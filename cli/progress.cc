@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,16 @@ std::string ProgressLine(const Progress& progress, double seconds, size_t column
     return fmt::format("{}{}: {}", what, name, form);
   }
   return CutEnd(forms.back(), columns);
+}
+
+uint64_t SizeOfFiles(const std::vector<std::string>& paths) {
+  uint64_t sum = 0;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    if (!error) sum += size;
+  }
+  return sum;
 }
 
 ProgressDisplay::ProgressDisplay(const CommandOptions& options, std::function<Progress()> state)

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 #include "cli/console.h"
@@ -30,6 +31,9 @@ struct Progress {
 //   writing out/d: 1,234 of 5,000 records (25 %), 456 records/s, 8.3 s left, reading limits
 // What does not fit is left out, the least important first.
 std::string ProgressLine(const Progress& progress, double seconds, size_t columns);
+
+// Returns the size of the files for Progress::total, without those that are in stores.
+uint64_t SizeOfFiles(const std::vector<std::string>& paths);
 
 // Shows the progress until it is destroyed: on a terminal in a line that is written again,
 // otherwise in plain lines every ten seconds. Shows nothing if `quiet`. There is one at a time.

@@ -2,7 +2,6 @@
 // what is lost.
 
 #include <atomic>
-#include <filesystem>
 #include <memory>
 
 #include "base/clock.h"
@@ -104,12 +103,7 @@ int RunRepair(const RepairFlags& flags, const CommandOptions& options) {
                        {"source", flags.dataset}};
   std::atomic<uint64_t> passed{0};
   repairing.bytes_passed = &passed;
-  uint64_t total = 0;
-  for (const std::string& path : input->paths) {
-    std::error_code error;
-    const uint64_t size = std::filesystem::file_size(path, error);
-    if (!error) total += size;
-  }
+  const uint64_t total = SizeOfFiles(input->paths);
   absl::StatusOr<RepairAccount> account;
   {
     ProgressDisplay display(options, [&] {

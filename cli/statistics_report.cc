@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <filesystem>
 #include <vector>
 
 #include "cli/progress.h"
@@ -163,12 +162,7 @@ uint64_t Examples(const DatasetStatistics& statistics) {
 absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std::string& name,
                                                  const CommandOptions& options) {
   std::atomic<uint64_t> passed{0};
-  uint64_t total = 0;
-  for (const std::string& path : set.paths) {
-    std::error_code error;
-    const uint64_t size = std::filesystem::file_size(path, error);
-    if (!error) total += size;
-  }
+  const uint64_t total = SizeOfFiles(set.paths);
   ScanOptions scanning;
   scanning.threads = options.threads;
   scanning.stop = InterruptToken();

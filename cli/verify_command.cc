@@ -33,12 +33,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
   std::atomic<uint64_t> passed{0};
-  uint64_t total = 0;
-  for (const std::string& path : set->paths) {
-    std::error_code error;
-    const uint64_t size = std::filesystem::file_size(path, error);
-    if (!error) total += size;
-  }
+  const uint64_t total = SizeOfFiles(set->paths);
   VerifyOptions verifying;
   verifying.level = flags.level;
   verifying.threads = options.threads;
