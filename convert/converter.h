@@ -84,8 +84,8 @@ struct ConvertOptions {
 // InvalidArgument: options that exclude each other.
 absl::Status CheckConvertOptions(const Source& source, const ConvertOptions& options);
 
-// Returns `options.splits` or, after Scan, those that a column of the input names, with their shares
-// of its records.
+// Returns `options.splits` or, after Scan, those that a column of the input names, with their
+// shares of its records.
 std::vector<Split> SplitsOf(const Source& source, const ConvertOptions& options);
 
 // Returns the number of shards for `records` whose frames have `frame_bytes` on average, if
