@@ -65,7 +65,7 @@ TEST_F(MetadataImagesTest, OtherFilesAreNoted) {
   auto source = Open("metadata.csv", "file_name\n./a.png\n");
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_THAT(source->notes(),
-              ElementsAre(HasSubstr("took features"),
+              ElementsAre(HasSubstr("took features"), HasSubstr("read as CSV"),
                           "skipped 1 image without a row: " + Path("in/cats/b.png"),
                           "skipped 1 file not named like an image: " + Path("in/z.md")));
 }
