@@ -145,9 +145,9 @@ def test_what_would_go_wrong_is_told(tmp_path):
     path.write_text("a,b\n1,2\n")
     harness.convert("csv", path, tmp_path / "t@1")
     before = tree(tmp_path)
-    note, = succeed("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--json").json["notes"]
+    note, read_as = succeed("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--json").json["notes"]
     assert note.startswith("the conversion would fail: ") and "--overwrite" in note
-    assert succeed("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--overwrite", "--json").json["notes"] == []
+    assert succeed("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--overwrite", "--json").json["notes"] == [read_as]
     assert tree(tmp_path) == before
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n3\n4,5\n")
     assert "bad.csv:3: expected 2 cells" in fail(DEFECTS, "convert", "csv", tmp_path / "bad.csv", "--dry-run")

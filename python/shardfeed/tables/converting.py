@@ -238,7 +238,7 @@ def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:
     with contextlib.closing(source.batches(min(total, _SAMPLE))) as batches:
         for batch in batches:
             first += batch.to_pylist()
-    encoder = _core.ExampleEncoder({})
+    encoder = _core.ExampleEncoder([])
     sizes = [16 + len(encoder.encode({k: v for k, v in row.items() if v is not None})) for row in first]
     size = sum(sizes) * total // max(len(sizes), 1)
     return {"records": total, "bytes": size, "first": first[:_SHOWN]}
