@@ -251,14 +251,13 @@ void PrintFeatures(const Sample& sample) {
 
 void PrintText(const Preview& preview) {
   for (const PlannedDataset& dataset : preview.datasets) {
-    fmt::print("{}{} records, about {} in {} shard{}\n",
-               dataset.name.empty() ? "" : OneLine(dataset.name) + ": ",
-               FormatCount(dataset.records), FormatSize(dataset.bytes), dataset.shards,
-               dataset.shards == 1 ? "" : "s");
+    fmt::print("{}{}, about {} in {}\n", dataset.name.empty() ? "" : OneLine(dataset.name) + ": ",
+               Counted(dataset.records, "record"), FormatSize(dataset.bytes),
+               Counted(dataset.shards, "shard"));
   }
-  fmt::print("converting takes {} on {} thread{}, if the disk keeps up\n",
+  fmt::print("converting takes {} on {}, if the disk keeps up\n",
              preview.seconds < 0.1 ? "less than 0.1 s" : "about " + FormatDuration(preview.seconds),
-             preview.threads, preview.threads == 1 ? "" : "s");
+             Counted(preview.threads, "thread"));
   for (const std::string& note : preview.notes) fmt::print("note: {}\n", OneLine(note));
   if (preview.skipped.count > 0) {
     fmt::print("note: {} broken record{} would be left out; the first is {}\n",

@@ -102,13 +102,13 @@ void PrintReport(const DatasetReport& report, const CommandOptions& options,
     const auto per_second = [&](uint64_t n) {
       return static_cast<uint64_t>(static_cast<double>(n) / std::max(report.seconds, 1e-9));
     };
-    fmt::print("{}{}: {} records, {} in {} shards{}\n", OneLine(NameOf(report, manifest)),
+    fmt::print("{}{}: {}, {} in {}{}\n", OneLine(NameOf(report, manifest)),
                report.only_shards.empty()
                    ? ""
                    : fmt::format(", shards {} of job {}", FormatParts(report.only_shards, ", "),
                                  report.job),
-               FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
-               manifest.shards.size(),
+               Counted(manifest.num_records(), "record"), FormatSize(manifest.num_bytes()),
+               Counted(manifest.shards.size(), "shard"),
                one ? fmt::format(", {} ({} records/s, {}/s)", FormatDuration(report.seconds),
                                  FormatCount(per_second(NumRecords(report))),
                                  FormatSize(per_second(NumBytes(report))))

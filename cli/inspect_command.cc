@@ -249,8 +249,8 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     return kExitDone;
   }
 
-  fmt::print("{} shards, {} records, {}{}\n", set->paths.size(),
-             FormatCount((*access)->num_records()), FormatSize(bytes),
+  fmt::print("{}, {}, {}{}\n", Counted(set->paths.size(), "shard"),
+             Counted((*access)->num_records(), "record"), FormatSize(bytes),
              compression == Compression::kNone
                  ? ""
                  : fmt::format(" of {}, {} inflated", CompressionName(compression),

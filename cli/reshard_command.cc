@@ -299,10 +299,10 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     }
     for (const Manifest& manifest : manifests) {
       bytes += manifest.num_bytes();
-      fmt::print("{}{}: {} records, {} in {} shards\n", name_of(manifest),
+      fmt::print("{}{}: {}, {} in {}\n", name_of(manifest),
                  only.empty() ? "" : fmt::format(", shards {} of job {}", only, flags.job.job),
-                 FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
-                 manifest.shards.size());
+                 Counted(manifest.num_records(), "record"), FormatSize(manifest.num_bytes()),
+                 Counted(manifest.shards.size(), "shard"));
     }
     fmt::print(
         "{}, {}/s\n", FormatDuration(seconds),

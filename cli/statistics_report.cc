@@ -27,8 +27,7 @@ std::string Number(double value) { return fmt::format("{:.6g}", value); }
 std::string Different(const FeatureStatistics& feature) {
   bool exact;
   const uint64_t distinct = feature.Distinct(&exact);
-  return fmt::format("{}{} different value{}", exact ? "" : "about ", FormatCount(distinct),
-                     distinct == 1 ? "" : "s");
+  return fmt::format("{}{}", exact ? "" : "about ", Counted(distinct, "different value"));
 }
 
 std::string Extremes(const FeatureStatistics& feature) {
@@ -58,10 +57,12 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
     line = fmt::format("{}, mean {}, deviation {}, ", Extremes(*feature), Number(feature->mean()),
                        Number(feature->deviation()));
   } else if (feature->kind() == FeatureKind::kBytes) {
-    line = fmt::format("{} to {} bytes, mean {}, ", FormatCount(schema.min_bytes),
-                       FormatCount(schema.max_bytes),
-                       Number(static_cast<double>(feature->total_bytes()) /
-                              static_cast<double>(feature->values())));
+    line = schema.min_bytes == schema.max_bytes
+               ? Counted(schema.min_bytes, "byte") + ", "
+               : fmt::format("{} to {} bytes, mean {}, ", FormatCount(schema.min_bytes),
+                             FormatCount(schema.max_bytes),
+                             Number(static_cast<double>(feature->total_bytes()) /
+                                    static_cast<double>(feature->values())));
   }
   fmt::print("  {}{}\n", line, Different(*feature));
   if (schema.min_values != schema.max_values) {
@@ -73,7 +74,7 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
   std::string odd;
   const auto note = [&](uint64_t count, std::string_view what) {
     if (count == 0) return;
-    odd += fmt::format("{}{} {} ({})", odd.empty() ? "" : ", ", FormatCount(count), what,
+    odd += fmt::format("{}{}: {} ({})", odd.empty() ? "" : ", ", what, FormatCount(count),
                        Percent(count, feature->values()));
   };
   note(feature->zeros(), "zeros");
@@ -83,10 +84,10 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
   if (feature->has_numbers()) {
     std::string quantiles;
     for (double share : kShares) {
-      quantiles += fmt::format("{}{:g} %: {}", quantiles.empty() ? "" : ", ", 100 * share,
-                               Number(feature->Quantile(share)));
+      quantiles += fmt::format("{}{} at {:g} %", quantiles.empty() ? "" : ", ",
+                               Number(feature->Quantile(share)), 100 * share);
     }
-    fmt::print("  quantiles {}\n", quantiles);
+    fmt::print("  quantiles: {}\n", quantiles);
   }
   std::string frequent;
   for (const FrequentValues::Entry& entry : feature->frequent().Top(kShownFrequent)) {

@@ -63,6 +63,10 @@ std::string FormatCount(uint64_t n) {
   return digits;
 }
 
+std::string Counted(uint64_t n, std::string_view one) {
+  return fmt::format("{} {}{}", FormatCount(n), one, n == 1 ? "" : "s");
+}
+
 std::string FormatDuration(double seconds) {
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);
   const uint64_t whole = static_cast<uint64_t>(seconds + 0.5);

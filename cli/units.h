@@ -21,8 +21,10 @@ std::optional<uint64_t> ParseSize(std::string_view text);
 // Parses "90s", "30m", "24h", "7d" or "0" as seconds. Returns nullopt for anything else.
 std::optional<uint64_t> ParseDuration(std::string_view text);
 
-std::string FormatSize(uint64_t bytes);      // "1.4 GiB"
-std::string FormatCount(uint64_t n);         // "1,234,567"
+std::string FormatSize(uint64_t bytes);  // "1.4 GiB"
+std::string FormatCount(uint64_t n);     // "1,234,567"
+// Returns "1 shard", "1,234 shards".
+std::string Counted(uint64_t n, std::string_view one);
 std::string FormatDuration(double seconds);  // "3.2 s", "4 min 10 s"
 
 struct Range {

@@ -111,8 +111,8 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     for (const auto& [name, count] : compressions) {
       if (name != "none") kinds += fmt::format(", {} {}", count, name);
     }
-    fmt::print("{} shards{}, {} records, {} in {} ({}/s): {}\n", report->shards.size(), kinds,
-               FormatCount(report->num_records()), FormatSize(report->num_bytes()),
+    fmt::print("{}{}, {}, {} in {} ({}/s): {}\n", Counted(report->shards.size(), "shard"), kinds,
+               Counted(report->num_records(), "record"), FormatSize(report->num_bytes()),
                FormatDuration(seconds),
                FormatSize(static_cast<uint64_t>(report->num_bytes() / std::max(seconds, 1e-9))),
                report->num_defects() == 0

@@ -281,7 +281,26 @@ double FeatureStatistics::deviation() const {
 }
 
 double FeatureStatistics::Quantile(double share) const {
-  return has_numbers() ? std::clamp(histogram_.Quantile(share), min_, max_) : 0;
+  if (!has_numbers()) return 0;
+  if (frequent_.max_error() > 0) return std::clamp(histogram_.Quantile(share), min_, max_);
+  std::vector<std::pair<double, uint64_t>> counts;
+  for (const FrequentValues::Entry& entry : frequent_.Top(frequent_.size())) {
+    const double value = NumberOf(entry);
+    if (std::isfinite(value)) counts.emplace_back(value, entry.count);
+  }
+  std::sort(counts.begin(), counts.end());
+  const double rank = std::ceil(share * static_cast<double>(histogram_.count()));
+  uint64_t passed = 0;
+  for (const auto& [value, count] : counts) {
+    passed += count;
+    if (static_cast<double>(passed) >= rank) return value;
+  }
+  return max_;
+}
+
+double FeatureStatistics::NumberOf(const FrequentValues::Entry& entry) const {
+  if (kind_ == FeatureKind::kInt64) return static_cast<double>(static_cast<int64_t>(entry.key));
+  return std::bit_cast<float>(static_cast<uint32_t>(entry.key));
 }
 
 std::string FeatureStatistics::TextOf(const FrequentValues::Entry& entry) const {

@@ -133,7 +133,7 @@ class FeatureStatistics {
   double mean() const { return mean_; }
   // The standard deviation of these values, that is, divided by their number.
   double deviation() const;
-  // As NumberHistogram::Quantile, within the extremes.
+  // As NumberHistogram::Quantile, within the extremes; exact while frequent() counts all values.
   double Quantile(double share) const;
   const NumberHistogram& histogram() const { return histogram_; }
 
@@ -141,6 +141,8 @@ class FeatureStatistics {
   uint64_t total_bytes() const { return total_bytes_; }
 
   const FrequentValues& frequent() const { return frequent_; }
+  // A frequent value of numbers.
+  double NumberOf(const FrequentValues::Entry& entry) const;
   // The text of a frequent value, for people.
   std::string TextOf(const FrequentValues::Entry& entry) const;
   // How many different values there are; `exact` tells whether this is not an estimate.
