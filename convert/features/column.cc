@@ -148,9 +148,10 @@ std::optional<float> ParseAnyFloat(std::string_view text) {
   return ToFloat(ParseDouble(text));
 }
 
-bool LosesWholeDigits(double value) {
+bool IsLossyAsFloat(double value) {
   constexpr double kFirst = 1 << 24;  // all smaller whole numbers are floats
   const double stored = static_cast<float>(value);
+  if (stored == 0) return value != 0;
   if (std::abs(value) < kFirst || !std::isfinite(stored) ||
       std::trunc(stored) == std::trunc(value)) {
     return false;

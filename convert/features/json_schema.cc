@@ -572,7 +572,7 @@ std::vector<std::string> JsonSchema::Notes() const {
         Excerpt(column.name),
         learned.inexact == 1 ? "1 number loses" : fmt::format("{} numbers lose", learned.inexact),
         column.first_inexact, name_of_(column.inexact_place),
-        static_cast<float>(column.first_inexact)));
+        static_cast<double>(static_cast<float>(column.first_inexact))));
   }
   return notes;
 }

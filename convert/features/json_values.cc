@@ -26,7 +26,7 @@ bool IsInexact(int64_t value) {
   if (value >= -kAllExact && value <= kAllExact) return false;
   const auto number = static_cast<double>(value);
   constexpr double kTooLarge = 0x1p63;
-  return LosesWholeDigits(number) || number == kTooLarge || static_cast<int64_t>(number) != value;
+  return IsLossyAsFloat(number) || number == kTooLarge || static_cast<int64_t>(number) != value;
 }
 
 // Looks at the values of one key in one record.
@@ -68,7 +68,10 @@ class FactFinder {
                 Defect(name_, fmt::format("the number {} is outside of float32",
                                           is_text ? JsonText(value) : fmt::to_string(number))));
           }
-          if (LosesWholeDigits(number)) AddInexact(number);
+          if (IsLossyAsFloat(number)) AddInexact(number);
+        } else if (std::abs(number) <= kBecomesZero && number != 0 && asked_ != ColumnKind::kBytes)
+            [[unlikely]] {
+          AddInexact(number);
         }
         return Saw(kFloat, value);
       }
@@ -122,6 +125,7 @@ class FactFinder {
  private:
   enum Kind { kInt64 = 1, kFloat = 2, kBytes = 4 };
   static constexpr double kAllExact = 1 << 24;
+  static constexpr double kBecomesZero = 0x1p-150;  // as a float
 
   bool AddLargeInteger(std::string_view digits, double number) {
     if (asked_ != ColumnKind::kBytes && asked_ != ColumnKind::kFloat) {
@@ -130,7 +134,7 @@ class FactFinder {
                      {"schema", "FILE", "make it bytes (its text) or float"}));
     }
     // Even a double may not keep them all.
-    if (LosesWholeDigits(number) || fmt::format("{:.0f}", number) != digits) AddInexact(number);
+    if (IsLossyAsFloat(number) || fmt::format("{:.0f}", number) != digits) AddInexact(number);
     return true;
   }
   bool Fail(absl::Status status) {

@@ -151,7 +151,7 @@ void TableColumn::AddSpecial(std::string_view cell, Place place) {
     if (kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat) {
       ++(kind == ColumnKind::kInt64 ? ints_ : floats_);
       if (text.size() != cell.size()) padded_.Add(cell, place);
-      if (large && LosesWholeDigits(ParseDouble(*number))) lossy_.Add(cell, place);
+      if (large && IsLossyAsFloat(ParseDouble(*number))) lossy_.Add(cell, place);
       return;
     }
   }

@@ -291,6 +291,10 @@ absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
   if (found.header) {
     if (!rows.Next(&row, &cells)) {
       if (!reader.status().ok()) return reader.status();
+      if (num_comments_ > 0) {
+        return WithRemedy(files_.ErrorAt(file, 0, "no rows follow the lines that begin with #"),
+                          {"no_comments", "", "take these lines for rows"});
+      }
       return files_.ErrorAt(file, 0, "the file is empty; its first row must name the columns");
     }
     if (!row.defect.ok()) return row.defect;
@@ -477,7 +481,10 @@ absl::StatusOr<std::string_view> CsvSource::CellOf(const Item& item, size_t colu
 absl::Status CsvSource::AddToSplit(uint32_t file, const CsvRow& row,
                                    const std::vector<CsvCell>& cells) {
   std::string scratch;
-  absl::Status status = splits_.Add(ValueOf(cells[split_index_], &scratch));
+  std::string_view name = ValueOf(cells[split_index_], &scratch);
+  // A word such as NA names no split, whatever the kind of the column.
+  if (rules_->IsMissing(rules_->Inside(name))) name = {};
+  absl::Status status = splits_.Add(name);
   return status.ok() ? status : files_.ErrorAt(file, row.line, std::string(status.message()));
 }
 

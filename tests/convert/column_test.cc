@@ -117,12 +117,13 @@ TEST(ParseFloatTest, RoundsAsACastFromDoubleDoes) {
   }
 }
 
-TEST(LosesWholeDigitsTest, CountsWholeNumbersOfMoreThanSevenDigits) {
-  for (double value : {16777217.0, -16777217.0, 1700000001.5, 123456789012.0}) {
-    EXPECT_TRUE(LosesWholeDigits(value)) << value;
+TEST(IsLossyAsFloatTest, CountsWholeNumbersOfMoreThanSevenDigitsAndWhatBecomesZero) {
+  for (double value : {16777217.0, -16777217.0, 1700000001.5, 123456789012.0, 1e-50, -1e-46}) {
+    EXPECT_TRUE(IsLossyAsFloat(value)) << value;
   }
-  for (double value : {0.0, 16777216.0, 16777218.0, 31.95376472, 1e20, 1.2345e20, 3e38, 1e300}) {
-    EXPECT_FALSE(LosesWholeDigits(value)) << value;
+  for (double value :
+       {0.0, -0.0, 1e-45, 16777216.0, 16777218.0, 31.95376472, 1e20, 1.2345e20, 3e38, 1e300}) {
+    EXPECT_FALSE(IsLossyAsFloat(value)) << value;
   }
 }
 

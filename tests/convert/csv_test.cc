@@ -178,6 +178,7 @@ TEST_F(CsvTest, NamesWhatIsNotUtf8) {
 
 TEST_F(CsvTest, RefusesAFileWithoutHeaderOrRecords) {
   ExpectScanError("", "a.csv: the file is empty; its first row must name the columns");
+  ExpectScanError("#tag,text\n#a,hello\n", "a.csv: no rows follow the lines that begin with #");
   ExpectScanError("\n\n", "a.csv: the file is empty");
   ExpectScanError("a,b\n", "a.csv: no records: nothing follows the header");
 }
@@ -499,6 +500,8 @@ TEST_F(CsvTest, AColumnNamesTheSplits) {
   }
   EXPECT_THAT(splits, ElementsAre(0, 1, 0));
   ExpectError(Scan(*make(header + "1,val\n2,\n")), absl::StatusCode::kDataLoss,
+              "a.csv:3: no value in \"s \\\"t\\\"\", which names the split");
+  ExpectError(Scan(*make(header + "1,0\n2,NA\n")), absl::StatusCode::kDataLoss,
               "a.csv:3: no value in \"s \\\"t\\\"\", which names the split");
   ExpectError(Scan(*make(header + "1,a/b\n")), absl::StatusCode::kDataLoss,
               "a.csv:2: \"a/b\" in \"s \\\"t\\\"\" cannot name a split");
