@@ -1,10 +1,12 @@
 """`convert` of what libraries of Python read, value by value against these libraries, and as TensorFlow parses it."""
 
 import base64
+import contextlib
 import datetime
 import decimal
 import json
 import os
+import pathlib
 import pickle
 import signal
 import sqlite3
@@ -487,6 +489,26 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path):
     assert process.returncode == INTERRUPTED
     assert harness.run("clean", tmp_path / "out").status == DONE
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
+
+
+def test_an_endless_query_can_be_interrupted(tmp_path):
+    database = tmp_path / "t.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE t(a)")
+        connection.commit()
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"
+    process = subprocess.Popen([sys.executable, "-m", "shardfeed", "convert", "sqlite", database,
+                                tmp_path / "out/t@1", "--query", endless, "-q"], env=ENVIRONMENT,
+                               stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        opened = [os.path.realpath(fd) for fd in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
+        if str(database) in opened:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1] == b"shardfeed: interrupted\n"
+    assert process.returncode == INTERRUPTED
 
 
 def test_memory_is_bounded_by_batches(tmp_path):

@@ -37,8 +37,12 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         connection.set_authorizer(_only_reads)
+        # Python handles signals between its own instructions alone; a query may take for ever.
+        connection.set_progress_handler(lambda: 0, 100_000)
         yield connection
     except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":  # a signal's handler raised an exception in the progress handler
+            raise KeyboardInterrupt from None
         if "locked" in str(error) or "unable to open" in str(error) or "disk I/O" in str(error):
             raise OSError(f"{path}: {error}") from None
         raise ValueError(f"{path}: {error}") from None
