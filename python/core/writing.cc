@@ -312,14 +312,21 @@ class SinkInto : public RecordSink {
     writer_.reset();
   }
 
-  uint64_t records() const { return writer_ ? writer_->records_written() : 0; }
+  // Number of records that were taken, which may not be in a file yet.
+  uint64_t records() const { return records_; }
 
  protected:
   std::unique_ptr<Target> writer_;
 
  private:
   bool is_open() const override { return writer_ != nullptr; }
-  absl::Status Write(std::string_view record) override { return writer_->Write(record); }
+  absl::Status Write(std::string_view record) override {
+    absl::Status status = writer_->Write(record);
+    records_ += status.ok();
+    return status;
+  }
+
+  uint64_t records_ = 0;
 };
 
 class Writer : public SinkInto<DatasetWriter> {

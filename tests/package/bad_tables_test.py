@@ -13,6 +13,13 @@ from harness import DEFECTS, IO_FAILED, USAGE
 from package_data import sf
 from tables_test import database, datum, pa, pq, shardfeed, varint, write_lmdb  # noqa: F401  (a fixture)
 
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+
+
+def write_arrow(path, table):
+    with pa.ipc.new_file(path, table.schema) as out:
+        out.write_table(table)
+
 
 def fail(status, *arguments, cwd):
     """The message, without the folder, of a conversion that must fail and leave nothing."""
@@ -235,7 +242,6 @@ def test_damaged_npz(tmp_path):
 
 
 def test_hdf5(tmp_path):
-    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
     def save(*options, status=DEFECTS, **datasets):
         with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -365,3 +371,42 @@ def test_pickles_as_values_are_not_loaded(tmp_path):
     write_lmdb(tmp_path / "db", {b"a": pickle.dumps(Bomb())})
     sf.convert("lmdb", tmp_path / "db", tmp_path / "out/d@1")
     assert not (tmp_path / "ran").exists()
+
+
+def test_times_beyond_all_calendars_are_refused(tmp_path):
+    for array, what in [(pa.array([1, 2**60], pa.timestamp("us")), r"1152921504606846976 \(timestamp\[us\]\)"),
+                        (pa.array([None, 2**31 - 1], pa.date32()), r"2147483647 \(date32\[day\]\)")]:
+        write_arrow(tmp_path / "t.arrow", pa.table({"when": array}))
+        with pytest.raises(sf.DataLossError, match=rf"t.arrow: row 1: column 'when': {what} is no time that has a text; "
+                                                   "declare the kind int64"):
+            sf.convert("arrow", tmp_path / "t.arrow", tmp_path / "out/t@1")
+
+
+def test_unions_are_refused(tmp_path):
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
+    write_arrow(tmp_path / "t.arrow", pa.table({"u": union}))
+    with pytest.raises(sf.DataLossError, match="t.arrow: column 'u': features have no counterpart of the type sparse_union"):
+        sf.convert("arrow", tmp_path / "t.arrow", tmp_path / "out/t@1")
+
+
+def test_hdf5_cannot_name_other_files(tmp_path):
+    (tmp_path / "secret").write_bytes(b"ab")
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file["a"] = np.arange(2)
+        file.create_dataset("outside", shape=(2,), dtype="u1", external=[(str(tmp_path / "secret"), 0, 2)])
+        layout = h5py.VirtualLayout(shape=(2,), dtype="i8")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "x", shape=(2,))
+        file.create_virtual_dataset("virtual", layout)
+    notes = sf.convert("hdf5", tmp_path / "t.h5", tmp_path / "out/t@1")["notes"]
+    assert [f"{name!r} was left out: its values are in other files" for name in ("outside", "virtual")] == notes
+
+
+def test_strings_keep_the_nul_within_them(tmp_path):
+    values = np.array([b"a\0b", b"c"])
+    np.savez(tmp_path / "t.npz", s=values, u=np.array(["x\0é", "y"]))
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file["s"] = values
+    sf.convert("npz", tmp_path / "t.npz", tmp_path / "out/z@1")
+    sf.convert("hdf5", tmp_path / "t.h5", tmp_path / "out/h@1")
+    assert sf.read(tmp_path / "out/z@1").parse()[0] == {"s": b"a\0b", "u": "x\0é".encode()}
+    assert sf.read(tmp_path / "out/h@1").parse()[0] == {"s": b"a\0b"}

@@ -68,6 +68,15 @@ def _objects(kind: Any, values: np.ndarray) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat))
 
 
+def _strings(values: np.ndarray) -> Any:
+    """Strings of NumPy. pyarrow.array would end each at its first NUL."""
+    if values.dtype.kind == "S":
+        return pa.array(values.tolist(), pa.binary())
+    # Lone surrogates are refused when they become a feature.
+    texts = pa.array([text.encode("utf-8", "surrogatepass") for text in values.tolist()], pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
+
+
 def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype) -> None:
     """Adds the column of an array, or those of the fields of an array of structures. `dtype`: with the marks of h5py,
     which the values' own may lack."""
@@ -86,7 +95,12 @@ def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype) -> No
         columns[name] = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(values)])
         return
     flat = values.reshape(-1)
-    made = _objects(_object_type(dtype), flat) if dtype.kind == "O" else pa.array(flat)
+    if dtype.kind == "O":
+        made = _objects(_object_type(dtype), flat)
+    elif dtype.kind in "SU":
+        made = _strings(flat)
+    else:
+        made = pa.array(flat)
     if shape:
         made = pa.LargeListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int64) * width), made)
     columns[name] = made
@@ -232,6 +246,9 @@ def open_hdf5(path: str, options: Options) -> Table:
             item = group[key]
             if isinstance(item, h5py.Group):
                 visit(item, name + "/")
+            elif isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
+                # A file from elsewhere must not name files of this machine.
+                notes.append(f"{name!r} was left out: its values are in other files")
             elif isinstance(item, h5py.Dataset) and item.shape:
                 arrays[name] = Array(item.shape[0], item.shape[1:], item.dtype,
                                      math.prod(item.shape[1:]) * max(item.dtype.itemsize, 1))

@@ -48,6 +48,14 @@ class Refused(Exception):
         self.name, self.what, self.index = name, what, index
 
 
+def _empty(name: str, field: Any) -> Any:
+    try:
+        return pa.array([], field.type)
+    except pa.ArrowNotImplementedError:
+        raise damaged(name, f"column {field.name!r}: features have no counterpart of the type {field.type}; leave it "
+                            "out (columns)") from None
+
+
 class Loss:
     """Values that changed, of one column and in one way."""
 
@@ -115,7 +123,7 @@ class Conversion:
 
     def features(self, name: str, schema: Any) -> Dict[str, Feature]:
         """The features of tables of a schema. DataLossError: a column cannot become a feature."""
-        empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema.names)
+        empty = pa.RecordBatch.from_arrays([_empty(name, field) for field in schema], schema.names)
         made = self.convert(name, lambda row: name, empty)
         return {field.name: Feature(kind_of(_innermost(field.type)), self._types[field.name])
                 for field in made.schema}
@@ -267,19 +275,29 @@ class Conversion:
             return array.cast(pa.string())
         if types.is_date(kind) or types.is_time(kind):
             self._tell(name, f"its values ({kind}) are text, as in 2024-01-31 and 13:45:00")
-            return array.cast(pa.string())
+            return self._time_text(name, array)
         if types.is_timestamp(kind):
             zone = "Z" if kind.tz else ""
             self._tell(name, f"its timestamps ({kind}) are text, as in 2024-01-31T13:45:00{zone}; declare "
                              f"the kind int64 to have the {kind.unit} since 1970 (schema)")
             plain = array.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit)) if kind.tz else array
-            text = pc.replace_substring(plain.cast(pa.string()), " ", "T")
+            text = pc.replace_substring(self._time_text(name, plain), " ", "T")
             return pc.binary_join_element_wise(text, zone, "") if zone else text
         if types.is_duration(kind):
             self._tell(name, f"its durations are int64, in {kind.unit}")
             return array.cast(pa.int64())
         raise Refused(name, f"features have no counterpart of the type {kind}; leave it out, or cast it to integers, "
                             "floats or strings")
+
+    def _time_text(self, name: str, array: Any) -> Any:
+        text = array.cast(pa.string())
+        beyond = pc.starts_with(text, "<value out of range").fill_null(False)  # pyarrow's text for these
+        if pc.any(beyond).as_py():
+            index = beyond.index(True).as_py()
+            number = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())[index]
+            raise Refused(name, f"{number} ({array.type}) is no time that has a text; declare the kind int64 "
+                                "(schema)", index)
+        return text
 
     def _integers(self, name: str, array: Any) -> Any:
         kind = array.type
