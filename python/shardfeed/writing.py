@@ -210,7 +210,8 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
     - `features`: all features, as for parse. Values are then checked: their kind, range and
       shape, that none is missing (unless it is ragged or has a default), and that there is no
       other. Ints are written as floats where floats are declared, if float32 has them exactly,
-      and empty lists have a type. parse() restores what is declared.
+      and empty lists have a type. parse() restores the types and shapes that are declared, but
+      no defaults: give it `features` for these.
     - `made_by`: what the manifest says about the origin.
 
     FileExistsError: a dataset of that name exists, and overwrite is false."""
