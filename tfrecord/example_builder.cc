@@ -16,6 +16,10 @@ constexpr int kInt64ListField = 3;
 size_t VarintSize(uint64_t value) { return (std::bit_width(value | 1) + 6) / 7; }
 
 void AppendVarint(uint64_t value, std::string* out) {
+  if (value < 0x80) {  // as nearly all lengths
+    out->push_back(static_cast<char>(value));
+    return;
+  }
   char bytes[10];
   size_t n = 0;
   for (; value >= 0x80; value >>= 7) bytes[n++] = static_cast<char>(value | 0x80);
@@ -145,8 +149,11 @@ void ExampleBuilder::AppendStep(std::string_view list, std::string_view feature)
 
 void ExampleBuilder::SerializeFeatures(int field, std::string* out) {
   // The sort is stable, so the last of several entries with the same name stays last and is kept.
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [this](const Entry& a, const Entry& b) { return NameOf(a) < NameOf(b); });
+  // Most sources add features in the order of their names, and sorting costs more than looking.
+  const auto by_name = [this](const Entry& a, const Entry& b) { return NameOf(a) < NameOf(b); };
+  if (!std::is_sorted(entries_.begin(), entries_.end(), by_name)) {
+    std::stable_sort(entries_.begin(), entries_.end(), by_name);
+  }
   size_t content = 0;
   size_t kept = 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
