@@ -28,7 +28,7 @@ std::string MeasureOf(const Drift& drift) {
 std::string SideOf(const DatasetStatistics& statistics, const Drift& drift) {
   if (drift.measure == "missing") {
     const FeatureSchema& feature = statistics.schema().features().find(drift.feature)->second;
-    const uint64_t records = statistics.schema().records() - statistics.schema().not_examples();
+    const uint64_t records = statistics.num_examples();
     return fmt::format("missing in {} of {}", FormatCount(records - feature.records),
                        FormatCount(records));
   }

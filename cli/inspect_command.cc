@@ -169,7 +169,16 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   }
   // The dataset may have been replaced between reading its indexes and reading its manifest.
   if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
-  if (!has_manifest) {
+  std::optional<DatasetStatistics> statistics;
+  const auto read_statistics = [&]() -> absl::Status {
+    absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
+    if (read.ok()) statistics = *std::move(read);
+    return read.status();
+  };
+  if (!has_manifest && flags.statistics) {
+    if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
+    schema = statistics->schema();
+  } else if (!has_manifest) {
     std::atomic<uint64_t> passed{0};
     std::vector<Schema> schemas(set->paths.size());
     ScanOptions scanning;
@@ -202,11 +211,8 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
-  std::optional<DatasetStatistics> statistics;
-  if (flags.statistics) {
-    absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
-    if (!read.ok()) return ReportError(read.status());
-    statistics = *std::move(read);
+  if (flags.statistics && !statistics) {
+    if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
   }
 
   const uint64_t shown = std::min(flags.records, (*access)->num_records());

@@ -154,10 +154,6 @@ const FeatureStatistics* Find(const DatasetStatistics& statistics, const std::st
   return it == statistics.features().end() ? nullptr : &it->second;
 }
 
-uint64_t Examples(const DatasetStatistics& statistics) {
-  return statistics.schema().records() - statistics.schema().not_examples();
-}
-
 }  // namespace
 
 absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std::string& name,
@@ -192,14 +188,14 @@ std::string InShort(const FeatureStatistics& feature) {
 void PrintStatistics(const DatasetStatistics& statistics, const std::string& only) {
   for (const auto& [name, schema] : statistics.schema().features()) {
     if (!only.empty() && name != only) continue;
-    PrintFeature(name, schema, Examples(statistics), Find(statistics, name));
+    PrintFeature(name, schema, statistics.num_examples(), Find(statistics, name));
   }
 }
 
 nlohmann::ordered_json StatisticsToJson(const DatasetStatistics& statistics) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [name, schema] : statistics.schema().features()) {
-    json[name] = FeatureToJson(schema, Examples(statistics), Find(statistics, name));
+    json[name] = FeatureToJson(schema, statistics.num_examples(), Find(statistics, name));
   }
   return json;
 }

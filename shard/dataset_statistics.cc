@@ -9,7 +9,7 @@ namespace shardfeed {
 namespace {
 
 double ShareMissing(const DatasetStatistics& dataset, const FeatureSchema& feature) {
-  const uint64_t examples = dataset.schema().records() - dataset.schema().not_examples();
+  const uint64_t examples = dataset.num_examples();
   if (examples == 0) return 0;
   return 1 - std::min(1.0, static_cast<double>(feature.records) / static_cast<double>(examples));
 }

@@ -24,6 +24,8 @@ class DatasetStatistics {
   void Merge(const DatasetStatistics& other);
 
   const Schema& schema() const { return schema_; }
+  // Number of records that are Examples.
+  uint64_t num_examples() const { return schema_.records() - schema_.not_examples(); }
   // By name: the features of schema() that have a kind. Context features and feature lists of the
   // same name are together, as they are there.
   const std::map<std::string, FeatureStatistics, std::less<>>& features() const {

@@ -78,19 +78,22 @@ absl::StatusOr<ExampleColumns> ExampleColumns::Make(std::vector<ExampleColumn> c
   return ExampleColumns(std::move(columns));
 }
 
+std::pair<uint64_t, uint64_t> ExampleColumn::ElementsOf(uint64_t row) const {
+  uint64_t begin = row * width;
+  uint64_t end = begin + width;
+  if (splits32 != nullptr) {
+    begin = static_cast<uint64_t>(splits32[row]);
+    end = static_cast<uint64_t>(splits32[row + 1]);
+  } else if (splits64 != nullptr) {
+    begin = static_cast<uint64_t>(splits64[row]);
+    end = static_cast<uint64_t>(splits64[row + 1]);
+  }
+  return {begin + first, end + first};
+}
+
 absl::Status ExampleColumns::Add(const ExampleColumn& column, uint64_t row) {
   if (column.type == Type::kNull || !column.row_is_set[row]) return absl::OkStatus();
-  uint64_t begin = row * column.width;
-  uint64_t end = begin + column.width;
-  if (column.splits32 != nullptr) {
-    begin = static_cast<uint64_t>(column.splits32[row]);
-    end = static_cast<uint64_t>(column.splits32[row + 1]);
-  } else if (column.splits64 != nullptr) {
-    begin = static_cast<uint64_t>(column.splits64[row]);
-    end = static_cast<uint64_t>(column.splits64[row + 1]);
-  }
-  begin += column.first;
-  end += column.first;
+  const auto [begin, end] = column.ElementsOf(row);
   if (column.element_is_set.bits != nullptr) {
     for (uint64_t i = begin; i < end; ++i) {
       if (column.element_is_set[i]) continue;

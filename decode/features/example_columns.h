@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -70,6 +71,9 @@ struct ExampleColumn {
   // A row that is not set has no value: its record lacks the feature. Elements must all be set.
   BitView row_is_set;
   BitView element_is_set;
+
+  // The numbers of the elements of a row: from the first up to the second, without it.
+  std::pair<uint64_t, uint64_t> ElementsOf(uint64_t row) const;
 };
 
 // Makes the record of a row at a time. Not thread-safe.

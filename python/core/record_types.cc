@@ -74,26 +74,12 @@ char KindOfColumn(Type type) {
   }
 }
 
-// The elements of a row: [begin, end).
-std::pair<uint64_t, uint64_t> ElementsOf(const ExampleColumn& column, uint64_t row) {
-  uint64_t begin = row * column.width;
-  uint64_t end = begin + column.width;
-  if (column.splits32 != nullptr) {
-    begin = static_cast<uint64_t>(column.splits32[row]);
-    end = static_cast<uint64_t>(column.splits32[row + 1]);
-  } else if (column.splits64 != nullptr) {
-    begin = static_cast<uint64_t>(column.splits64[row]);
-    end = static_cast<uint64_t>(column.splits64[row + 1]);
-  }
-  return {begin + column.first, end + column.first};
-}
-
 template <typename T>
 std::string FindWrong(const ExampleColumn& column, uint64_t rows, DType dtype, auto fits) {
   const T* const values = static_cast<const T*>(column.values);
   for (uint64_t row = 0; row < rows; ++row) {
     if (!column.row_is_set[row]) continue;
-    const auto [begin, end] = ElementsOf(column, row);
+    const auto [begin, end] = column.ElementsOf(row);
     for (uint64_t i = begin; i < end; ++i) {
       if (!fits(values[i])) return fmt::format("row {}: {}", row, OutOfRange(values[i], dtype));
     }
@@ -340,7 +326,7 @@ std::string RecordTypes::WrongColumn(const Declared& declared, const TypedColumn
     for (const int64_t size : declared.shape) wanted *= static_cast<uint64_t>(size);
     wrong.clear();
     for (uint64_t row = 0; row < rows && wrong.empty(); ++row) {
-      const auto [begin, end] = ElementsOf(column, row);
+      const auto [begin, end] = column.ElementsOf(row);
       if (!column.row_is_set[row] || end - begin == wanted) continue;
       wrong = fmt::format("row {} has {} values, where {} is declared", row, end - begin,
                           ShapeText(declared.shape));
