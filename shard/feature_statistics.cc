@@ -105,9 +105,7 @@ uint64_t FrequentValues::KeyOf(std::string_view bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-void FrequentValues::Add(std::string_view bytes) { Count(KeyOf(bytes), bytes); }
-
-void FrequentValues::Count(uint64_t key, std::string_view bytes) {
+void FrequentValues::Add(uint64_t key, std::string_view bytes) {
   const auto [it, added] = counts_.try_emplace(key);
   ++it->second.count;
   if (!added) return;
@@ -243,8 +241,9 @@ void FeatureStatistics::Add(const RecordFeature& feature) {
     values_ += feature.bytes.size();
     for (std::string_view value : feature.bytes) {
       total_bytes_ += value.size();
-      frequent_.Add(value);
-      distinct_.Add(FrequentValues::KeyOf(value));
+      const uint64_t key = FrequentValues::KeyOf(value);
+      frequent_.Add(key, value);
+      distinct_.Add(key);
     }
   }
   AddNumbers(numbers_.data(), numbers_.size());

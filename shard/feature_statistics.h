@@ -58,8 +58,8 @@ class FrequentValues {
   // More bytes of a value are not kept for display.
   static constexpr size_t kShownBytes = 48;
 
-  void Add(uint64_t key) { Count(key, {}); }
-  void Add(std::string_view bytes);
+  // Counts a value. `bytes` is that of a value of bytes, whose key is KeyOf it.
+  void Add(uint64_t key, std::string_view bytes = {});
   void Merge(const FrequentValues& other);
 
   // By how much counts may be too small; 0: all counts are exact, and so is the number of values.
@@ -86,7 +86,6 @@ class FrequentValues {
     uint64_t bytes = 0;
     std::string text;
   };
-  void Count(uint64_t key, std::string_view bytes);
   void Prune();
 
   absl::flat_hash_map<uint64_t, Counted> counts_;

@@ -101,6 +101,9 @@ class RecordSink {
       : types_(std::move(features), keeps_shapes) {}
   virtual ~RecordSink() = default;
 
+  // Number of records that were taken, which may not be in a file yet.
+  uint64_t records() const { return records_; }
+
   void WriteBytes(nb::bytes record) {
     CheckOpen();
     Put({record.c_str(), record.size()});
@@ -312,21 +315,12 @@ class SinkInto : public RecordSink {
     writer_.reset();
   }
 
-  // Number of records that were taken, which may not be in a file yet.
-  uint64_t records() const { return records_; }
-
  protected:
   std::unique_ptr<Target> writer_;
 
  private:
   bool is_open() const override { return writer_ != nullptr; }
-  absl::Status Write(std::string_view record) override {
-    absl::Status status = writer_->Write(record);
-    records_ += status.ok();
-    return status;
-  }
-
-  uint64_t records_ = 0;
+  absl::Status Write(std::string_view record) override { return writer_->Write(record); }
 };
 
 class Writer : public SinkInto<DatasetWriter> {

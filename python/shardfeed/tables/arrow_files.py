@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import os
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
@@ -114,9 +115,9 @@ def _chosen(batch: Any, names: List[str]) -> Any:
 
 
 def _check_names(path: str, schema: Any) -> None:
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise damaged(path, f"{schema.names.count(name)} columns are named {name!r}; rename them")
+    for name, count in collections.Counter(schema.names).items():
+        if count > 1:
+            raise damaged(path, f"{count} columns are named {name!r}; rename them")
 
 
 def open_arrow(path: str, options: Options) -> Table:

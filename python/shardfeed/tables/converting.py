@@ -9,7 +9,6 @@ import os
 from typing import Any, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from .. import _core
-from . import KINDS, check_installed
 from .table import Options, Table, ahead, damaged
 from .values import Conversion, Feature
 
@@ -20,7 +19,6 @@ _SHOWN = 3  # first records that a dry run shows
 class Source(NamedTuple):
     """Tables of one kind with the same features."""
 
-    kind: str
     tables: List[Table]
     conversion: Conversion
     features: Dict[str, Feature]
@@ -32,12 +30,13 @@ class Source(NamedTuple):
     def batches(self, limit: int) -> Generator[Any, None, None]:
         """The rows as batches of Arrow that the writer takes, at most `limit` of them."""
         left = limit
+        cut = limit < self.rows
         for table in self.tables:
             end = 0
             for piece in table.read():
-                if left == 0 and limit < self.rows:
+                if left == 0 and cut:
                     return
-                batch = piece.batch.slice(0, left) if limit < self.rows else piece.batch
+                batch = piece.batch.slice(0, left) if cut else piece.batch
 
                 def place(row: int, table: Table = table, first: int = piece.first) -> str:
                     return f"{table.path}: row {first + row}{table.part(first + row)}"
@@ -47,7 +46,7 @@ class Source(NamedTuple):
                 end += batch.num_rows
                 if end > table.rows:
                     break
-            if end != table.rows and not (left == 0 and limit < self.rows):
+            if end != table.rows and not (left == 0 and cut):
                 raise damaged(table.path, f"it has {end} rows, and had {table.rows} when they were counted")
 
     def notes(self) -> List[str]:
@@ -121,10 +120,8 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
                 kinds: Optional[Mapping[str, str]] = None) -> Source:
     """Opens the tables, and checks that they have the same features.
 
-    ModuleNotFoundError: what the kind takes is not installed. FileNotFoundError: there is no such file.
-    ValueError: there is no such column. DataLossError: a file is damaged, a column cannot become a feature, or
-    two files differ."""
-    check_installed(kind)
+    FileNotFoundError: there is no such file. ValueError: there is no such column. DataLossError: a file is
+    damaged, a column cannot become a feature, or two files differ."""
     conversion = Conversion(options.columns, kinds)
     opened = _open(kind)
     tables: List[Table] = []
@@ -155,7 +152,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
         if name in features and features[name].kind not in (wanted, "none"):
             raise ValueError(f"{tables[0].path}: the schema declares {wanted} for {name!r}, whose values "
                              f"({features[name].type}) are {features[name].kind}")
-    return Source(kind, tables, conversion, features)
+    return Source(tables, conversion, features)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -239,7 +236,7 @@ def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:
         for batch in batches:
             first += batch.to_pylist()
     encoder = _core.ExampleEncoder([])
-    sizes = [16 + len(encoder.encode({k: v for k, v in row.items() if v is not None})) for row in first]
+    sizes = [16 + len(encoder.encode(row)) for row in first]
     size = sum(sizes) * total // max(len(sizes), 1)
     return {"records": total, "bytes": size, "first": first[:_SHOWN]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import sqlite3
@@ -111,9 +112,9 @@ def open_sqlite(path: str, options: Options) -> Table:
 
 
 def _check_names(path: str, names: List[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{path}: {names.count(name)} columns are named {name!r}; name them in the query: "
+    for name, count in collections.Counter(names).items():
+        if count > 1:
+            raise ValueError(f"{path}: {count} columns are named {name!r}; name them in the query: "
                              "SELECT a AS b")
     if len(names) > _MOST_COLUMNS:
         raise ValueError(f"{path}: the query has {len(names)} columns, and at most {_MOST_COLUMNS} are taken")
@@ -128,7 +129,6 @@ def _types(path: str, connection: sqlite3.Connection, query: str, names: List[st
         totals += [f"total(typeof(c{i}) = '{kind}')" for kind in kinds]
     labels = ", ".join(f"c{i}" for i in range(len(names)))
     found = []
-    rows = 0
     # SQLite has at most 2000 columns in a result.
     for start in range(0, len(totals), 2000):
         some = ", ".join(totals[start:start + 2000])
