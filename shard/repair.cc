@@ -248,8 +248,8 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   writing.stop = options.stop;
   if (writing.encode.compression == Compression::kSnappy) {
     return absl::InvalidArgumentError(
-        "SNAPPY can be read, but not written; 'shardfeed convert tfrecord --on-error skip' writes "
-        "another compression");
+        "SNAPPY can be read, but not written: convert the dataset to another compression, leaving "
+        "out broken records");
   }
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(output, writing);
   if (!writer.ok()) return writer.status();

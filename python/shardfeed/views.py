@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from . import iterator
 from .frameworks import CONVERTERS
 
-if TYPE_CHECKING:
-    from .chain import Chain
+
+class Viewed(Protocol):
+    """What a view needs to know of a chain."""
+
+    _text: str
+
+    @property
+    def _inputs(self) -> Sequence[Viewed]: ...
+
+    def _start(self, convert: Optional[Callable[..., Any]] = ..., *,
+               blocks: bool = ...) -> iterator.Iterator: ...
+
+    def __len__(self) -> int: ...
 
 
 class View:
     """A dataset whose iterators yield something other than dicts of NumPy arrays."""
 
-    def __init__(self, dataset: Chain, framework: Optional[str], blocks: bool = False,
+    def __init__(self, dataset: Viewed, framework: Optional[str], blocks: bool = False,
                  **options: Any):
         self.dataset = dataset
         self._options = options  # options of the framework's converter
@@ -37,13 +48,13 @@ class View:
 class Drawing:
     """A chain as a graph."""
 
-    def __init__(self, dataset: Chain):
+    def __init__(self, dataset: Viewed):
         self._nodes: List[str] = []
         self._edges: List[Tuple[int, int]] = []
         self._depth: List[int] = []
         self._add(dataset)
 
-    def _add(self, ds: Chain) -> int:
+    def _add(self, ds: Viewed) -> int:
         inputs = [self._add(i) for i in ds._inputs]
         node = len(self._nodes)
         self._nodes.append(ds._text)
