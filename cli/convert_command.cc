@@ -15,6 +15,7 @@
 #include "cli/dataset_report.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "cli/python_commands.h"
 #include "cli/standard_input.h"
 #include "cli/units.h"
 #include "convert/converter.h"
@@ -443,19 +444,6 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   });
 }
 
-// Accepts the name of a kind that the Python package reads (python/shardfeed/tables), in order to
-// say so.
-void AddKindOfPython(CLI::App& convert, const std::string& name, int* exit) {
-  CLI::App* command = convert.add_subcommand(name)->group("")->prefix_command();
-  command->set_help_flag();
-  command->callback([name, exit] {
-    *exit = ReportError(absl::InvalidArgumentError(fmt::format(
-        "convert {0} comes with the Python package: pip install 'shardfeed[tables]', then "
-        "python -m shardfeed convert {0}",
-        name)));
-  });
-}
-
 }  // namespace
 
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
@@ -475,7 +463,7 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "The Python package also converts parquet, arrow, hdf5, npz, sqlite and lmdb.\n");
   for (const ConvertKind& kind : ConvertKinds()) AddKind(*convert, kind, options, exit);
   for (const char* name : {"parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb"}) {
-    AddKindOfPython(*convert, name, exit);
+    AddCommandOfPython(*convert, name, "", "'shardfeed[tables]'", exit);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/python_commands.h"
 #include "cli/units.h"
 #include "cli/wrong_use.h"
 #include "fmt/format.h"
@@ -100,6 +101,7 @@ int Run(int argc, char** argv) {
   AddIndexCommand(app, options, &exit);
   AddInspectCommand(app, options, &exit);
   AddDiffCommand(app, options, &exit);
+  AddViewCommands(app, &exit);
   AddCatCommand(app, options, &exit);
   AddReshardCommands(app, options, &exit);
   AddBenchCommand(app, options, &exit);

@@ -30,8 +30,13 @@ def program() -> str:
 
 
 def main() -> None:
-    """Runs the command line: converts kinds of data that Python reads, and otherwise replaces this process with the
-    program."""
+    """Runs the command line: converts kinds of data that Python reads, shows datasets in a browser, and otherwise
+    replaces this process with the program."""
+    if "view" in sys.argv or "report" in sys.argv:
+        from .viewer import program as viewer
+        command = viewer.command_in(sys.argv[1:])
+        if command is not None:
+            sys.exit(viewer.main(*command))
     if "convert" in sys.argv:
         from .tables import program as tables
         found = tables.kind_in(sys.argv[1:])
@@ -107,10 +112,11 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
     from .tables import KINDS
     arguments = [*specs_of(source), os.fspath(out), *_options(options)]
     if kind in KINDS:
+        from .command_line import Misuse
         from .tables import program as tables
         try:
             return tables.run(tables.parse(kind, arguments))
-        except tables.Misuse as error:
+        except Misuse as error:
             raise ValueError(f"{kind}: {error}") from None
         except FileExistsError as error:  # as for the program's kinds
             raise ValueError(str(error)) from None

@@ -37,7 +37,7 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
     return found
 
 
-def _size(argument: str, size: Union[int, str]) -> int:
+def size_of(argument: str, size: Union[int, str]) -> int:
     """Bytes of a number or of "200GB", as the command line has it: K, M, G, T and KiB are binary."""
     if isinstance(size, int):
         return size
@@ -96,7 +96,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
                               io, threads, budget_bytes, block_records,
                               "" if cache is None else os.path.abspath(os.fspath(cache)),
-                              0 if cache_size is None else _size("cache_size", cache_size)), [],
+                              0 if cache_size is None else size_of("cache_size", cache_size)), [],
                    text, "record")
 
 

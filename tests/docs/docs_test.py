@@ -138,7 +138,10 @@ def scratch(prepared, tmp_path, monkeypatch):
     folder = tmp_path / "scratch"
     shutil.copytree(prepared, folder)
     (folder / ".bin").mkdir()
-    (folder / ".bin/shardfeed").symlink_to(BINARY)
+    # As pip installs it: the package's command, which runs the program.
+    (folder / ".bin/shardfeed").write_text(f"#!/bin/sh\nPYTHONPATH={REPOSITORY / 'python'} exec {sys.executable} "
+                                           "-m shardfeed \"$@\"\n")
+    (folder / ".bin/shardfeed").chmod(0o755)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", f"{folder / '.bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SHARDFEED_BIN", str(BINARY))

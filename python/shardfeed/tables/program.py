@@ -14,9 +14,8 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from .._core import DataLossError
+from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, one_line
 from . import KINDS
-
-DONE, DEFECTS, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class Help(NamedTuple):
@@ -70,20 +69,6 @@ _NOT_HERE = {
 }
 
 
-class Misuse(ValueError):
-    """The command line is wrong."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
-            message = f"there is no option {match[1]}" if match[1][0] == "-" else f"unexpected argument '{match[1]}'"
-        elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):
-            names = match[1].split("/")  # -j/--jobs/--threads
-            message = f"{names[len(names) > 1]}: {match[2]}".replace("expected one argument", "expected a value")
-        raise Misuse(message)
-
-
 class _NotHere(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option: Optional[str] = None) -> None:
         raise Misuse(f"this kind has no {option}; {_NOT_HERE[str(option)]}")
@@ -99,7 +84,7 @@ def _whole(least: int, most: int = 1 << 63) -> Callable[[str], int]:
 
 
 def _size(text: str) -> int:
-    from ..sources import _size as bytes_of
+    from ..sources import size_of as bytes_of
     try:
         return bytes_of("", int(text) if text.isdigit() else text)
     except ValueError:
@@ -109,7 +94,7 @@ def _size(text: str) -> int:
 def parser(kind: str) -> argparse.ArgumentParser:
     about = _HELP[kind]
     examples = "\n".join(f"  {example}" for example in about.examples)
-    made = _Parser(prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
+    made = Parser(prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
                    usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
                    epilog=f"{about.details}\n\nRecords keep the order of the source. It takes "
@@ -270,10 +255,6 @@ class Progress:
             sys.stderr.flush()
 
 
-def _one_line(text: str) -> str:
-    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in text)
-
-
 def _plain(value: Any) -> Any:
     """A value for JSON; bytes that are no text as `cat` has them."""
     if isinstance(value, bytes):
@@ -295,7 +276,7 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     if given.quiet and not report.get("dry_run"):
         return
     if report.get("dry_run"):
-        rows = [["feature", "kind", "from"], *([_one_line(name), one["kind"], one["type"]]
+        rows = [["feature", "kind", "from"], *([one_line(name), one["kind"], one["type"]]
                                                for name, one in report["features"].items())]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows))
@@ -303,16 +284,16 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
             text = json.dumps(row, ensure_ascii=False)
             print(text if len(text) <= 500 else text[:497] + "...")
     for note in report["notes"]:
-        print(f"note: {_one_line(note)}")
+        print(f"note: {one_line(note)}")
     if report.get("dry_run"):
-        print(f"{_one_line(report['dataset'])}: {report['records']:,} records, about {_amount(report['bytes'])} before "
+        print(f"{one_line(report['dataset'])}: {report['records']:,} records, about {_amount(report['bytes'])} before "
               f"compression, from {len(report['sources'])} source{'s' * (len(report['sources']) > 1)}; nothing was "
               "written")
         return
     if report["records"] < report["shards"]:
         print("note: there are more shards than records, so some are empty")
     seconds = max(report["seconds"], 1e-9)
-    print(f"{_one_line(report['dataset'])}: {report['records']:,} records, {_amount(report['bytes'])} in "
+    print(f"{one_line(report['dataset'])}: {report['records']:,} records, {_amount(report['bytes'])} in "
           f"{report['shards']} shards, {_duration(seconds)} ({int(report['records'] / seconds):,} records/s, "
           f"{_amount(report['bytes'] / seconds)}/s)")
 
@@ -326,7 +307,7 @@ def _as_flags(message: str) -> str:
 
 
 def _fail(status: int, message: str) -> int:
-    sys.stderr.write(f"shardfeed: {_one_line(_as_flags(message))}\n")
+    sys.stderr.write(f"shardfeed: {one_line(_as_flags(message))}\n")
     return status
 
 
@@ -338,7 +319,7 @@ def main(kind: str, arguments: Sequence[str]) -> int:
     try:
         given = parse(kind, arguments)
     except Misuse as error:
-        sys.stderr.write(f"shardfeed: {kind}: {_one_line(str(error))}\n"
+        sys.stderr.write(f"shardfeed: {kind}: {one_line(str(error))}\n"
                          f"Run 'shardfeed convert {kind} --help' for usage.\n")
         return USAGE
     previous = signal.signal(signal.SIGTERM, interrupt)

@@ -1,0 +1,47 @@
+"""What the commands share that this package runs itself: exit statuses, messages about wrong use, and text for the
+terminal. They are those of the program (docs/command_line.md)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import List, NoReturn, Sequence
+
+DONE, DEFECTS, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class Misuse(ValueError):
+    """The command line is wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises Misuse where its base ends the process."""
+
+    def error(self, message: str) -> NoReturn:
+        if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
+            message = f"there is no option {match[1]}" if match[1][0] == "-" else f"unexpected argument '{match[1]}'"
+        elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):
+            names = match[1].split("/")  # -j/--jobs/--threads
+            message = f"{names[len(names) > 1]}: {match[2]}".replace("expected one argument", "expected a value")
+        raise Misuse(message)
+
+
+def one_line(text: str) -> str:
+    """Returns the text without line breaks and control characters."""
+    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in text)
+
+
+# Options that may precede the command and have a value.
+_WITH_VALUE = ("-j", "--jobs", "--threads", "--max-record-bytes")
+
+
+def names_in(arguments: Sequence[str], most: int) -> List[int]:
+    """Returns the places of the first arguments that are neither options nor values of options that may precede a
+    command; at most `most`."""
+    found: List[int] = []
+    for i, one in enumerate(arguments):
+        if not one.startswith("-") and (i == 0 or arguments[i - 1] not in _WITH_VALUE):
+            found.append(i)
+        if len(found) == most:
+            break
+    return found

@@ -1,0 +1,76 @@
+"""What bytes are, by their first ones, and PNG of pixels: as far as a browser needs to know."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Optional
+
+import numpy as np
+
+# Only these are served with a type of their own. HTML and SVG are not among them: a value of a dataset must not run
+# in the page.
+_HEADS = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"GIF87a", "image/gif"),
+          (b"GIF89a", "image/gif"), (b"BM", "image/bmp"), (b"II*\0", "image/tiff"), (b"MM\0*", "image/tiff"),
+          (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
+          (b"\x93NUMPY", "array/npy"))
+
+
+def _colours(most: int) -> np.ndarray:
+    """Colours of the classes of a mask that are easy to tell apart; 0, the background, is black."""
+    import colorsys
+    # Steps of the golden ratio keep the hues of near numbers far apart.
+    colours = [colorsys.hsv_to_rgb(0.618034 * i % 1, 0.85, 0.95 - 0.25 * (i % 3 == 2)) for i in range(1, most)]
+    return np.array([(0, 0, 0), *colours]) * 255
+
+
+_COLOURS = _colours(40).round().astype(np.uint8)
+
+
+def media_type(value: bytes) -> Optional[str]:
+    """Returns the media type of an image or a sound, "array/npy", or None."""
+    if value[:4] == b"RIFF":
+        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(value[8:12])
+    if value[4:8] == b"ftyp":
+        return "image/avif" if value[8:12] in (b"avif", b"avis") else None
+    # Two letters are also the beginning of texts, so a BMP must state its own size.
+    if value[:2] == b"BM" and value[2:6] != struct.pack("<I", len(value) & 0xFFFFFFFF):
+        return None
+    return next((kind for head, kind in _HEADS if value.startswith(head)), None)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Encodes uint8 pixels [height, width] or [height, width, 1, 3 or 4] as PNG. ValueError: another shape."""
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4) or not pixels.size:
+        raise ValueError(f"pixels of {pixels.dtype} {list(pixels.shape)} are no image")
+    height, width, channels = pixels.shape
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row begins with its filter, 0: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 1))
+            + chunk(b"IEND", b""))
+
+
+def image_of_array(array: np.ndarray) -> Optional[bytes]:
+    """Returns numbers of two or three dimensions as PNG: a mask, integers of few values, in one colour for each; other
+    uint8 unchanged; all others stretched between their extremes. None if they do not look like an image."""
+    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3, 4):
+        array = array.transpose(1, 2, 0)  # planes
+    if array.ndim not in (2, 3) or array.ndim == 3 and array.shape[2] not in (1, 3, 4) or not array.size:
+        return None
+    if max(array.shape[:2]) > 4096 or array.dtype.kind not in "biuf":
+        return None
+    if array.ndim == 2 and array.dtype.kind in "biu" and 0 <= array.min() and array.max() < len(_COLOURS):
+        return png(_COLOURS[array.astype(np.uint8)])
+    if array.dtype != np.uint8:
+        array = array.astype(np.float64)
+        finite = array[np.isfinite(array)]
+        least, most = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+        scaled = (np.nan_to_num(array, nan=least, posinf=most, neginf=least) - least) / ((most - least) or 1.0)
+        array = (scaled * 255).round().astype(np.uint8)
+    return png(array)

@@ -1,0 +1,71 @@
+"""Writes a dataset's schema, statistics and first records as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+from typing import Any, Dict, List, Sequence
+
+from .dataset import Missing, ViewedDataset
+from .server import page_file
+
+# An image that is larger is left out of a report, which is for mailing.
+_MAX_IMAGE_BYTES = 256 << 10
+
+
+def report_page(dataset: ViewedDataset, records: int) -> str:
+    """Returns the page, with as many records, spread evenly over the dataset. RuntimeError: the dataset cannot be
+    read."""
+    overview = dataset.statistics.result()
+    statistics = overview.pop("statistics")
+    records = min(records, len(dataset))
+    numbers = [i * len(dataset) // records for i in range(records)]
+    shown = [dataset.record(number) for number in numbers]
+    images: Dict[str, str] = {}
+    for record in shown:
+        for name, index in _images_of(record):
+            try:
+                kind, image = dataset.image(record["record"], name, index)
+            except Missing:
+                continue
+            if len(image) <= _MAX_IMAGE_BYTES:
+                text = base64.b64encode(image).decode()
+                images[f"{record['record']}/{name}/{index}"] = f"data:{kind};base64,{text}"
+    data = {"datasets": [{"spec": dataset.spec, "records": len(dataset)}], "overview": overview,
+            "statistics": {"statistics": statistics}, "records": shown, "images": images}
+    page = page_file("page.html").decode()
+    style, script = page_file("page.css").decode(), page_file("page.js").decode()
+    # "<" of the data must not end the element.
+    text = json.dumps(data).replace("<", "\\u003c")
+    page = page.replace('<link rel="stylesheet" href="page.css">', f"<style>\n{style}</style>")
+    return page.replace('<script src="page.js"></script>',
+                        f'<script type="application/json" id="data">{text}</script>\n<script>\n{script}</script>')
+
+
+def _images_of(record: Dict[str, Any]) -> Sequence[Any]:
+    found: List[Any] = [("image/raw", 0)] if "raw_image" in record else []
+    for feature in record.get("features", []):
+        for index, value in enumerate(feature["values"]):
+            if isinstance(value, dict) and (str(value.get("media", "")).startswith("image/") or value.get("is_image")):
+                found.append((feature["name"], index))
+    return found
+
+
+def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
+    """Writes the file, whole or not at all, and returns its size. OSError: it cannot be written."""
+    page = report_page(dataset, records).encode()
+    folder = os.path.dirname(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(prefix=".shardfeed-report-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(page)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return len(page)

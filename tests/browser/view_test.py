@@ -1,0 +1,232 @@
+"""The page of `shardfeed view` and the file of `shardfeed report`, clicked through in headless Chromium.
+
+    scripts/test --browser
+"""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "python"))
+import shardfeed as sf
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python")}
+JPEGS = sorted((REPOSITORY / "testdata/images").rglob("*.jpg"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("browsed")
+
+
+@pytest.fixture(scope="module")
+def images(folder):
+    """Images with two boxes, a mask and a text that would like to be HTML."""
+    mask = io.BytesIO()
+    np.save(mask, np.arange(64, dtype=np.uint8).reshape(8, 8) % 5)
+    spec = str(folder / "images@1")
+    with sf.write(spec) as writer:
+        for i in range(300):
+            writer.write({
+                "image/encoded": JPEGS[i % len(JPEGS)].read_bytes(), "image/class/label": i % 7, "mask": mask.getvalue(),
+                "image/object/bbox/xmin": [0.1, 0.5], "image/object/bbox/xmax": [0.4, 0.9],
+                "image/object/bbox/ymin": [0.2, 0.3], "image/object/bbox/ymax": [0.6, 0.9],
+                "image/object/class/text": ["cat", "<b>dog</b>"], "text": f"<img src=x onerror=alert(1)> {i}"})
+    return spec
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    """So many rows that their height is more than a browser allows."""
+    spec = str(folder / "table@1")
+    with sf.write(spec) as writer:
+        for first in range(0, 500_000, 100_000):
+            writer.write_batch({"x": np.arange(first, first + 100_000)})
+    return spec
+
+
+@pytest.fixture(scope="module")
+def url(images, table):
+    process = subprocess.Popen([sys.executable, "-m", "shardfeed", "view", "--json", images, table], env=ENVIRONMENT,
+                               stdout=subprocess.PIPE, text=True)
+    yield json.loads(process.stdout.readline())["url"]
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+class Page:
+    """A browser, and what the tests do in it."""
+
+    def __init__(self):
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+
+    def open(self, url):
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get(url)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(self, selector, text="", present=True):
+        """Waits until the selector finds elements one of which has the text, and returns that; or until it does not."""
+        def found(_):
+            hits = [element for element in self.all(selector) if text in element.text]
+            return (hits[0] if hits else False) if present else not hits
+        return WebDriverWait(self.driver, 60, ignored_exceptions=[Exception]).until(found, f"{selector} {text!r}")
+
+    def tab(self, name):
+        self.wait("#tabs button", name).click()
+
+    def press(self, *keys):
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def script(self, text):
+        return self.driver.execute_script(text)
+
+    def errors(self):
+        return [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]
+
+
+@pytest.fixture(scope="module")
+def page():
+    made = Page()
+    yield made
+    made.driver.quit()
+
+
+def test_the_summary_has_the_statistics(page, url):
+    page.open(url)
+    page.wait(".cards b", "300")
+    label = next(row for row in page.all(".features tbody tr") if "image/class/label" in row.text)
+    page.wait(".features td", "7 different values")
+    assert "int64" in label.text
+    assert page.errors() == []
+
+
+def test_a_record_opens_with_its_boxes(page, url):
+    page.open(url + "#tab=Records")
+    page.wait(".cell", "0").click()
+    page.wait("dialog .bar", "record 0")
+    page.wait("dialog .tag", "<b>dog</b>")
+    assert len(page.all("dialog svg rect")) == 2 and page.all("dialog b") == []
+    page.wait("dialog figcaption", "mask, 8 × 8")
+    page.wait("dialog .values", "<img src=x onerror=alert(1)> 0")
+    assert page.script("return [...document.images].every(i => !i.src.endsWith('/x'))")
+    assert page.errors() == []
+
+
+def test_keys_move_between_records(page, url):
+    page.open(url + "#tab=Records")
+    page.wait(".cell", "0").click()
+    page.wait("dialog .bar", "record 0")
+    page.press(Keys.ARROW_RIGHT)
+    page.wait("dialog .bar", "record 1")
+    page.press("j")
+    page.wait("dialog .bar", "record 2")
+    page.press("k")
+    page.wait("dialog .bar", "record 1")
+    page.press(Keys.ESCAPE)
+    page.wait("dialog[open]", present=False)
+    page.press("4")
+    page.wait("main", "Reads every byte")
+    page.press("g")
+    page.press("299", Keys.ENTER)
+    page.wait("dialog .bar", "record 299")
+    assert page.all("dialog .bar button")[1].get_attribute("disabled")
+    page.driver.back()
+    page.wait("dialog[open]", present=False)
+
+
+def test_a_search_finds_values(page, url):
+    page.open(url + "#tab=Records&layout=list")
+    page.wait(".row", "0")
+    page.press("/")
+    page.wait("#find-text")
+    Select(page.wait("#find-feature")).select_by_value("text")
+    page.wait("#find-text").send_keys(" 29", Keys.ENTER)
+    page.wait("#found", "11 found")
+    assert [row.text.split("\n")[0] for row in page.all(".row")] == ["29", *map(str, range(290, 300))]
+    page.wait("form button", "Show all").click()
+    page.wait(".row", "onerror=alert(1)> 1")
+    Select(page.wait("#find-feature")).select_by_value("image/class/label")
+    page.wait("#find-text").send_keys("six", Keys.ENTER)
+    page.wait("#found", "'six' is not a number")
+
+
+def test_every_row_of_a_long_table_is_reached(page, url):
+    page.open(url + "#tab=Records&d=1")
+    page.wait(".row", "0")
+    scroll = "document.querySelector('.scroller')."
+    page.script(scroll + "scrollTop = 1e9")
+    page.wait(".row", "499,999")
+    page.script(scroll + "scrollTop = 0")
+    page.wait(".row", "0\n0")
+    page.script(scroll + "scrollTop = 6e6")
+    page.wait(".row", "250,0")
+    first = int(page.all(".row")[2].text.split("\n")[0].replace(",", ""))
+    page.script(scroll + "scrollBy(0, 90)")  # three rows, not three of many
+    page.wait(".row", f"{first + 12:,}")
+    assert abs(int(page.all(".row")[2].text.split("\n")[0].replace(",", "")) - first - 3) <= 1
+
+
+def test_the_order_verify_and_compare(page, url):
+    page.open(url + "#tab=Order")
+    page.wait("#order-shuffle").send_keys("1")
+    page.wait("form button", "Show").click()
+    page.wait("main p", "16 records from 1 shard")
+    assert len(page.all(".sheet .cell img")) == 16
+    page.wait("#order-batch").send_keys("x", Keys.ENTER)
+    page.wait(".bad", "--batch")
+    page.tab("Verify")
+    page.wait("main button", "Verify").click()
+    page.wait(".good", "All is well: 300 records")
+    page.tab("Compare")
+    page.wait(".bad", "'x'")
+
+
+def test_another_dataset_is_chosen(page, url):
+    page.open(url)
+    page.wait(".cards b", "300")
+    Select(page.wait("#dataset")).select_by_index(1)
+    page.wait(".cards b", "500,000")
+    assert page.errors() == []
+
+
+def test_a_phone_shows_all_without_scrolling_sideways(page, url):
+    page.driver.set_window_size(500, 900)
+    try:
+        for tab in ("Summary", "Records", "Order", "Verify"):
+            page.open(f"{url}#tab={tab}")
+            page.wait("main *")
+            assert page.script("return document.documentElement.scrollWidth <= window.innerWidth"), tab
+    finally:
+        page.driver.set_window_size(1200, 800)
+
+
+def test_a_report_works_from_its_file(page, images, tmp_path):
+    subprocess.run([sys.executable, "-m", "shardfeed", "report", images, tmp_path / "r.html"], env=ENVIRONMENT, check=True,
+                   stdout=subprocess.DEVNULL)
+    page.open((tmp_path / "r.html").as_uri())
+    page.wait(".features td", "7 different values")
+    page.tab("Records")
+    page.wait(".cell", "0").click()
+    page.wait("dialog .tag", "<b>dog</b>")
+    page.press(Keys.ARROW_RIGHT)
+    page.wait("dialog .bar", "record 6")  # 48 of 300
+    assert page.errors() == []
