@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "cli/color.h"
 #include "cli/terminal.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
@@ -52,8 +53,21 @@ std::string DescribeError(const absl::Status& status) {
 
 void Say(std::string_view text) { PrintMessage(fmt::format("shardfeed: {}", OneLine(text))); }
 
+void PrintNote(std::string_view text) {
+  fmt::print("{} {}\n", Painted(Paint::kNote, "note:", STDOUT_FILENO), OneLine(text));
+}
+
+void PrintNotes(const std::vector<std::string>& notes, std::string_view rest) {
+  constexpr size_t kShown = 20;
+  // One more is not worth a line that says so.
+  const size_t shown = notes.size() <= kShown + 1 ? notes.size() : kShown;
+  for (size_t i = 0; i < shown; ++i) PrintNote(notes[i]);
+  if (shown < notes.size()) PrintNote(fmt::format("{} more notes; {}", notes.size() - shown, rest));
+}
+
 int ReportError(const absl::Status& status) {
-  Say(DescribeError(status));
+  PrintMessage(fmt::format("{} {}", Painted(Paint::kError, "shardfeed:", STDERR_FILENO),
+                           OneLine(DescribeError(status))));
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitDone;

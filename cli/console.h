@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -52,6 +53,12 @@ std::string DescribeError(const absl::Status& status);
 
 // Prints "shardfeed: TEXT" to standard error, above the progress if it is shown.
 void Say(std::string_view text);
+
+// Prints "note: TEXT" to standard output.
+void PrintNote(std::string_view text);
+// Prints the first notes, and if there are many, how many others there are and where: `rest`, such
+// as "--json shows all".
+void PrintNotes(const std::vector<std::string>& notes, std::string_view rest);
 
 // Prints "shardfeed: MESSAGE" to standard error and returns the matching exit status.
 int ReportError(const absl::Status& status);

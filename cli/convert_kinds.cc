@@ -134,7 +134,7 @@ MakeSource DeclareImages(CLI::App& command) {
           "--label-column and --split-column name columns of a table: add --label-file");
     }
     table->split_column = *split;
-    if (like != nullptr) table->kinds = KindsOf(like->manifest.schema);
+    if (like != nullptr) table->kinds = KindsLike(like->manifest.schema, like->name);
     absl::StatusOr<LabelFile> file = LabelFile::Read(*labels, *table);
     if (!file.ok()) return file.status();
     const bool are_classes = file->labels() != LabelFile::Labels::kValues;
@@ -179,13 +179,14 @@ absl::StatusOr<FeatureChoice> ReadChoice(const ChoiceFlags& flags, const NamedMa
     choice.kinds = *std::move(kinds);
   }
   if (like == nullptr) return choice;
-  for (const auto& [name, kind] : KindsOf(like->manifest.schema)) {
+  for (const auto& [name, chosen] : KindsLike(like->manifest.schema, like->name)) {
     if (!name.starts_with(prefix) || !choice.Chooses(name)) continue;
-    const auto [given, fresh] = choice.kinds.emplace(name, kind);
-    if (fresh || given->second == kind) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is {}, but {} in {}; leave one of --schema and --like out", flags.schema,
-        QuotedName(name), ColumnKindName(given->second), ColumnKindName(kind), like->name));
+    const auto [given, fresh] = choice.kinds.emplace(name, chosen);
+    if (fresh || given->second.kind == chosen.kind) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} is {}, but {} in {}; leave one of --schema and --like out",
+                    flags.schema, QuotedName(name), ColumnKindName(given->second.kind),
+                    ColumnKindName(chosen.kind), like->name));
   }
   return choice;
 }

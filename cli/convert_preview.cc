@@ -71,8 +71,7 @@ absl::StatusOr<Sample> BuildFirst(const Source& source, const ConvertOptions& co
     absl::Status built = source.BuildRecord(item, builder, &record);
     sample.seconds += watch.Seconds();
     if (absl::IsDataLoss(built) && converting.skip_defects) {
-      std::string what(built.message());
-      skipped.Add(converting.reword ? converting.reword(std::move(what)) : std::move(what));
+      skipped.Add(converting.Reworded(std::string(built.message())));
       return absl::OkStatus();
     }
     if (!built.ok()) return built;
@@ -133,13 +132,7 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
   Preview preview;
   preview.threads = ThreadCount(converting.threads);
   SkippedRecords& skipped = preview.skipped;
-  if (converting.skip_defects) {
-    source.SkipDefects([&](const absl::Status& defect, uint64_t records) {
-      std::string what(defect.message());
-      skipped.Add(converting.reword ? converting.reword(std::move(what)) : std::move(what),
-                  records);
-    });
-  }
+  if (converting.skip_defects) source.SkipDefects(converting.AddTo(skipped));
   const Stopwatch watch;
   ConvertProgress progress;
   {
@@ -180,9 +173,7 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
   if (converting.encode.compression != Compression::kNone) {
     preview.notes.push_back("sizes are those before compression");
   }
-  if (converting.reword) {
-    for (std::string& note : preview.notes) note = converting.reword(std::move(note));
-  }
+  for (std::string& note : preview.notes) note = converting.Reworded(std::move(note));
   preview.datasets = Estimate(source, converting, preview.sample, input);
   // The input is read once more, by one thread, while all of them build records.
   const double build_seconds = preview.sample.seconds /
@@ -258,11 +249,11 @@ void PrintText(const Preview& preview) {
   fmt::print("converting takes {} on {}, if the disk keeps up\n",
              preview.seconds < 0.1 ? "less than 0.1 s" : "about " + FormatDuration(preview.seconds),
              Counted(preview.threads, "thread"));
-  for (const std::string& note : preview.notes) fmt::print("note: {}\n", OneLine(note));
+  PrintNotes(preview.notes, "--json shows all");
   if (preview.skipped.count > 0) {
-    fmt::print("note: {} broken record{} would be left out; the first is {}\n",
-               FormatCount(preview.skipped.count), preview.skipped.count == 1 ? "" : "s",
-               OneLine(preview.skipped.first[0]));
+    PrintNote(fmt::format("{} broken record{} would be left out; the first is {}",
+                          FormatCount(preview.skipped.count), preview.skipped.count == 1 ? "" : "s",
+                          preview.skipped.first[0]));
   }
   const Sample& sample = preview.sample;
   fmt::print("features of the first {} records:\n", FormatCount(sample.records));
@@ -281,9 +272,8 @@ int PreviewConversion(Source& source, const ConvertOptions& converting, const Pr
                       const CommandOptions& options) {
   const absl::StatusOr<Preview> preview = MakePreview(source, converting, input, options);
   if (!preview.ok()) {
-    const std::string message(preview.status().message());
-    return ReportError(converting.reword ? WithMessage(preview.status(), converting.reword(message))
-                                         : preview.status());
+    return ReportError(WithMessage(preview.status(),
+                                   converting.Reworded(std::string(preview.status().message()))));
   }
   if (options.json) {
     PrintJson(*preview);

@@ -55,25 +55,27 @@ void PrintJson(const DatasetReport& report, const nlohmann::ordered_json& more) 
   fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void PrintNotes(const DatasetReport& report) {
+void PrintNotesOf(const DatasetReport& report) {
   const Manifest& first = report.manifests.front();
-  for (const std::string& note : report.notes) fmt::print("note: {}\n", OneLine(note));
+  PrintNotes(report.notes, "the manifest has all");
   if (report.skipped == 1) {
-    fmt::print("note: 1 broken record was left out; the manifest lists it: {}\n",
-               OneLine(first.skipped.first.front()));
+    PrintNote("1 broken record was left out; the manifest lists it: " +
+              first.skipped.first.front());
   } else if (report.skipped > 1) {
-    fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
-               FormatCount(report.skipped), OneLine(first.skipped.first.front()));
+    PrintNote(
+        fmt::format("{} broken records were left out; the manifest lists them, the first is {}",
+                    FormatCount(report.skipped), first.skipped.first.front()));
   }
   if (report.datasets_complete > 0) {
-    fmt::print(
-        "note: {} of {} datasets {} already complete and kept; --overwrite writes {} again\n",
-        report.datasets_complete, report.manifests.size(),
-        report.datasets_complete == 1 ? "was" : "were",
-        report.datasets_complete == 1 ? "it" : "them");
+    PrintNote(
+        fmt::format("{} of {} datasets {} already complete and kept; --overwrite writes {} again",
+                    report.datasets_complete, report.manifests.size(),
+                    report.datasets_complete == 1 ? "was" : "were",
+                    report.datasets_complete == 1 ? "it" : "them"));
   }
   if (report.shards_taken_over > 0) {
-    fmt::print("note: {} shards were taken over from an earlier run\n", report.shards_taken_over);
+    PrintNote(
+        fmt::format("{} shards were taken over from an earlier run", report.shards_taken_over));
   }
 }
 
@@ -93,10 +95,10 @@ void PrintReport(const DatasetReport& report, const CommandOptions& options,
                  const nlohmann::ordered_json& more) {
   if (options.json) return PrintJson(report, more);
   if (options.quiet) return;
-  PrintNotes(report);
+  PrintNotesOf(report);
   for (const Manifest& manifest : report.manifests) {
     if (report.only_shards.empty() && manifest.num_records() < manifest.shards.size()) {
-      fmt::print("note: there are more shards than records, so some are empty\n");
+      PrintNote("there are more shards than records, so some are empty");
     }
     const bool one = report.manifests.size() == 1 && report.datasets_complete == 0;
     const auto per_second = [&](uint64_t n) {

@@ -1,7 +1,11 @@
+#include <unistd.h>
+
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/color.h"
 #include "cli/commands.h"
 #include "cli/statistics_report.h"
 #include "cli/units.h"
@@ -48,10 +52,10 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
   const DatasetStatistics& first = *sides[0];
   const DatasetStatistics& second = *sides[1];
   const DatasetDifference difference = Compare(first, second, flags.first, flags.second);
-  size_t drifted = 0;
-  for (const Drift& drift : difference.drift) {
-    drifted += drift.significant && drift.distance > flags.max_drift;
-  }
+  const auto is_marked = [&flags](const Drift& drift) {
+    return drift.significant && drift.distance > flags.max_drift;
+  };
+  const auto drifted = static_cast<size_t>(std::ranges::count_if(difference.drift, is_marked));
   const int exit = difference.schema.empty() && drifted == 0 ? kExitDone : kExitDefects;
 
   if (options.json) {
@@ -79,11 +83,12 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
   fmt::print("{}: {} records\n{}: {} records\n", OneLine(flags.first),
              FormatCount(first.schema().records()), OneLine(flags.second),
              FormatCount(second.schema().records()));
-  for (const std::string& line : difference.schema) fmt::print("schema: {}\n", OneLine(line));
+  for (const std::string& line : difference.schema)
+    fmt::print("{} {}\n", Painted(Paint::kBad, "schema:", STDOUT_FILENO), OneLine(line));
   if (difference.schema.empty()) fmt::print("the schemas are equal\n");
   for (const Drift& one : difference.drift) {
-    const bool marked = one.significant && one.distance > flags.max_drift;
-    fmt::print("{} {:.3f}  {}: {}; {} | {}\n", marked ? "*" : " ", one.distance,
+    fmt::print("{} {:.3f}  {}: {}; {} | {}\n",
+               is_marked(one) ? Painted(Paint::kBad, "*", STDOUT_FILENO) : " ", one.distance,
                OneLine(one.feature), MeasureOf(one), SideOf(first, one), SideOf(second, one));
   }
   if (drifted > 0) {

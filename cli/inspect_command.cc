@@ -262,7 +262,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
                  : fmt::format(" of {}, {} inflated", CompressionName(compression),
                                FormatSize(histogram.sum + kFrameBytes * histogram.n)));
   for (const auto& [key, value] : made_by) fmt::print("{}: {}\n", key, value);
-  for (const std::string& note : notes) fmt::print("note: {}\n", note);
+  PrintNotes(notes, "--json shows all");
   PrintSchema(schema, flags.feature);
   PrintClasses(classes, flags.feature);
   PrintHistogram(histogram);

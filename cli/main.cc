@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
+#include "cli/color.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/python_commands.h"
@@ -22,6 +23,17 @@ void AddCommonOptions(CLI::App& command, CommandOptions& options) {
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_option("-j,--jobs,--threads", options.threads, "threads; default: one per processor")
       ->check(WholeNumber(1));
+  command
+      .add_option_function<std::string>(
+          "--color",
+          [](const std::string& text) {
+            SetUseColor(text == "always"  ? UseColor::kAlways
+                        : text == "never" ? UseColor::kNever
+                                          : UseColor::kAuto);
+          },
+          "auto, always or never; default: auto, on terminals unless NO_COLOR or CLICOLOR=0 is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
   command
       .add_option_function<std::string>(
           "--max-record-bytes",
@@ -81,7 +93,8 @@ int Run(int argc, char** argv) {
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
       "  shardfeed bench out/train@64 --shuffle 1\n"
       "\n"
-      "Each command has its own --help. -q, --json, -j and --max-record-bytes may precede it.\n\n" +
+      "Each command has its own --help. -q, --json, -j, --color and --max-record-bytes may precede "
+      "it.\n\n" +
       ExitStatusHelp());
 #ifdef NDEBUG
   const std::string build;

@@ -292,11 +292,9 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   } else if (!options.quiet) {
     uint64_t bytes = 0;
     if (shards_taken_over > 0) {
-      fmt::print("note: {} shards were taken over from an earlier run\n", shards_taken_over);
+      PrintNote(fmt::format("{} shards were taken over from an earlier run", shards_taken_over));
     }
-    for (const std::string& note : manifests.front().notes) {
-      fmt::print("note: {}\n", OneLine(note));
-    }
+    PrintNotes(manifests.front().notes, "the manifest has all");
     for (const Manifest& manifest : manifests) {
       bytes += manifest.num_bytes();
       fmt::print("{}{}: {}, {} in {}\n", name_of(manifest),

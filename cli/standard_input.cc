@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "convert/input/path_kind.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 
@@ -60,10 +61,7 @@ absl::Status CopyPipe(int from, const std::string& name, int to, std::stop_token
 StandardInput::StandardInput(int fd, std::string name)
     : fd_(fd), name_(std::move(name)), path_(fmt::format("/proc/self/fd/{}", fd)) {}
 
-bool StandardInput::Is(const std::string& source) {
-  struct stat stat;
-  return source == "-" || (::stat(source.c_str(), &stat) == 0 && S_ISFIFO(stat.st_mode));
-}
+bool StandardInput::Is(const std::string& source) { return source == "-" || IsPipe(source); }
 
 absl::StatusOr<std::unique_ptr<StandardInput>> StandardInput::Open(
     const std::string& source, const std::string& directory, std::stop_token stop,

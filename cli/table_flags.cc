@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -73,6 +75,13 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
       .add_option("--thousands", flags->thousands,
                   "mark between groups of three digits; default: none, 1,234 is text")
       ->type_name("CHARACTER");
+  command
+      .add_option(
+          "--dates", flags->dates,
+          "what a column becomes that has nothing but dates (2024-01-31, "
+          "2024-01-31T13:45:00Z): text, the default; epoch, seconds since 1970; or epoch-us, "
+          "microseconds")
+      ->type_name("KIND");
   return flags;
 }
 
@@ -109,6 +118,18 @@ absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
                       flags.encoding));
     }
   }
+  using Dates = CellOptions::Dates;
+  constexpr std::pair<std::string_view, Dates> kDates[] = {{"", Dates::kText},
+                                                           {"text", Dates::kText},
+                                                           {"epoch", Dates::kSeconds},
+                                                           {"epoch-us", Dates::kMicroseconds}};
+  const auto* const dates =
+      std::ranges::find(kDates, flags.dates, [](const auto& one) { return one.first; });
+  if (dates == std::end(kDates)) {
+    return absl::InvalidArgumentError(
+        fmt::format("--dates {}: expected text, epoch or epoch-us", flags.dates));
+  }
+  options.dates = dates->second;
   options.spell = SpellFlag;
   return options;
 }

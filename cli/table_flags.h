@@ -27,6 +27,7 @@ struct TableFlags {
   std::string decimal;
   std::string thousands;
   std::optional<std::string> missing;  // separated by commas
+  std::string dates;
 };
 
 // Adds the options, which are set when the command runs. Tables with tabs have no --delimiter.

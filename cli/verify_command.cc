@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <map>
 #include <memory>
 
 #include "base/clock.h"
+#include "cli/color.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/units.h"
@@ -111,14 +114,18 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     for (const auto& [name, count] : compressions) {
       if (name != "none") kinds += fmt::format(", {} {}", count, name);
     }
-    fmt::print("{}{}, {}, {} in {} ({}/s): {}\n", Counted(report->shards.size(), "shard"), kinds,
-               Counted(report->num_records(), "record"), FormatSize(report->num_bytes()),
-               FormatDuration(seconds),
-               FormatSize(static_cast<uint64_t>(report->num_bytes() / std::max(seconds, 1e-9))),
-               report->num_defects() == 0
-                   ? (report->has_manifest ? "all intact and as in the manifest" : "all intact")
-                   : fmt::format("{} defects, {} of records skipped",
-                                 FormatCount(report->num_defects()), FormatSize(skipped)));
+    fmt::print(
+        "{}{}, {}, {} in {} ({}/s): {}\n", Counted(report->shards.size(), "shard"), kinds,
+        Counted(report->num_records(), "record"), FormatSize(report->num_bytes()),
+        FormatDuration(seconds),
+        FormatSize(static_cast<uint64_t>(report->num_bytes() / std::max(seconds, 1e-9))),
+        report->num_defects() == 0
+            ? Painted(Paint::kGood,
+                      report->has_manifest ? "all intact and as in the manifest" : "all intact",
+                      STDOUT_FILENO)
+            : Painted(Paint::kBad, fmt::format("{} defects", FormatCount(report->num_defects())),
+                      STDOUT_FILENO) +
+                  fmt::format(", {} of records skipped", FormatSize(skipped)));
   }
   if (report->num_defects() == 0) return kExitDone;
   return unreadable ? kExitIo : kExitDefects;

@@ -37,8 +37,7 @@ absl::Status BuildBatch(const Source& source, const ItemBatch& items, const Conv
     if (status.ok()) {
       out.End();
     } else if (options.skip_defects && absl::IsDataLoss(status)) {
-      std::string what(status.message());
-      out.Skip(options.reword ? options.reword(std::move(what)) : std::move(what));
+      out.Skip(options.Reworded(std::string(status.message())));
     } else {
       return status;
     }
@@ -475,12 +474,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     if (all_are_complete()) return finish_complete();
   }
   SkippedRecords skipped;
-  if (options.skip_defects) {
-    source.SkipDefects([&](const absl::Status& defect, uint64_t records) {
-      std::string what(defect.message());
-      skipped.Add(options.reword ? options.reword(std::move(what)) : std::move(what), records);
-    });
-  }
+  if (options.skip_defects) source.SkipDefects(options.AddTo(skipped));
   status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
   if (!status.ok()) return status;
@@ -528,9 +522,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     shared.notes.push_back(fmt::format("left out {} of {} records as duplicates of earlier ones",
                                        selection->num_duplicates(), selection->num_items()));
   }
-  if (options.reword) {
-    for (std::string& note : shared.notes) note = options.reword(std::move(note));
-  }
+  for (std::string& note : shared.notes) note = options.Reworded(std::move(note));
   progress->skipped_in_scan = skipped.count;
   shared.skipped = std::move(skipped);
   uint64_t total = 0;

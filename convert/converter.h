@@ -10,6 +10,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -79,6 +80,16 @@ struct ConvertOptions {
   // Applied to notes and to the descriptions of skipped records, which name files. For inputs
   // without a name of their own.
   std::function<std::string(std::string)> reword;
+
+  std::string Reworded(std::string text) const {
+    return reword ? reword(std::move(text)) : std::move(text);
+  }
+  // A handler for Source::SkipDefects that adds to `skipped`. Both must outlive it.
+  auto AddTo(SkippedRecords& skipped) const {
+    return [this, &skipped](const absl::Status& defect, uint64_t records) {
+      skipped.Add(Reworded(std::string(defect.message())), records);
+    };
+  }
 };
 
 // InvalidArgument: options that exclude each other.

@@ -32,11 +32,16 @@ std::vector<SiblingClasses> FindSiblingClasses(const std::string& directory,
   const auto spec_of = [&directory](const Manifest& manifest) {
     return FormatSpec(directory, manifest.stem, manifest.shards.size(), manifest.suffix);
   };
+  std::set<std::string> own;
+  for (const Manifest& manifest : written) {
+    own.insert(fs::path(ManifestPath(directory, manifest.stem)).filename().string());
+  }
   std::vector<std::string> paths;
   std::error_code error;
   for (fs::directory_iterator it(SidecarPath(directory), error), end; !error && it != end;
        it.increment(error)) {
-    if (it->path().filename().string().ends_with(kManifestEnding)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(kManifestEnding) && own.count(name) == 0) {
       paths.push_back(it->path().string());
     }
   }
@@ -44,12 +49,9 @@ std::vector<SiblingClasses> FindSiblingClasses(const std::string& directory,
   for (const std::string& path : paths) {
     const absl::StatusOr<Manifest> sibling = ReadManifest(path);
     if (!sibling.ok()) continue;
-    const bool own = std::any_of(written.begin(), written.end(), [&](const Manifest& manifest) {
-      return manifest.stem == sibling->stem;
-    });
     for (const auto& [feature, classes] : sibling->classes) {
       const auto ours = written.front().classes.find(feature);
-      if (own || ours == written.front().classes.end()) continue;
+      if (ours == written.front().classes.end()) continue;
       const std::string what =
           Contradiction(ours->second, spec_of(written.front()), classes, spec_of(*sibling));
       if (!what.empty() && HaveACommonName(ours->second, classes)) {

@@ -18,7 +18,9 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "io/parallel.h"
 #include "io/remedy.h"
+#include "io/removal.h"
 #include "net/open.h"
 #include "shard/index_pack.h"
 #include "shard/names.h"
@@ -304,10 +306,11 @@ StagingFolder::~StagingFolder() {
   if (keep_) keep_ = !IsEmptyButForLock(path_);
   if (!keep_) {
     // Remove the lock last, so that the next holder finds the folder empty or gone.
+    std::vector<std::string> files;
     for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
-      std::error_code ignored;
-      if (it->path().filename() != kLock) fs::remove_all(it->path(), ignored);
+      if (it->path().filename() != kLock) files.push_back(it->path().string());
     }
+    RemoveAll(files).IgnoreError();
     ::unlink(fmt::format("{}/{}", path_, kLock).c_str());
     ::rmdir(path_.c_str());
   }
@@ -406,10 +409,13 @@ absl::Status StagingFolder::RollForward(const CommitPlan& plan, bool sync) {
   if (status.ok() && sync) status = SyncDirectory(sidecars);
   if (status.ok()) status = MoveIfThere(staged_manifest, manifest);
   if (status.ok() && sync) status = SyncDirectory(sidecars);
-  for (size_t i = 0; status.ok() && i < plan.old_shards.size(); ++i) {
-    const std::string old = JoinPath(directory_, plan.old_shards[i]);
-    status = RemoveIfThere(IndexPath(old));
-    if (status.ok()) status = RemoveIfThere(old);
+  if (status.ok()) {
+    status = ParallelFor(plan.old_shards.size(), RemovalThreads(plan.old_shards.size()), {},
+                         [&](size_t i) -> absl::Status {
+                           const std::string old = JoinPath(directory_, plan.old_shards[i]);
+                           absl::Status removed = RemoveIfThere(IndexPath(old));
+                           return removed.ok() ? RemoveIfThere(old) : removed;
+                         });
   }
   if (status.ok() && sync && !plan.old_shards.empty()) status = SyncDirectory(directory_);
   // Remove the record after the old shards, which would otherwise stay forever after a crash.

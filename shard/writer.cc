@@ -14,6 +14,7 @@
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "io/remedy.h"
+#include "io/removal.h"
 #include "io/thread.h"
 #include "net/open.h"
 #include "net/store.h"
@@ -193,14 +194,15 @@ absl::Status DatasetWriter::Prepare() {
 // Removes files left behind by a killed process: everything in the staging folder except `kept`.
 absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept) {
   std::error_code error;
+  std::vector<std::string> leftovers;
   for (fs::directory_iterator it(staging_->path(), error), end; !error && it != end;
        it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (name == Staging::kLock || std::binary_search(kept.begin(), kept.end(), name)) continue;
-    fs::remove_all(it->path(), error);
+    leftovers.push_back(it->path().string());
   }
   if (error) return ErrnoStatus(error.value(), staging_->path(), "clear the folder");
-  return absl::OkStatus();
+  return RemoveAll(leftovers);
 }
 
 // Reuses the shards that an earlier writer with the same plan finished.
@@ -274,12 +276,14 @@ DatasetWriter::~DatasetWriter() {
   staging_->Keep(taking_over_ || (!finished_ && NumDone() > 0));
   if (taking_over_) return;
   // Only finished shards are of use to a writer that resumes.
-  std::error_code error;
+  std::vector<std::string> unfinished;
   for (const std::unique_ptr<Shard>& shard : shards_) {
     if (shard->done) continue;
-    fs::remove(fmt::format("{}/{:05}.shard", staging_->path(), shard->number), error);
-    fs::remove(fmt::format("{}/{:05}.index", staging_->path(), shard->number), error);
+    for (const char* ending : {"shard", "index"}) {
+      unfinished.push_back(fmt::format("{}/{:05}.{}", staging_->path(), shard->number, ending));
+    }
   }
+  RemoveAll(unfinished).IgnoreError();
 }
 
 void DatasetWriter::Fail(uint64_t number, absl::Status status) {

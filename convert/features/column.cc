@@ -29,7 +29,7 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
 struct Spelling {
   ColumnKind kind;
   bool far = false;    // the number may be outside the range of float
-  bool large = false;  // it may have eight digits before the point
+  bool risky = false;  // it may have eight digits before the point, or become 0 as a float
 };
 
 Spelling SpellingOf(std::string_view text) {
@@ -37,17 +37,18 @@ Spelling SpellingOf(std::string_view text) {
   const size_t begin = text[0] == '-' ? 1 : 0;
   const size_t whole_end = SkipDigits(text, begin);
   const size_t num_whole = whole_end - begin;
-  const bool large = num_whole >= 8;
+  // Without an exponent, it takes 45 digits after the point to become 0.
+  const bool risky = num_whole >= 8 || text.size() > 45;
   if (num_whole > 1 && text[begin] == '0') return {ColumnKind::kBytes};
   if (whole_end == text.size()) {
     if (num_whole == 0) return {ColumnKind::kBytes};
     if (begin == 1 && text[1] == '0') return {ColumnKind::kFloat};  // -0
-    if (num_whole < 19) return {ColumnKind::kInt64, false, large};
+    if (num_whole < 19) return {ColumnKind::kInt64, false, risky};
     // An integer beyond int64 is more likely a name than a number, and float32 would lose digits.
     int64_t value;
     const char* end = text.data() + text.size();
     const bool fits = std::from_chars(text.data(), end, value).ec == std::errc();
-    return {fits ? ColumnKind::kInt64 : ColumnKind::kBytes, false, large};
+    return {fits ? ColumnKind::kInt64 : ColumnKind::kBytes, false, risky};
   }
   size_t at = whole_end;
   size_t num_digits = num_whole;
@@ -62,13 +63,13 @@ Spelling SpellingOf(std::string_view text) {
                        EqualsIgnoringCase(word, "infinity");
     return {known ? ColumnKind::kFloat : ColumnKind::kBytes};
   }
-  if (at == text.size()) return {ColumnKind::kFloat, num_whole > 37, large};
+  if (at == text.size()) return {ColumnKind::kFloat, num_whole > 37, risky};
   if ((text[at] | 0x20) != 'e') return {ColumnKind::kBytes};
   ++at;
   if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
   const size_t exponent_end = SkipDigits(text, at);
   if (exponent_end == at || exponent_end != text.size()) return {ColumnKind::kBytes};
-  return {ColumnKind::kFloat, /*far=*/true, /*large=*/true};
+  return {ColumnKind::kFloat, /*far=*/true, /*risky=*/true};
 }
 
 }  // namespace
@@ -93,13 +94,13 @@ ColumnKind MergedKind(ColumnKind a, ColumnKind b) {
 }
 
 ColumnKind KindOfText(std::string_view text) {
-  bool large;
-  return KindOfText(text, &large);
+  bool risky;
+  return KindOfText(text, &risky);
 }
 
-ColumnKind KindOfText(std::string_view text, bool* large) {
+ColumnKind KindOfText(std::string_view text, bool* risky) {
   const Spelling spelling = SpellingOf(text);
-  *large = spelling.large;
+  *risky = spelling.risky;
   return spelling.far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : spelling.kind;
 }
 
@@ -162,6 +163,13 @@ bool IsLossyAsFloat(double value) {
       std::to_chars(text, std::end(text), value, std::chars_format::scientific).ptr;
   const std::string_view digits(text, end - text);
   return std::ranges::count_if(digits.substr(0, digits.find('e')), IsDigit) > 7;
+}
+
+bool IsLossyAsFloat(std::string_view number) {
+  const double value = ParseDouble(number);
+  if (value != 0) return IsLossyAsFloat(value);
+  const std::string_view digits = number.substr(0, number.find_first_of("eE"));
+  return digits.find_first_of("123456789") != digits.npos;
 }
 
 std::optional<bool> ParseBool(std::string_view text) {

@@ -35,8 +35,9 @@ ColumnKind MergedKind(ColumnKind a, ColumnKind b);
 // exponent or both, within float32's range, or nan, inf, infinity in any case, with at most a minus
 // sign in front. kBytes: anything else.
 ColumnKind KindOfText(std::string_view text);
-// The same; `large` is set if a number may be 10 million or more in value, by its spelling.
-ColumnKind KindOfText(std::string_view text, bool* large);
+// The same; `risky` is set if a number, by its spelling, may be 10 million or more, or become 0 as
+// a float, so that IsLossyAsFloat has to tell.
+ColumnKind KindOfText(std::string_view text, bool* risky);
 
 // Parses text whose kind is kInt64; returns nullopt for other text.
 std::optional<int64_t> ParseInt64(std::string_view text);
@@ -64,6 +65,8 @@ inline std::optional<float> ToFloat(double value) {
 // part: 16777217 and 1700000001.5, but not 1e20. (That digits of fractions are lost is usual:
 // 31.95376472 becomes 31.953764.)
 bool IsLossyAsFloat(double value);
+// The same for the text of a number, which may be beyond the range of double: 1e-400.
+bool IsLossyAsFloat(std::string_view number);
 
 // Parses true and false, written in lower case, in upper case, or with a capital.
 std::optional<bool> ParseBool(std::string_view text);

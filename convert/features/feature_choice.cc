@@ -22,14 +22,37 @@ bool FeatureChoice::Chooses(std::string_view name) const {
   return columns.empty() || std::find(columns.begin(), columns.end(), name) != columns.end();
 }
 
-std::optional<ColumnKind> FeatureChoice::KindOf(std::string_view name) const {
-  const auto it = kinds.find(name);
-  if (it == kinds.end()) return std::nullopt;
-  return it->second;
+std::string ChosenKind::Origin() const { return like.empty() ? "the schema" : like; }
+
+std::string ChosenKind::Reason() const {
+  return like.empty() ? "as the schema says" : "as in " + like;
 }
 
-absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
-    const std::string& path) {
+const ChosenKind* FeatureChoice::KindOf(std::string_view name) const {
+  const auto it = kinds.find(name);
+  return it == kinds.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> FeatureChoice::NotesOfUnused(
+    const std::function<bool(const std::string& name)>& is_used,
+    const std::function<std::string(const std::string& name, const std::string& origin)>& one,
+    const std::function<std::string(const NameList& names, const std::string& origin)>& many)
+    const {
+  constexpr size_t kMostNotes = 3;
+  std::vector<std::string> notes;
+  std::map<std::string, NameList> names_by_origin;
+  for (const auto& [name, chosen] : kinds) {
+    if (is_used(name)) continue;
+    names_by_origin[chosen.Origin()].Add(Excerpt(name));
+    if (notes.size() <= kMostNotes) notes.push_back(one(name, chosen.Origin()));
+  }
+  if (notes.size() <= kMostNotes) return notes;
+  notes.clear();
+  for (const auto& [origin, names] : names_by_origin) notes.push_back(many(names, origin));
+  return notes;
+}
+
+absl::StatusOr<ChosenKinds> ReadFeatureKinds(const std::string& path) {
   absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
   if (!text.ok()) return text.status();
   const auto error = [&path](std::string_view what) {
@@ -53,7 +76,7 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
   if (is_manifest && !json.value("features", nlohmann::json()).is_object()) {
     return error("a manifest without features");
   }
-  std::map<std::string, ColumnKind, std::less<>> kinds;
+  ChosenKinds kinds;
   for (const auto& [name, entry] : (is_manifest ? json["features"] : json).items()) {
     const nlohmann::json kind =
         is_manifest && entry.is_object() ? entry.value("kind", nlohmann::json()) : entry;
@@ -74,13 +97,15 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
   return kinds;
 }
 
-std::map<std::string, ColumnKind, std::less<>> KindsOf(const Schema& schema) {
-  std::map<std::string, ColumnKind, std::less<>> kinds;
-  for (const auto& [name, feature] : schema.features()) {
-    if (feature.mixed_kinds > 0) continue;
-    if (feature.kind == FeatureKind::kInt64) kinds.emplace(name, ColumnKind::kInt64);
-    if (feature.kind == FeatureKind::kFloat) kinds.emplace(name, ColumnKind::kFloat);
-    if (feature.kind == FeatureKind::kBytes) kinds.emplace(name, ColumnKind::kBytes);
+ChosenKinds KindsLike(const Schema& schema, const std::string& name) {
+  ChosenKinds kinds;
+  for (const auto& [feature_name, feature] : schema.features()) {
+    if (feature.mixed_kinds > 0 || feature.kind == FeatureKind::kNone) continue;
+    kinds.emplace(feature_name,
+                  ChosenKind(feature.kind == FeatureKind::kInt64   ? ColumnKind::kInt64
+                             : feature.kind == FeatureKind::kFloat ? ColumnKind::kFloat
+                                                                   : ColumnKind::kBytes,
+                             name));
   }
   return kinds;
 }

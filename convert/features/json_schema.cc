@@ -6,6 +6,7 @@
 
 #include "base/suggestion.h"
 #include "convert/input/excerpt.h"
+#include "convert/input/name_list.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -72,7 +73,7 @@ class JsonSchema::ListBuilder {
     if (last_object_of_.size() < schema.num_keys_) last_object_of_.resize(schema.num_keys_);
     ForEachColumn(key, [this](size_t column) {
       if (features_[column] == nullptr) features_[column] = std::make_unique<NestedJsonFeature>();
-      features_[column]->Start(columns_[column].learned.kind, columns_[column].asked,
+      features_[column]->Start(columns_[column].learned.kind, columns_[column].asked != nullptr,
                                columns_[column].depth());
     });
   }
@@ -173,8 +174,9 @@ JsonSchema::JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice 
     : name_of_(std::move(name_of)), choice_(std::move(choice)), root_(std::make_unique<Key>()) {
   root_->takes_values = choice_.columns.empty();
   root_->shape = Key::Shape::kObject;
-  const bool texts = std::any_of(choice_.kinds.begin(), choice_.kinds.end(),
-                                 [](const auto& one) { return one.second == ColumnKind::kBytes; });
+  const bool texts = std::any_of(choice_.kinds.begin(), choice_.kinds.end(), [](const auto& one) {
+    return one.second.kind == ColumnKind::kBytes;
+  });
   digits_ = texts ? JsonDigits::kOwn : JsonDigits::kOfDoubles;
 }
 JsonSchema::~JsonSchema() = default;
@@ -326,9 +328,8 @@ absl::Status JsonSchema::AddColumn(Key& key) {
     Column& added = columns_.emplace_back();
     added.name = key.full_name;
     added.lists = key.lists;
-    const std::optional<ColumnKind> asked = choice_.KindOf(added.name);
-    added.asked = asked.has_value();
-    added.learned.kind = asked.value_or(ColumnKind::kUnknown);
+    added.asked = choice_.KindOf(added.name);
+    added.learned.kind = added.asked != nullptr ? added.asked->kind : ColumnKind::kUnknown;
     undo_.emplace_back([this, name = key.full_name] {
       column_of_name_.erase(name);
       columns_.pop_back();
@@ -378,14 +379,12 @@ absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
   if (column.last_record == record_ && column.last_key != &key) return TwoKeys(column.name);
   column.last_record = record_;
   column.last_key = &key;
-  if (!column.asked && column.learned.depth == 1 && column.learned.depth_known &&
+  if (column.asked == nullptr && column.learned.depth == 1 && column.learned.depth_known &&
       IsPlainJson(value, column.learned.kind)) {
     return absl::OkStatus();
   }
   JsonFacts facts;
-  absl::Status status =
-      FindJsonFacts(key.full_name, column.asked ? std::optional(column.learned.kind) : std::nullopt,
-                    value, &facts);
+  absl::Status status = FindJsonFacts(key.full_name, column.asked, value, &facts);
   if (!status.ok()) return status;
   if (facts.depth != column.learned.depth || facts.has_values != column.learned.depth_known) {
     if (status = LearnDepth(column, facts, place); !status.ok()) return status;
@@ -393,12 +392,13 @@ absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
   if (facts.inexact > 0) {
     Remember(column);
     if (column.learned.inexact == 0) {
-      column.first_inexact = facts.first_inexact;
+      column.first_inexact = std::move(facts.first_inexact);
       column.inexact_place = place;
     }
     column.learned.inexact += facts.inexact;
   }
-  if (facts.kind == column.learned.kind || facts.kind == ColumnKind::kUnknown || column.asked) {
+  if (facts.kind == column.learned.kind || facts.kind == ColumnKind::kUnknown ||
+      column.asked != nullptr) {
     return absl::OkStatus();
   }
   return LearnKind(column, facts.kind, place);
@@ -451,8 +451,10 @@ absl::Status JsonSchema::LearnDepth(Column& column, const JsonFacts& facts, Plac
                                          "too; rename the key",
                                          Excerpt(column.name)));
     }
-    if (choice_.KindOf(lengths).value_or(ColumnKind::kInt64) != ColumnKind::kInt64) {
-      return Defect(lengths, "lengths of lists are int64, but the schema says another kind");
+    const ChosenKind* const asked = choice_.KindOf(lengths);
+    if (asked != nullptr && asked->kind != ColumnKind::kInt64) {
+      return Defect(lengths, fmt::format("lengths of lists are int64, but {} has another kind",
+                                         asked->Origin()));
     }
   }
   return absl::OkStatus();
@@ -489,13 +491,13 @@ absl::Status JsonSchema::BuildObject(const Key& parent, object fields,
     const Column& column = columns_[key->column];
     if (column.depth() > 1) {
       thread_local NestedJsonFeature feature;
-      feature.Start(column.learned.kind, column.asked, column.depth());
+      feature.Start(column.learned.kind, column.asked != nullptr, column.depth());
       if (!feature.Add(field.value, 0)) {
         return absl::FailedPreconditionError("another kind of value");
       }
       feature.Finish(column.name, builder);
-    } else if (!AddJsonFeature(column.name, column.learned.kind, column.asked, field.value,
-                               builder)) {
+    } else if (!AddJsonFeature(column.name, column.learned.kind, column.asked != nullptr,
+                               field.value, builder)) {
       return absl::FailedPreconditionError("another kind of value");
     }
   }
@@ -517,51 +519,46 @@ absl::Status JsonSchema::CheckColumns() const {
 std::string JsonSchema::NearestTo(const std::string& name) const {
   // Keys that are not chosen have no column, and may be what is meant.
   std::vector<std::string> names;
-  std::vector<const Key*> open = {root_.get()};
-  while (!open.empty()) {
-    const Key* key = open.back();
-    open.pop_back();
-    for (const std::unique_ptr<Key>& child : key->keys) {
-      names.push_back(child->full_name);
-      open.push_back(child.get());
-    }
-  }
+  ForEachKey([&names](const Key& key) { names.push_back(key.full_name); });
   return DidYouMean(name, names);
 }
 
-std::vector<std::string> JsonSchema::KindsWithoutKey() const {
-  std::vector<std::string> names;
-  for (const auto& [name, kind] : choice_.kinds) {
-    if (!HasFeature(name)) names.push_back(name);
-  }
-  return names;
-}
-
-std::vector<std::string> JsonSchema::KeysWithoutValue() const {
-  std::vector<std::string> names;
+void JsonSchema::ForEachKey(const std::function<void(const Key&)>& visit) const {
   std::vector<const Key*> open = {root_.get()};
   while (!open.empty()) {
     const Key* key = open.back();
     open.pop_back();
     for (const std::unique_ptr<Key>& child : key->keys) {
+      visit(*child);
       open.push_back(child.get());
-      if (child->shape == Key::Shape::kUnknown && child->takes_values) {
-        names.push_back(child->full_name);
-      }
     }
   }
-  return names;
 }
 
 std::vector<std::string> JsonSchema::Notes() const {
   std::vector<std::string> notes;
-  for (const std::string& name : KeysWithoutValue()) {
+  NameList nulls;
+  ForEachKey([&nulls](const Key& key) {
+    if (key.shape == Key::Shape::kUnknown && key.takes_values) nulls.Add(Excerpt(key.full_name));
+  });
+  if (nulls.count() == 1) {
     notes.push_back(
-        fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
+        fmt::format("key {} is null everywhere, so no record has this feature", nulls.names()));
+  } else if (nulls.count() > 1) {
+    notes.push_back(
+        nulls.Text("key", "keys", "are null everywhere, so no record has these features"));
   }
-  for (const std::string& name : KindsWithoutKey()) {
-    notes.push_back(
-        fmt::format("no record has the key {} of the schema{}", Excerpt(name), NearestTo(name)));
+  for (std::string& note :
+       choice_.NotesOfUnused([this](const std::string&name) { return HasFeature(name); },
+                             [this](const std::string&name, const std::string&origin) {
+                               return fmt::format("no record has the key {} of {}{}", Excerpt(name),
+                                                  origin, NearestTo(name));
+                             },
+                             [](const NameList&names, const std::string&origin) {
+                               return fmt::format("no record has {} keys of {}: {}", names.count(),
+                                                  origin, names.names());
+                             })) {
+    notes.push_back(std::move(note));
   }
   for (const Column& column : columns_) {
     const Column::Learned& learned = column.learned;
@@ -571,8 +568,8 @@ std::vector<std::string> JsonSchema::Notes() const {
         "declare the key as bytes in a schema to keep them",
         Excerpt(column.name),
         learned.inexact == 1 ? "1 number loses" : fmt::format("{} numbers lose", learned.inexact),
-        column.first_inexact, name_of_(column.inexact_place),
-        static_cast<double>(static_cast<float>(column.first_inexact))));
+        column.first_inexact.text, name_of_(column.inexact_place),
+        static_cast<double>(column.first_inexact.stored)));
   }
   return notes;
 }

@@ -72,8 +72,8 @@ class JsonSchema {
   class ListBuilder;
   struct Column {
     std::string name;
-    bool asked = false;  // the user chose the kind
-    int lists = 0;       // lists of objects around the values
+    const ChosenKind* asked = nullptr;  // nullptr: the kind is inferred
+    int lists = 0;                      // lists of objects around the values
     // What the values so far have shown.
     struct Learned {
       ColumnKind kind = ColumnKind::kUnknown;  // kUnknown while there are only empty lists
@@ -83,7 +83,7 @@ class JsonSchema {
       Place depth_place;
       uint64_t inexact = 0;  // numbers whose digits a float does not keep
     } learned;
-    double first_inexact = 0;
+    InexactNumber first_inexact;
     Place inexact_place;
     const Key* last_key = nullptr;  // the last key that had a value, and its record
     uint64_t last_record = 0;
@@ -93,8 +93,8 @@ class JsonSchema {
     int depth() const { return lists + learned.depth; }
   };
 
-  std::vector<std::string> KindsWithoutKey() const;
-  std::vector<std::string> KeysWithoutValue() const;
+  // Visits all keys but the root.
+  void ForEachKey(const std::function<void(const Key&)>& visit) const;
   absl::StatusOr<Key*> AddKey(Key& parent, std::string_view name);
   absl::Status AddObject(Key& parent, simdjson::dom::object object, Place place);
   absl::Status AddValue(Key& key, simdjson::dom::element value, Place place);

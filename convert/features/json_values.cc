@@ -21,8 +21,10 @@ absl::Status Defect(std::string_view name, std::string_view what) {
   return absl::DataLossError(fmt::format("{}: {}", Excerpt(name), what));
 }
 
+// Up to here, floats hold all whole numbers.
+constexpr int64_t kAllExact = int64_t{1} << 24;
+
 bool IsInexact(int64_t value) {
-  constexpr int64_t kAllExact = int64_t{1} << 24;
   if (value >= -kAllExact && value <= kAllExact) return false;
   const auto number = static_cast<double>(value);
   constexpr double kTooLarge = 0x1p63;
@@ -32,8 +34,11 @@ bool IsInexact(int64_t value) {
 // Looks at the values of one key in one record.
 class FactFinder {
  public:
-  FactFinder(std::string_view name, std::optional<ColumnKind> asked, JsonFacts* facts)
-      : name_(name), asked_(asked), facts_(*facts) {}
+  FactFinder(std::string_view name, const ChosenKind* asked, JsonFacts* facts)
+      : name_(name),
+        chosen_(asked),
+        asked_(asked != nullptr ? std::optional(asked->kind) : std::nullopt),
+        facts_(*facts) {}
 
   bool AddSingle(element value) {
     switch (value.type()) {
@@ -43,7 +48,7 @@ class FactFinder {
         return Saw(kInt64, value);
       case element_type::INT64: {
         const int64_t number = value.get_int64().value_unsafe();
-        if (IsInexact(number)) AddInexact(static_cast<double>(number));
+        if (IsInexact(number)) AddInexact(fmt::to_string(number), static_cast<float>(number));
         return Saw(kInt64, value);
       }
       case element_type::UINT64: {
@@ -51,30 +56,8 @@ class FactFinder {
         return AddLargeInteger(fmt::to_string(number), static_cast<double>(number)) &&
                Saw(kFloat, value);
       }
-      case element_type::DOUBLE: {
-        double number = value.get_double().value_unsafe();
-        if (std::isnan(number)) [[unlikely]] {
-          number = JsonDouble(value);
-          const std::string_view large = JsonLargeInteger(value);
-          if (!large.empty() && ToFloat(number)) {
-            return AddLargeInteger(large, number) && Saw(kFloat, value);
-          }
-        }
-        if (std::abs(number) >= kAllExact && asked_ != ColumnKind::kBytes) [[unlikely]] {
-          // A text such as 1e999 may stand for a number beyond all doubles.
-          const bool is_text = std::isnan(value.get_double().value_unsafe());
-          if (!ToFloat(number) || (is_text && std::isinf(number))) {
-            return Fail(
-                Defect(name_, fmt::format("the number {} is outside of float32",
-                                          is_text ? JsonText(value) : fmt::to_string(number))));
-          }
-          if (IsLossyAsFloat(number)) AddInexact(number);
-        } else if (std::abs(number) <= kBecomesZero && number != 0 && asked_ != ColumnKind::kBytes)
-            [[unlikely]] {
-          AddInexact(number);
-        }
-        return Saw(kFloat, value);
-      }
+      case element_type::DOUBLE:
+        return AddDouble(value) && Saw(kFloat, value);
       case element_type::NULL_VALUE:
         return Fail(
             Defect(name_, "null in a list, but features cannot have missing values in lists"));
@@ -124,9 +107,31 @@ class FactFinder {
 
  private:
   enum Kind { kInt64 = 1, kFloat = 2, kBytes = 4 };
-  static constexpr double kAllExact = 1 << 24;
   static constexpr double kBecomesZero = 0x1p-150;  // as a float
 
+  bool AddDouble(element value) {
+    double number = value.get_double().value_unsafe();
+    // The parser replaced the number, so its text is known.
+    const bool is_text = std::isnan(number);
+    if (is_text) [[unlikely]] {
+      number = JsonDouble(value);
+      const std::string_view large = JsonLargeInteger(value);
+      if (!large.empty() && ToFloat(number)) return AddLargeInteger(large, number);
+    }
+    if (asked_ == ColumnKind::kBytes) return true;
+    const auto text = [&] { return is_text ? JsonText(value) : fmt::to_string(number); };
+    if (std::abs(number) >= kAllExact) [[unlikely]] {
+      // A text such as 1e999 may stand for a number beyond all doubles.
+      if (!ToFloat(number) || (is_text && std::isinf(number))) {
+        return Fail(Defect(name_, fmt::format("the number {} is outside of float32", text())));
+      }
+      if (IsLossyAsFloat(number)) AddInexact(text(), static_cast<float>(number));
+    } else if (std::abs(number) <= kBecomesZero && (number != 0 || is_text)) [[unlikely]] {
+      const std::string shown = text();
+      if (IsLossyAsFloat(std::string_view(shown))) AddInexact(shown, 0);
+    }
+    return true;
+  }
   bool AddLargeInteger(std::string_view digits, double number) {
     if (asked_ != ColumnKind::kBytes && asked_ != ColumnKind::kFloat) {
       return Fail(
@@ -134,7 +139,9 @@ class FactFinder {
                      {"schema", "FILE", "make it bytes (its text) or float"}));
     }
     // Even a double may not keep them all.
-    if (IsLossyAsFloat(number) || fmt::format("{:.0f}", number) != digits) AddInexact(number);
+    if (IsLossyAsFloat(number) || fmt::format("{:.0f}", number) != digits) {
+      AddInexact(std::string(digits), static_cast<float>(number));
+    }
     return true;
   }
   bool Fail(absl::Status status) {
@@ -146,14 +153,15 @@ class FactFinder {
     const bool fits = !asked_ || asked_ == ColumnKind::kBytes || kind == kInt64 ||
                       (asked_ == ColumnKind::kFloat && kind == kFloat);
     if (fits) return true;
-    return Fail(Defect(name_, fmt::format("expected {1}, as the schema says, got {0}",
-                                          Excerpt(JsonText(value)), ColumnKindName(*asked_))));
+    return Fail(Defect(name_, fmt::format("expected {1}, {2}, got {0}", Excerpt(JsonText(value)),
+                                          ColumnKindName(*asked_), chosen_->Reason())));
   }
-  void AddInexact(double number) {
-    if (facts_.inexact++ == 0) facts_.first_inexact = number;
+  void AddInexact(std::string text, float stored) {
+    if (facts_.inexact++ == 0) facts_.first_inexact = {std::move(text), stored};
   }
 
   const std::string_view name_;
+  const ChosenKind* const chosen_;
   const std::optional<ColumnKind> asked_;
   JsonFacts& facts_;
   int seen_ = 0;              // a set of Kinds
@@ -226,7 +234,7 @@ bool AppendText(element value, bool numbers_too, std::vector<std::string_view>& 
 
 }  // namespace
 
-absl::Status FindJsonFacts(std::string_view name, std::optional<ColumnKind> asked, element value,
+absl::Status FindJsonFacts(std::string_view name, const ChosenKind* asked, element value,
                            JsonFacts* facts) {
   FactFinder finder(name, asked, facts);
   if (value.type() == element_type::ARRAY) {
@@ -238,7 +246,6 @@ absl::Status FindJsonFacts(std::string_view name, std::optional<ColumnKind> aske
 }
 
 bool IsPlainJson(element value, ColumnKind kind) {
-  constexpr int64_t kAllExact = int64_t{1} << 24;
   switch (value.type()) {
     case element_type::STRING:
       return kind == ColumnKind::kBytes;

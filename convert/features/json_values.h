@@ -5,13 +5,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "convert/features/column.h"
+#include "convert/features/feature_choice.h"
 #include "shardfeed/examples.h"
 #include "simdjson.h"
 
@@ -23,6 +23,12 @@ inline constexpr int kMaxJsonLists = 8;
 // What follows the name of a feature in that of the lengths of its lists, as in parse().
 inline constexpr std::string_view kLengthsSuffix = "_lengths";
 
+// A number whose digits a float does not keep.
+struct InexactNumber {
+  std::string text;
+  float stored = 0;
+};
+
 // What a value that is not an object tells about its key.
 struct JsonFacts {
   ColumnKind kind = ColumnKind::kUnknown;  // kUnknown: only empty lists
@@ -32,12 +38,12 @@ struct JsonFacts {
   bool has_values = false;
   // Numbers whose digits a float would not keep, and the first of them.
   uint64_t inexact = 0;
-  double first_inexact = 0;
+  InexactNumber first_inexact;
 };
 
 // DataLoss, with the place in the object (`name`) but not in the file: the value cannot become a
-// feature or, if a kind is `asked` for, not one of that kind. Numbers fit bytes.
-absl::Status FindJsonFacts(std::string_view name, std::optional<ColumnKind> asked,
+// feature or, if a kind is `asked` for (not nullptr), not one of that kind. Numbers fit bytes.
+absl::Status FindJsonFacts(std::string_view name, const ChosenKind* asked,
                            simdjson::dom::element value, JsonFacts* facts);
 
 // Whether a value is a single one that teaches nothing about a key of that kind: it fits, and a

@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "convert/features/csv_guess.h"
+#include "convert/features/image_file.h"
 #include "convert/input/csv_row.h"
 #include "convert/input/excerpt.h"
+#include "convert/input/name_list.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -44,7 +47,7 @@ absl::StatusOr<LabelFile> LabelFile::Read(const std::string& path,
 }
 
 absl::Status LabelFile::Parse(const LabelFileOptions& options) {
-  absl::Status status = path_.ends_with(".csv")   ? ParseTable(',', options)
+  absl::Status status = path_.ends_with(".csv")   ? ParseTable(std::nullopt, options)
                         : path_.ends_with(".tsv") ? ParseTable('\t', options)
                                                   : ParseLines(options);
   if (!status.ok()) return status;
@@ -59,6 +62,11 @@ absl::Status LabelFile::Parse(const LabelFileOptions& options) {
 absl::Status LabelFile::AddRow(uint64_t line) {
   const size_t row = lines_.size();
   lines_.push_back(line);
+  std::string_view& label = cells_[row * columns_.size() + label_column_];
+  if (Trimmed(label).size() != label.size()) {
+    label = Trimmed(label);
+    if (num_padded_++ == 0) first_padded_ = line;
+  }
   std::string_view name = Cell(row, 0);
   while (name.starts_with("./")) name.remove_prefix(2);
   if (name.empty()) return ErrorAt(line, "expected the name of an image");
@@ -74,39 +82,54 @@ absl::Status LabelFile::AddRow(uint64_t line) {
                                    Excerpt(LabelOf(earlier->second)), lines_[earlier->second]));
 }
 
-absl::StatusOr<size_t> LabelFile::FindColumn(const std::string& name, std::string_view role) const {
-  std::vector<std::string> there;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    there.push_back(Excerpt(columns_[i].name));
-    if (columns_[i].name != name) continue;
-    if (i > 0) return i;
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: column {} is the first one, which names the images; it cannot be that of the {}",
-        path_, Excerpt(name), role));
+absl::StatusOr<size_t> LabelFile::FindColumn(const std::vector<std::string_view>& names,
+                                             std::string_view name, std::string_view role) const {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: column {} does not exist; the columns are {}", path_, Excerpt(name),
+                    ListOf({names.begin(), names.end()})));
   }
-  return absl::InvalidArgumentError(fmt::format("{}: column {} does not exist; the columns are {}",
-                                                path_, Excerpt(name), fmt::join(there, ", ")));
+  if (found != names.begin()) return static_cast<size_t>(found - names.begin());
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: column {} is the first one, which names the images; it cannot be that of the {}", path_,
+      Excerpt(name), role));
+}
+
+void LabelFile::AddColumn(std::string_view name, const LabelFileOptions& options) {
+  const auto chosen = options.kinds.find(name);
+  std::optional<ColumnKind> asked;
+  if (chosen != options.kinds.end()) asked = chosen->second.kind;
+  // Labels that are integers or names are the feature image/class/label and not their column.
+  if (columns_.size() == label_column_ && asked != ColumnKind::kFloat) asked = std::nullopt;
+  columns_.push_back({.cells = TableColumn(std::string(name), asked, rules_.get())});
 }
 
 absl::Status LabelFile::SetColumns(const std::vector<std::string_view>& names, uint64_t line,
                                    const LabelFileOptions& options) {
+  if (IsImageName(names[0])) {
+    return ErrorAt(line, fmt::format("the first row must name the columns, but names the image "
+                                     "{}; add a header such as name,label",
+                                     Excerpt(names[0])));
+  }
   std::set<std::string_view> seen;
-  for (std::string_view name : names) {
-    columns_.push_back({.name = std::string(name)});
+  for (size_t i = 0; i < names.size(); ++i) {
     // pandas writes the names of rows without a name of their column.
-    if (name.empty() && columns_.size() > 1) {
-      return ErrorAt(line, fmt::format("column {} has no name", columns_.size()));
+    if (names[i].empty() && i > 0) {
+      return ErrorAt(line, fmt::format("column {} has no name", i + 1));
     }
-    if (!seen.insert(name).second) {
-      return ErrorAt(line, fmt::format("two columns are named {}", Excerpt(name)));
+    if (!seen.insert(names[i]).second) {
+      return ErrorAt(line, fmt::format("two columns are named {}", Excerpt(names[i])));
     }
   }
-  std::string label = options.label_column;
+  std::string_view label = options.label_column;
   if (label.empty() && names.size() == 2) label = names[1];
   if (label.empty()) {
     label = "label";
     if (names.size() < 2) {
-      return ErrorAt(line, "expected two columns, the image's name and its label, got one");
+      return ErrorAt(line, fmt::format("expected two columns, the image's name and its label, got "
+                                       "one, {}; , ; | or tabs separate columns",
+                                       Excerpt(names[0])));
     }
     if (seen.count(label) == 0) {
       return WithRemedy(
@@ -115,11 +138,11 @@ absl::Status LabelFile::SetColumns(const std::vector<std::string_view>& names, u
           {"label_column", "NAME", "say which one it is"});
     }
   }
-  absl::StatusOr<size_t> found = FindColumn(label, "label");
+  absl::StatusOr<size_t> found = FindColumn(names, label, "label");
   if (!found.ok()) return found.status();
   label_column_ = *found;
   if (!options.split_column.empty()) {
-    found = FindColumn(options.split_column, "split");
+    found = FindColumn(names, options.split_column, "split");
     if (!found.ok()) return found.status();
     if (*found == label_column_) {
       return absl::InvalidArgumentError(
@@ -128,20 +151,42 @@ absl::Status LabelFile::SetColumns(const std::vector<std::string_view>& names, u
     }
     split_column_ = *found;
   }
-  for (size_t i = 1; i < columns_.size(); ++i) {
-    columns_[i].is_feature = i != label_column_;
-    if (!columns_[i].is_feature || !IsFeatureOfImages(columns_[i].name)) continue;
+  has_header_ = true;
+  for (std::string_view name : names) {
+    AddColumn(name, options);
+    const size_t i = columns_.size() - 1;
+    columns_[i].is_feature = i > 0 && i != label_column_;
+    if (!columns_[i].is_feature || !IsFeatureOfImages(name)) continue;
     return ErrorAt(line, fmt::format("column {} has the name of a feature that each image has; "
                                      "rename it",
-                                     Excerpt(columns_[i].name)));
+                                     Excerpt(name)));
   }
   return absl::OkStatus();
 }
 
-absl::Status LabelFile::ParseTable(char delimiter, const LabelFileOptions& options) {
+absl::Status LabelFile::ParseTable(std::optional<char> delimiter, const LabelFileOptions& options) {
   std::string_view text = *text_;
+  const CsvStart start = FindCsvStart(text, /*at_end=*/true, /*comments=*/true);
+  text.remove_prefix(start.bytes);
+  const char usual = delimiter.value_or(',');
+  CsvGiven given;
+  given.delimiter = delimiter ? delimiter : start.delimiter;
+  given.header = true;
+  const CsvGuess guess = GuessCsv(text, /*at_end=*/true, given);
+  rules_ = std::make_unique<CellRules>(CellOptions{.decimal = guess.decimal});
+  std::vector<std::string> told;
+  if (guess.dialect.delimiter != usual) {
+    told.push_back(fmt::format("delimiter {}", guess.dialect.delimiter == '\t'
+                                                   ? "tab"
+                                                   : fmt::format("'{}'", guess.dialect.delimiter)));
+  }
+  if (guess.decimal != '.') told.push_back(fmt::format("decimal mark '{}'", guess.decimal));
+  if (guess.dialect.skip_blanks) told.push_back("without the blanks after delimiters");
+  if (start.comments > 0) told.push_back("without the comments at its beginning");
+  if (!told.empty()) notes_.push_back(fmt::format("read as CSV: {}", fmt::join(told, ", ")));
+
   std::vector<CsvCell> cells;
-  uint64_t line = 1;
+  uint64_t line = start.lines + 1;
   const auto value = [this](const CsvCell& cell) -> std::string_view {
     if (!cell.doubled_quotes) return cell.text;
     std::string& single = unquoted_.emplace_back();
@@ -149,7 +194,7 @@ absl::Status LabelFile::ParseTable(char delimiter, const LabelFileOptions& optio
     return single;
   };
   while (!text.empty()) {
-    const CsvSplit split = SplitCsvRow(text, /*at_end=*/true, {delimiter}, &cells);
+    const CsvSplit split = SplitCsvRow(text, /*at_end=*/true, guess.dialect, &cells);
     if (split.result != CsvSplit::kRow) {
       return ErrorAt(line,
                      "expected a row of a table: a quote is not closed, text follows a closing "
@@ -185,7 +230,9 @@ absl::Status LabelFile::ParseLines(const LabelFileOptions& options) {
                     ".tsv",
                     path_, Excerpt(column)));
   }
-  columns_ = {{.name = "name"}, {.name = "label"}};
+  rules_ = std::make_unique<CellRules>(CellOptions{});
+  AddColumn("name", options);
+  AddColumn("label", options);
   std::string_view text = *text_;
   for (uint64_t line = 1; !text.empty(); ++line) {
     std::string_view one = text.substr(0, text.find('\n'));
@@ -208,79 +255,93 @@ absl::Status LabelFile::ParseLines(const LabelFileOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status LabelFile::CheckKind(const Column& column, size_t row, std::string_view cell) const {
-  if (cell.empty() || (column.kind == ColumnKind::kInt64 && ParseAnyInt64(cell)) ||
-      (column.kind == ColumnKind::kFloat && ParseAnyFloat(cell)) ||
-      column.kind == ColumnKind::kBytes) {
-    return absl::OkStatus();
-  }
-  return ErrorAt(lines_[row],
-                 fmt::format("expected {} in column {}, as the schema says, got {}",
-                             ColumnKindName(column.kind), Excerpt(column.name), Excerpt(cell)));
-}
-
 absl::Status LabelFile::FindKinds(const LabelFileOptions& options) {
   for (size_t i = 1; i < columns_.size(); ++i) {
     Column& column = columns_[i];
-    const auto asked = options.kinds.find(column.name);
-    // Labels that are integers or names are the feature image/class/label and not their column.
-    const bool values_asked = asked != options.kinds.end() && asked->second == ColumnKind::kFloat;
-    if (i == label_column_ ? values_asked : asked != options.kinds.end()) {
-      column.asked = true;
-      column.kind = asked->second;
-      for (size_t row = 0; row < size(); ++row) {
-        absl::Status status = CheckKind(column, row, Cell(row, i));
-        if (!status.ok()) return status;
-      }
-      continue;
+    for (size_t row = 0; row < size(); ++row) {
+      const std::string_view cell = Cell(row, i);
+      column.cells.Add(cell, {.line = lines_[row]});
+      if (!column.cells.asked() || column.cells.FitsAsked(cell)) continue;
+      return ErrorAt(
+          lines_[row],
+          fmt::format("expected {} in column {}, {}, got {}", ColumnKindName(column.cells.kind()),
+                      Excerpt(column.name()), options.kinds.find(column.name())->second.Reason(),
+                      Excerpt(cell)));
     }
-    TextColumn text(column.name);
-    for (size_t row = 0; row < size(); ++row) text.Add(Cell(row, i), {.line = lines_[row]});
-    column.kind = text.kind();
-    if (text.empty()) {
-      column.note = fmt::format("column {} is empty in every row, so no record has this feature",
-                                Excerpt(column.name));
-    } else if (text.numbers_before_text() > 0) {
-      column.note = fmt::format(
-          "{} because of {} at line {}; the {} values before it are numbers",
-          i == label_column_ ? "labels are names of classes"
-                             : fmt::format("column {} is bytes", Excerpt(column.name)),
-          Excerpt(text.first_text()), text.first_text_place().line, text.numbers_before_text());
+    column.kind = column.cells.kind();
+  }
+  return FindLabels();
+}
+
+absl::Status LabelFile::FindLabels() {
+  struct Rows {
+    uint64_t count = 0;
+    size_t first = 0;
+    void Add(size_t row) {
+      if (count++ == 0) first = row;
+    }
+  };
+  Rows integers, fractions, missing, names, like_numbers;
+  std::string scratch;
+  for (size_t row = 0; row < size(); ++row) {
+    const std::string_view label = LabelOf(row);
+    const std::optional<std::string_view> plain = rules_->Plain(label, &scratch);
+    const ColumnKind kind = plain ? KindOfText(*plain) : ColumnKind::kBytes;
+    if (rules_->IsMissing(label)) {
+      missing.Add(row);
+    } else if (kind != ColumnKind::kBytes) {
+      (kind == ColumnKind::kInt64 ? integers : fractions).Add(row);
+    } else {
+      names.Add(row);
+      if (ParseAnyFloat(label) || IsNumberWith(label, '.', ',') || IsNumberWith(label, ',', '.')) {
+        like_numbers.Add(row);
+      }
     }
   }
   Column& label = columns_[label_column_];
-  labels_ = label.kind == ColumnKind::kInt64   ? Labels::kNumbers
-            : label.kind == ColumnKind::kFloat ? Labels::kValues
-                                               : Labels::kNames;
-  if (labels_ != Labels::kValues) return absl::OkStatus();
-  label.is_feature = true;
-  for (size_t row = 0; row < size() && !label.asked; ++row) {
-    if (ParseInt64(LabelOf(row))) continue;
-    label.note = fmt::format(
-        "labels are numbers with fractions (the first is {} at line {}): they become the feature "
-        "{} and not classes",
-        Excerpt(LabelOf(row)), lines_[row], Excerpt(label.name));
-    break;
+  const auto first = [this](const Rows& rows) {
+    return fmt::format("{} at line {}", Excerpt(LabelOf(rows.first)), lines_[rows.first]);
+  };
+  const uint64_t numbers = integers.count + fractions.count;
+  if (names.count == 0 && (numbers > 0 || label.cells.asked())) {
+    if (missing.count > 0) {
+      return ErrorAt(lines_[missing.first],
+                     fmt::format("no label for {}: {} means that a value is missing, since the "
+                                 "other labels are numbers",
+                                 Excerpt(Cell(missing.first, 0)), Excerpt(LabelOf(missing.first))));
+    }
+    const bool values = fractions.count > 0 || label.cells.asked();
+    labels_ = values ? Labels::kValues : Labels::kNumbers;
+    label.is_feature = values;
+    if (values && !label.cells.asked()) {
+      notes_.push_back(
+          fmt::format("labels are numbers with fractions (the first is {}): they become the "
+                      "feature {} and not classes",
+                      first(fractions), Excerpt(label.name())));
+    }
+  } else if (numbers > 0) {
+    if (missing.count > 0 && missing.first < names.first) names.first = missing.first;
+    names.count += missing.count;
+    notes_.push_back(fmt::format(
+        "labels are names of classes because of {}{}; the other {}",
+        names.count == 1 ? "" : fmt::format("{} of them, the first is ", names.count), first(names),
+        numbers == 1 ? "1 is a number" : fmt::format("{} are numbers", numbers)));
+  } else if (like_numbers.count > 0) {
+    notes_.push_back(fmt::format(
+        "labels are names of classes, although {} like {}, the first is {}; only integers in their "
+        "plain form are numbers of classes",
+        like_numbers.count == 1 ? "1 of them looks"
+                                : fmt::format("{} of them look", like_numbers.count),
+        like_numbers.count == 1 ? "a number" : "numbers", first(like_numbers)));
   }
   return absl::OkStatus();
 }
 
 void LabelFile::AddColumns(size_t row, ExampleBuilder& builder) const {
   for (size_t i = 1; i < columns_.size(); ++i) {
-    const Column& column = columns_[i];
-    const std::string_view cell = Cell(row, i);
-    if (!column.is_feature || cell.empty()) continue;
-    switch (column.kind) {
-      case ColumnKind::kInt64:
-        builder.AddInt64(column.name, *ParseAnyInt64(cell));
-        break;
-      case ColumnKind::kFloat:
-        builder.AddFloat(column.name, column.asked ? *ParseAnyFloat(cell) : *ParseFloat(cell));
-        break;
-      case ColumnKind::kBytes:
-      case ColumnKind::kUnknown:
-        builder.AddBytes(column.name, cell);
-        break;
+    // The kind was found from all cells, so each fits.
+    if (columns_[i].is_feature) {
+      columns_[i].cells.AddFeature(columns_[i].kind, {.text = Cell(row, i)}, builder);
     }
   }
 }
@@ -296,10 +357,26 @@ std::string LabelFile::PlaceOf(size_t row) const {
   return fmt::format("{}:{}", path_, lines_[row]);
 }
 
+bool LabelFile::HeaderNames(std::string_view name) const {
+  if (!has_header_ || columns_[0].name().empty()) return false;
+  return columns_[0].name() == name || columns_[0].name() == name.substr(0, name.rfind('.'));
+}
+
 std::vector<std::string> LabelFile::notes() const {
   std::vector<std::string> notes;
+  const auto add = [&](std::string_view note) {
+    notes.push_back(fmt::format("{}: {}", path_, note));
+  };
+  for (const std::string& note : notes_) add(note);
+  if (num_padded_ > 0) {
+    add(fmt::format("blanks around {} were left out, first at line {}",
+                    num_padded_ == 1 ? "1 label" : fmt::format("{} labels", num_padded_),
+                    first_padded_));
+  }
+  const auto name_of = [](Place place) { return fmt::format("line {}", place.line); };
   for (const Column& column : columns_) {
-    if (!column.note.empty()) notes.push_back(fmt::format("{}: {}", path_, column.note));
+    if (!column.is_feature) continue;
+    for (const std::string& note : column.cells.Notes(name_of, nullptr)) add(note);
   }
   return notes;
 }

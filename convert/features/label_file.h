@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "convert/features/column.h"
+#include "convert/features/feature_choice.h"
+#include "convert/features/table_column.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {
@@ -25,18 +26,20 @@ struct LabelFileOptions {
   std::string label_column;
   // The column that names each image's split. Empty: there is none.
   std::string split_column;
-  // Kinds of columns, by their names, to use instead of the inferred ones.
-  std::map<std::string, ColumnKind, std::less<>> kinds;
+  // Kinds of columns to use instead of the inferred ones.
+  ChosenKinds kinds;
 };
 
 // The file has one of two forms, depending on its name:
 //
-//   *.csv, *.tsv   a table with a header. The first column names the image, another one holds the
-//                  label, and each further column is a feature of its own
+//   *.csv, *.tsv   a table with a header, whose dialect is guessed as in csv_guess.h. The first
+//                  column names the image, another one holds the label, and each further column is
+//                  a feature of its own, as in table_column.h
 //   all others     lines "NAME LABEL", split at their tab or, without one, at their last space
 //
 // NAME is the path below the source, with or without the image's suffix. Labels are classes unless
 // all of them are numbers: integers are numbers of classes, and numbers with a fraction are values.
+// Blanks around labels do not belong to them.
 //
 // The file is held in memory, with about 60 extra bytes per label and 16 per cell. Immutable,
 // thread safe.
@@ -49,9 +52,9 @@ class LabelFile {
   };
 
   // NotFound and the like: the file cannot be read. DataLoss, with "FILE:LINE: ...": a line or row
-  // without a name or a label, a name that appears twice, no unique label column, a column without
-  // a name or with that of another feature, or a cell that does not fit a chosen kind.
-  // InvalidArgument: a chosen column that does not exist, or that has two roles.
+  // without a name or a label, a name that appears twice, a table without a header or a unique
+  // label column, a column without a name or with that of another feature, or a cell that does not
+  // fit a chosen kind. InvalidArgument: a chosen column that does not exist, or that has two roles.
   static absl::StatusOr<LabelFile> Read(const std::string& path,
                                         const LabelFileOptions& options = {});
 
@@ -61,6 +64,9 @@ class LabelFile {
   // Returns the row of the image at `name`; nullopt if it has none.
   std::optional<size_t> Find(std::string_view name) const;
   size_t size() const { return lines_.size(); }
+
+  // Whether the header of the table names this image, so that it may be no header.
+  bool HeaderNames(std::string_view name) const;
 
   // The label as it is written in the file.
   std::string_view LabelOf(size_t row) const { return Cell(row, label_column_); }
@@ -73,7 +79,7 @@ class LabelFile {
   }
   bool has_splits() const { return split_column_ != 0; }
   // The name of the column of splits.
-  const std::string& split_name() const { return columns_[split_column_].name; }
+  const std::string& split_name() const { return columns_[split_column_].name(); }
 
   // Adds what the row's columns hold: all except the image's name and its class.
   void AddColumns(size_t row, ExampleBuilder& builder) const;
@@ -86,11 +92,11 @@ class LabelFile {
 
  private:
   struct Column {
-    std::string name;
-    ColumnKind kind = ColumnKind::kBytes;
-    bool asked = false;
+    TableColumn cells;
     bool is_feature = false;
-    std::string note;
+    ColumnKind kind = ColumnKind::kBytes;  // available once all rows are there
+
+    const std::string& name() const { return cells.name(); }
   };
 
   LabelFile() = default;
@@ -98,14 +104,17 @@ class LabelFile {
     return cells_[row * columns_.size() + column];
   }
   absl::Status Parse(const LabelFileOptions& options);
-  absl::Status ParseTable(char delimiter, const LabelFileOptions& options);
+  absl::Status ParseTable(std::optional<char> delimiter, const LabelFileOptions& options);
   absl::Status ParseLines(const LabelFileOptions& options);
   absl::Status SetColumns(const std::vector<std::string_view>& names, uint64_t line,
                           const LabelFileOptions& options);
-  absl::StatusOr<size_t> FindColumn(const std::string& name, std::string_view role) const;
+  absl::StatusOr<size_t> FindColumn(const std::vector<std::string_view>& names,
+                                    std::string_view name, std::string_view role) const;
+  void AddColumn(std::string_view name, const LabelFileOptions& options);
   // Finds the kinds of all columns from all of their cells.
   absl::Status FindKinds(const LabelFileOptions& options);
-  absl::Status CheckKind(const Column& column, size_t row, std::string_view cell) const;
+  // Finds out what the labels are.
+  absl::Status FindLabels();
   // Adds the last row of cells_.
   absl::Status AddRow(uint64_t line);
   absl::Status ErrorAt(uint64_t line, std::string_view what) const;
@@ -114,6 +123,7 @@ class LabelFile {
   // Held by pointer, so that views of the text survive a move.
   std::unique_ptr<std::string> text_;
   std::deque<std::string> unquoted_;  // cells that had doubled quotes
+  std::unique_ptr<CellRules> rules_;
   std::vector<Column> columns_;
   size_t label_column_ = 1;
   size_t split_column_ = 0;              // 0: none, since the first column is the image's name
@@ -122,6 +132,10 @@ class LabelFile {
   std::unordered_map<std::string_view, size_t> rows_;  // by the image's name
   Labels labels_ = Labels::kNames;
   std::vector<std::string_view> class_names_;
+  bool has_header_ = false;
+  uint64_t num_padded_ = 0;         // labels that had blanks around them
+  uint64_t first_padded_ = 0;       // line of the first of them
+  std::vector<std::string> notes_;  // without the name of the file
 };
 
 }  // namespace shardfeed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convert/features/dates.h"
 #include "convert/input/excerpt.h"
 #include "fmt/format.h"
 
@@ -15,11 +16,8 @@ constexpr std::string_view kUsualMissing[] = {"NA",   "N/A",  "n/a",  "NaN",  "n
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
-// Whether the text is a number if its marks are these.
-bool IsNumberWith(std::string_view text, char decimal, char thousands) {
-  std::string scratch;
-  const std::optional<std::string_view> plain = WithPlainMarks(text, decimal, thousands, &scratch);
-  return plain && KindOfText(*plain) != ColumnKind::kBytes;
+std::string Values(uint64_t count) {
+  return count == 1 ? std::string("1 value") : fmt::format("{} values", count);
 }
 
 // The mark of thousands where `decimal` is the decimal mark, and the other way round.
@@ -64,6 +62,12 @@ std::optional<std::string_view> WithPlainMarks(std::string_view text, char decim
   return *scratch;
 }
 
+bool IsNumberWith(std::string_view text, char decimal, char thousands) {
+  thread_local std::string scratch;
+  const std::optional<std::string_view> plain = WithPlainMarks(text, decimal, thousands, &scratch);
+  return plain && KindOfText(*plain) != ColumnKind::kBytes;
+}
+
 CellRules::CellRules(CellOptions options)
     : options_(std::move(options)),
       plain_(!options_.missing && options_.decimal == '.' && options_.thousands == '\0') {
@@ -75,7 +79,7 @@ CellRules::CellRules(CellOptions options)
   const auto add = [this](std::string_view characters, uint8_t what) {
     for (char c : characters) by_first_[static_cast<unsigned char>(c)] |= what;
   };
-  add("0123456789-.nNiI", kNumber);  // nan and inf are numbers
+  add("0123456789-+.nNiI", kNumber);  // nan and inf are numbers, +1 is where the kind is chosen
   add({&options_.decimal, 1}, kNumber);
   add("tTfF", kBool);
   add(" \t", kBlank);
@@ -105,21 +109,60 @@ std::optional<std::string_view> CellRules::Plain(std::string_view cell,
   return WithPlainMarks(text, options_.decimal, options_.thousands, scratch);
 }
 
+std::optional<int64_t> CellRules::DateNumber(std::string_view text) const {
+  constexpr int64_t kMicrosecondsPerSecond = 1'000'000;
+  const std::optional<Date> date = ParseDate(text);
+  if (!date) return std::nullopt;
+  if (options_.dates == CellOptions::Dates::kMicroseconds) return date->microseconds;
+  if (date->microseconds % kMicrosecondsPerSecond != 0) return std::nullopt;
+  return date->microseconds / kMicrosecondsPerSecond;
+}
+
 void TableColumn::Cells::Keep(std::string_view cell, Place at) {
   constexpr size_t kShown = 80;
   first = cell.substr(0, kShown);
   place = at;
 }
 
+bool TableColumn::Cells::IsBefore(const Cells& other) const {
+  if (count == 0 || other.count == 0) return count > 0;
+  if (place.file != other.place.file) return place.file < other.place.file;
+  return place.line < other.place.line;
+}
+
+TableColumn::Cells TableColumn::Joined(const Cells& a, const Cells& b) {
+  Cells both = b.IsBefore(a) ? b : a;
+  both.count = a.count + b.count;
+  return both;
+}
+
 ColumnKind TableColumn::kind() const {
   if (asked_) return *asked_;
   const uint64_t numbers = ints_ + floats_;
   if (texts_.count > 0 || (bools_.count > 0 && numbers > 0)) return ColumnKind::kBytes;
+  if (dates_.count > 0) {
+    const bool fits = rules_->options().dates == CellOptions::Dates::kMicroseconds ||
+                      (rules_->counts_dates() && fractions_.count == 0);
+    return fits && numbers + bools_.count == 0 ? ColumnKind::kInt64 : ColumnKind::kBytes;
+  }
   if (floats_ > 0) return ColumnKind::kFloat;
   return numbers + bools_.count > 0 ? ColumnKind::kInt64 : ColumnKind::kBytes;
 }
 
+bool TableColumn::AddDate(std::string_view text, std::string_view cell, Place place) {
+  const std::optional<Date> date = ParseDate(text);
+  if (!date) return false;
+  dates_.Add(cell, place);
+  if (date->microseconds % 1'000'000 != 0) fractions_.Add(cell, place);
+  unzoned_ += date->has_zone ? 0 : 1;
+  if (text.size() != cell.size()) padded_.Add(cell, place);
+  return true;
+}
+
 void TableColumn::AddText(std::string_view text, std::string_view cell, Place place) {
+  // Among other texts, dates are of no interest unless they would be numbers.
+  const bool may_be_date = IsDigit(text.front()) && (texts_.count == 0 || rules_->counts_dates());
+  if (may_be_date && AddDate(text, cell, place)) return;
   texts_.Add(cell, place);
   if (!IsDigit(text.front()) && text.front() != '-') return;
   const char decimal = rules_->options().decimal;
@@ -142,8 +185,8 @@ void TableColumn::AddSpecial(std::string_view cell, Place place) {
   if ((may_be & CellRules::kNumber) != 0) {
     thread_local std::string scratch;
     const std::optional<std::string_view> number = rules_->Plain(cell, &scratch);
-    bool large = false;
-    const ColumnKind kind = number ? KindOfText(*number, &large) : ColumnKind::kBytes;
+    bool risky = false;
+    const ColumnKind kind = number ? KindOfText(*number, &risky) : ColumnKind::kBytes;
     if (kind == ColumnKind::kFloat && is_missing) {
       nans_.Add(cell, place);
       return;
@@ -151,8 +194,13 @@ void TableColumn::AddSpecial(std::string_view cell, Place place) {
     if (kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat) {
       ++(kind == ColumnKind::kInt64 ? ints_ : floats_);
       if (text.size() != cell.size()) padded_.Add(cell, place);
-      if (large && IsLossyAsFloat(ParseDouble(*number))) lossy_.Add(cell, place);
+      if (risky && IsLossyAsFloat(*number)) lossy_.Add(cell, place);
       return;
+    }
+    // A chosen kind takes more forms: +16777217.0.
+    if (asked_ == ColumnKind::kFloat && number && ParseAnyFloat(*number) &&
+        IsLossyAsFloat(number->substr(number->starts_with('+') ? 1 : 0))) {
+      lossy_.Add(cell, place);
     }
   }
   if (is_missing) {
@@ -175,9 +223,14 @@ CellContent TableColumn::ReadOtherInt64(std::string_view cell, int64_t* value) c
       return CellContent::kValue;
     }
   }
-  const std::optional<bool> truth = ParseBool(text);
-  if (!truth) return CellContent::kOther;
-  *value = *truth ? 1 : 0;
+  if (const std::optional<bool> truth = ParseBool(text)) {
+    *value = *truth ? 1 : 0;
+    return CellContent::kValue;
+  }
+  const std::optional<int64_t> date =
+      rules_->counts_dates() ? rules_->DateNumber(text) : std::nullopt;
+  if (!date) return CellContent::kOther;
+  *value = *date;
   return CellContent::kValue;
 }
 
@@ -205,6 +258,110 @@ bool TableColumn::FitsAsked(std::string_view cell) const {
   return true;
 }
 
+std::optional<Remedy> TableColumn::RemedyFor(std::string_view cell) const {
+  if (asked_ != ColumnKind::kInt64 && asked_ != ColumnKind::kFloat) return std::nullopt;
+  const std::string_view text = rules_->Inside(cell);
+  const char decimal = rules_->options().decimal;
+  const char other = OtherMark(decimal);
+  if (IsNumberWith(text, decimal, other)) {
+    return Remedy{"thousands", std::string(1, other), "read it as a number"};
+  }
+  if (floats_ == 0 && asked_ == ColumnKind::kFloat && IsNumberWith(text, other, '\0')) {
+    return Remedy{"decimal", std::string(1, other), "read it as a number"};
+  }
+  if (asked_ != ColumnKind::kInt64) return std::nullopt;
+  const std::optional<Date> date = ParseDate(text);
+  if (!date) return std::nullopt;
+  if (date->microseconds % 1'000'000 != 0) {
+    return Remedy{"dates", "epoch-us", "make dates microseconds since 1970"};
+  }
+  return Remedy{"dates", "epoch", "make dates seconds since 1970"};
+}
+
+bool TableColumn::AddFeature(ColumnKind kind, const CsvCell& cell, ExampleBuilder& builder) const {
+  CellContent content = CellContent::kMissing;
+  switch (kind) {
+    case ColumnKind::kInt64: {
+      int64_t value;
+      content = ReadInt64(cell.text, &value);
+      if (content == CellContent::kValue) builder.AddInt64(name_, value);
+      break;
+    }
+    case ColumnKind::kFloat: {
+      float value;
+      content = ReadFloat(cell.text, &value);
+      if (content == CellContent::kValue) builder.AddFloat(name_, value);
+      break;
+    }
+    case ColumnKind::kBytes:
+    case ColumnKind::kUnknown: {
+      thread_local std::string scratch;
+      content = ReadBytes(cell.text);
+      if (content == CellContent::kValue) builder.AddBytes(name_, ValueOf(cell, &scratch));
+      break;
+    }
+  }
+  return content != CellContent::kOther;
+}
+
+// Why the column is text, if that is worth telling.
+std::vector<std::string> TableColumn::NotesOfBytes(
+    const std::string& column, const Cells& missing,
+    const std::function<std::string(const Cells&)>& first, const SpellOption& spell) const {
+  std::vector<std::string> notes;
+  const uint64_t numbers = ints_ + floats_;
+  const bool counts_dates = rules_->counts_dates() && dates_.count > 0;
+  Cells others = texts_;
+  if (counts_dates) {
+    others = Joined(texts_, bools_);
+  } else if (texts_.count > 0 || dates_.count > 0) {
+    others = Joined(texts_, dates_);
+  } else {
+    others = bools_;
+  }
+  std::string remedy;
+  const std::string other(1, OtherMark(rules_->options().decimal));
+  if (spell && with_thousands_ > 0 && with_thousands_ == others.count) {
+    remedy = fmt::format("; {} reads them as numbers", spell("thousands", other));
+  } else if (spell && with_decimal_ > 0 && with_decimal_ == others.count && floats_ == 0) {
+    // With another decimal mark, numbers that have this one would be text.
+    remedy = fmt::format("; {} reads them as numbers", spell("decimal", other));
+  }
+  const auto because = [&](uint64_t good, std::string_view are) {
+    notes.push_back(fmt::format("{} is bytes because of {}{}, {}; the other {} {}{}", column,
+                                Values(others.count), others.count == 1 ? "" : ", the first",
+                                first(others), Values(good), are, remedy));
+  };
+  if (counts_dates && others.count == 0 && numbers == 0) {
+    notes.push_back(fmt::format(
+        "{} is bytes because {} of {} dates have fractions of a second, the first is {}{}", column,
+        fractions_.count, dates_.count, first(fractions_),
+        spell ? fmt::format("; {} keeps them", spell("dates", "epoch-us")) : ""));
+  } else if (counts_dates && others.count == 0) {
+    notes.push_back(fmt::format(
+        "{} is bytes because it has {} and {}, the first date is {}", column,
+        numbers == 1 ? "1 number" : fmt::format("{} numbers", numbers),
+        dates_.count == 1 ? "1 date" : fmt::format("{} dates", dates_.count), first(dates_)));
+  } else if (counts_dates && dates_.count > others.count) {
+    because(dates_.count, dates_.count == 1 ? "is a date" : "are dates");
+  } else if (numbers > others.count || (numbers > 0 && !remedy.empty())) {
+    because(numbers, numbers == 1 ? "is a number" : "are numbers");
+  } else if (!remedy.empty()) {
+    notes.push_back(fmt::format("{} is bytes because of marks in its numbers, the first {}{}",
+                                column, first(others), remedy));
+  }
+  if (missing.count > 0 && !rules_->missing_everywhere() && !Trimmed(missing.first).empty()) {
+    const bool one = missing.count == 1;
+    notes.push_back(fmt::format("{} is text, so {}{} {} kept{}", column,
+                                one ? "" : fmt::format("{} values like ", missing.count),
+                                first(missing), one ? "is" : "are",
+                                spell ? fmt::format("; {} makes {} missing",
+                                                    spell("na", missing.first), one ? "it" : "them")
+                                      : ""));
+  }
+  return notes;
+}
+
 std::vector<std::string> TableColumn::Notes(const std::function<std::string(Place)>& name_of,
                                             const SpellOption& spell) const {
   std::vector<std::string> notes;
@@ -212,18 +369,8 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
   const auto first = [&name_of](const Cells& cells) {
     return fmt::format("{} at {}", Excerpt(cells.first), name_of(cells.place));
   };
-  const auto values = [](uint64_t count) {
-    return count == 1 ? std::string("1 value") : fmt::format("{} values", count);
-  };
   // The cells that mean that a value is missing in this column.
-  Cells missing = missing_;
-  if (kind() != ColumnKind::kFloat && nans_.count > 0) {
-    const bool earlier =
-        missing.count == 0 || nans_.place.file < missing.place.file ||
-        (nans_.place.file == missing.place.file && nans_.place.line < missing.place.line);
-    if (earlier) missing.Keep(nans_.first, nans_.place);
-    missing.count += nans_.count;
-  }
+  const Cells missing = kind() == ColumnKind::kFloat ? missing_ : Joined(missing_, nans_);
   if (IsWithoutValues()) {
     notes.push_back(
         missing.count == 0
@@ -233,37 +380,7 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
                           column, missing.count, first(missing)));
     return notes;
   }
-  const uint64_t numbers = ints_ + floats_;
-  if (!asked_ && kind() == ColumnKind::kBytes) {
-    Cells others = texts_;
-    const bool truths = texts_.count == 0;
-    if (truths) others = bools_;
-    std::string remedy;
-    const std::string other(1, OtherMark(rules_->options().decimal));
-    if (with_thousands_ > 0 && with_thousands_ == others.count) {
-      remedy = spell("thousands", other);
-    } else if (with_decimal_ > 0 && with_decimal_ == others.count) {
-      remedy = spell("decimal", other);
-    }
-    if (!remedy.empty()) remedy = fmt::format("; {} reads them as numbers", remedy);
-    if (numbers > others.count || (numbers > 0 && !remedy.empty())) {
-      notes.push_back(fmt::format("{} is bytes because of {}{}, {}; the other {} {}{}", column,
-                                  values(others.count), others.count == 1 ? "" : ", the first",
-                                  first(others), values(numbers),
-                                  numbers == 1 ? "is a number" : "are numbers", remedy));
-    } else if (!remedy.empty()) {
-      notes.push_back(fmt::format("{} is bytes because of marks in its numbers, the first {}{}",
-                                  column, first(others), remedy));
-    }
-    if (missing.count > 0 && !rules_->missing_everywhere() && !Trimmed(missing.first).empty()) {
-      const bool one = missing.count == 1;
-      notes.push_back(fmt::format("{} is text, so {}{} {} kept; {} makes {} missing", column,
-                                  one ? "" : fmt::format("{} values like ", missing.count),
-                                  first(missing), one ? "is" : "are", spell("na", missing.first),
-                                  one ? "it" : "them"));
-    }
-    return notes;
-  }
+  if (!asked_ && kind() == ColumnKind::kBytes) return NotesOfBytes(column, missing, first, spell);
   if (missing.count > 0) {
     notes.push_back(
         fmt::format("{}: {} missing, the first is {}", column,
@@ -273,18 +390,29 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
   if (asked_ == ColumnKind::kBytes) return notes;
   if (bools_.count > 0) {
     notes.push_back(
-        fmt::format("{}: true and false became 1 and 0 ({})", column, values(bools_.count)));
+        fmt::format("{}: true and false became 1 and 0 ({})", column, Values(bools_.count)));
+  }
+  if (dates_.count > 0 && kind() == ColumnKind::kInt64) {
+    const bool seconds = rules_->options().dates == CellOptions::Dates::kSeconds;
+    const std::string unzoned =
+        unzoned_ == dates_.count ? "all" : fmt::format("{} of them", unzoned_);
+    notes.push_back(
+        fmt::format("{}: dates became {} since 1970 in UTC ({}{})", column,
+                    seconds ? "seconds" : "microseconds", Values(dates_.count),
+                    unzoned_ == 0 ? "" : fmt::format(", {} without a time zone", unzoned)));
   }
   if (padded_.count > 0) {
     notes.push_back(fmt::format("{}: blanks around {} were left out, first at {}", column,
-                                values(padded_.count), name_of(padded_.place)));
+                                Values(padded_.count), name_of(padded_.place)));
   }
   if (kind() == ColumnKind::kFloat && lossy_.count > 0) {
     notes.push_back(fmt::format(
-        "{}: {} digits because floats have 32 bits, the first is {}; declare the column as bytes "
-        "with {} to keep them",
-        column, lossy_.count == 1 ? "1 value loses" : fmt::format("{} values lose", lossy_.count),
-        first(lossy_), spell("schema", "FILE")));
+        "{}: {} digits because floats have 32 bits, the first is {}{}", column,
+        lossy_.count == 1 ? "1 value loses" : fmt::format("{} values lose", lossy_.count),
+        first(lossy_),
+        spell ? fmt::format("; declare the column as bytes with {} to keep them",
+                            spell("schema", "FILE"))
+              : ""));
   }
   return notes;
 }

@@ -5,7 +5,8 @@
 // they are true and false, it is int64 with 1 and 0; otherwise it is bytes. Cells without a value
 // (empty, NA, null, ...) do not count, and their records lack the feature. In a column of text,
 // only the empty cell has no value unless the user names others: "None" may be a category, and "NA"
-// is Namibia. "nan" among floats is a number, among integers a missing value.
+// is Namibia. "nan" among floats is a number, among integers a missing value. Dates are text unless
+// the user says otherwise; then a column of nothing but dates is int64.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_TABLE_COLUMN_H_
 #define SHARDFEED_CONVERT_FEATURES_TABLE_COLUMN_H_
@@ -22,6 +23,9 @@
 #include <vector>
 
 #include "convert/features/column.h"
+#include "convert/input/csv_row.h"
+#include "io/remedy.h"
+#include "shardfeed/examples.h"
 
 namespace shardfeed {
 
@@ -35,6 +39,8 @@ struct CellOptions {
   char decimal = '.';
   // The mark between groups of three digits; 0: none.
   char thousands = '\0';
+  // What dates become: text, or the time since 1970-01-01T00:00:00 UTC.
+  enum class Dates { kText, kSeconds, kMicroseconds } dates = Dates::kText;
 };
 
 // The text without the blanks around it.
@@ -45,6 +51,9 @@ std::string_view Trimmed(std::string_view text);
 // otherwise; other text is returned unchanged.
 std::optional<std::string_view> WithPlainMarks(std::string_view text, char decimal, char thousands,
                                                std::string* scratch);
+
+// Whether the text is a number if its marks are these.
+bool IsNumberWith(std::string_view text, char decimal, char thousands);
 
 // Thread safe.
 class CellRules {
@@ -71,6 +80,10 @@ class CellRules {
   std::optional<std::string_view> Plain(std::string_view cell, std::string* scratch) const;
 
   const CellOptions& options() const { return options_; }
+  bool counts_dates() const { return options_.dates != CellOptions::Dates::kText; }
+  // Returns what a date becomes; nullopt for other text, and for dates with fractions of seconds
+  // where they become seconds.
+  std::optional<int64_t> DateNumber(std::string_view text) const;
 
  private:
   CellOptions options_;
@@ -113,13 +126,13 @@ class TableColumn {
     }
     // Almost all cells of a column of numbers are counted here.
     if (plain_ && !letter) {
-      bool large;
-      const ColumnKind kind = KindOfText(cell, &large);
-      if (kind == ColumnKind::kInt64 && !large) {
+      bool risky;
+      const ColumnKind kind = KindOfText(cell, &risky);
+      if (kind == ColumnKind::kInt64 && !risky) {
         ++ints_;
         return;
       }
-      if (kind == ColumnKind::kFloat && !large) {
+      if (kind == ColumnKind::kFloat && !risky) {
         ++floats_;
         return;
       }
@@ -148,9 +161,21 @@ class TableColumn {
                                                                : CellContent::kValue;
   }
   bool FitsAsked(std::string_view cell) const;
+  // The option, if there is one, with which a cell would fit that does not.
+  std::optional<Remedy> RemedyFor(std::string_view cell) const;
+
+  // Adds the cell's value, if it has one, to a record as a feature of `kind`, which is kind().
+  // Returns false if the cell does not fit.
+  bool AddFeature(ColumnKind kind, const CsvCell& cell, ExampleBuilder& builder) const;
+
+  // Whether the column is text and all of its values are dates.
+  bool keeps_dates() const {
+    return !rules_->counts_dates() && !asked_ && dates_.count > 0 && texts_.count == 0 &&
+           ints_ + floats_ + bools_.count == 0;
+  }
 
   // What was coerced or lost, and what kept the column from being numbers. `name_of` formats
-  // places.
+  // places. Without `spell`, notes propose no options.
   std::vector<std::string> Notes(const std::function<std::string(Place)>& name_of,
                                  const SpellOption& spell) const;
 
@@ -165,14 +190,21 @@ class TableColumn {
       if (++count == 1) Keep(cell, at);
     }
     void Keep(std::string_view cell, Place at);
+    bool IsBefore(const Cells& other) const;
   };
+  static Cells Joined(const Cells& a, const Cells& b);
 
   void AddSpecial(std::string_view cell, Place place);
   void AddText(std::string_view text, std::string_view cell, Place place);
+  // Returns false if the text is no date.
+  bool AddDate(std::string_view text, std::string_view cell, Place place);
+  std::vector<std::string> NotesOfBytes(const std::string& column, const Cells& missing,
+                                        const std::function<std::string(const Cells&)>& first,
+                                        const SpellOption& spell) const;
   CellContent ReadOtherInt64(std::string_view cell, int64_t* value) const;
   CellContent ReadOtherFloat(std::string_view cell, float* value) const;
   bool IsWithoutValues() const {
-    return !asked_ && ints_ + floats_ + bools_.count + texts_.count == 0;
+    return !asked_ && ints_ + floats_ + bools_.count + dates_.count + texts_.count == 0;
   }
 
   std::string name_;
@@ -187,6 +219,9 @@ class TableColumn {
   Cells nans_;     // "nan", a number or missing
   Cells padded_;   // numbers between blanks
   Cells lossy_;    // numbers that lose digits as floats
+  Cells dates_;
+  Cells fractions_;       // dates with fractions of seconds
+  uint64_t unzoned_ = 0;  // dates without a time zone
   // Texts that are numbers with a mark for thousands, and with a decimal mark, that was not chosen.
   uint64_t with_thousands_ = 0;
   uint64_t with_decimal_ = 0;

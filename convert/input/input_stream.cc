@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,16 +10,12 @@
 #include <utility>
 
 #include "convert/input/codec.h"
+#include "convert/input/path_kind.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 
 namespace shardfeed {
 namespace {
-
-bool IsPipe(const std::string& path) {
-  struct stat stat;
-  return ::stat(path.c_str(), &stat) == 0 && S_ISFIFO(stat.st_mode);
-}
 
 // A pipe whose first bytes can be looked at before they are read.
 class Pipe : public ByteSource {

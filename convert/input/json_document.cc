@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/charconv.h"
 #include "convert/input/excerpt.h"
 #include "convert/input/json_defect.h"
 #include "convert/input/json_numbers.h"
@@ -170,7 +171,8 @@ void AppendJsonText(element value, std::string* out) {
 
 simdjson::error_code ParseJson(std::string_view text, element* root, JsonDigits digits) {
   thread_local simdjson::dom::parser parser;
-  if (digits == JsonDigits::kOwn) {
+  const bool own = digits == JsonDigits::kOwn || MayUnderflow(text);
+  if (own) {
     const simdjson::error_code error = ParseReplaced(text, /*all=*/true, parser, root);
     if (error == simdjson::SUCCESS) return error;
   }
@@ -179,7 +181,7 @@ simdjson::error_code ParseJson(std::string_view text, element* root, JsonDigits 
   }
   const simdjson::error_code error =
       parser.parse(text.data(), text.size(), /*realloc_if_needed=*/false).get(*root);
-  if (error == simdjson::SUCCESS || digits == JsonDigits::kOwn) return error;
+  if (error == simdjson::SUCCESS || own) return error;
   return ParseReplaced(text, /*all=*/false, parser, root) == simdjson::SUCCESS ? simdjson::SUCCESS
                                                                                : error;
 }
@@ -190,10 +192,9 @@ double JsonDouble(element number) {
   if (text.empty()) return value;
   double exact = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exact);
-  if (error != std::errc::result_out_of_range) return exact;
-  const size_t exponent = text.find_first_of("eE");
-  if (exponent != text.npos && text[exponent + 1] == '-') return 0;
-  return text[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+  // std::from_chars does not set the value; Abseil's, which is slower, returns infinity or zero.
+  if (error == std::errc::result_out_of_range) absl::from_chars(text.data(), end, exact);
+  return exact;
 }
 
 std::string_view JsonLargeInteger(element number) {

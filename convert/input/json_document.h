@@ -25,7 +25,8 @@ enum class JsonDigits {
 // the calling thread's parser, valid until the thread's next call, as long as `text` is.
 //
 // Beyond RFC 8259, NaN, Infinity and -Infinity are doubles, as Python's json and pandas write them,
-// and integers of more than 64 bits are, too: see JsonDouble.
+// and integers of more than 64 bits are, too: see JsonDouble. So are numbers too close to 0 for a
+// double, whose text JsonText has.
 simdjson::error_code ParseJson(std::string_view text, simdjson::dom::element* root,
                                JsonDigits digits = JsonDigits::kOfDoubles);
 

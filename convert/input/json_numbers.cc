@@ -96,6 +96,24 @@ void ReplaceNumbers(std::string_view text, bool all, std::string_view placeholde
   out->append(text, copied);
 }
 
+bool MayUnderflow(std::string_view text) {
+  // Such a number has an exponent of three digits, or far more than a hundred zeros in a row.
+  const auto is_digit = [text](size_t at) {
+    return at < text.size() && text[at] >= '0' && text[at] <= '9';
+  };
+  for (size_t at = 1; (at = text.find('-', at)) < text.size(); ++at) {
+    if ((text[at - 1] | 0x20) == 'e' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3)) {
+      return true;
+    }
+  }
+  constexpr size_t kStride = 64;
+  constexpr std::string_view kZeros = "0000000000000000";
+  for (size_t at = kStride; at < text.size(); at += kStride) {
+    if (text[at] == '0' && text.substr(at).starts_with(kZeros)) return true;
+  }
+  return false;
+}
+
 std::string WithoutNonFinite(std::string_view text) {
   std::string copy(text);
   for (size_t at = 0; (at = text.find_first_of("\"NI", at)) < text.size();) {

@@ -16,6 +16,10 @@ namespace shardfeed {
 void ReplaceNumbers(std::string_view text, bool all, std::string_view placeholder, std::string* out,
                     std::vector<std::string_view>* replaced);
 
+// Whether `text` may have a number that is too close to 0 for a double, such as 1e-400. False for
+// almost all texts, true for all that have one.
+bool MayUnderflow(std::string_view text);
+
 // Returns `text` with each "NaN" and "Infinity" outside of strings replaced by a number of the same
 // size, so that places of other defects stay the same.
 std::string WithoutNonFinite(std::string_view text);

@@ -229,7 +229,7 @@ absl::Status CocoSource::CheckAnnotation(const CocoAnnotation& annotation) const
 }
 
 void CocoSource::Learn(const CocoAnnotation& annotation, const Size& size) {
-  const std::string name = annotation.Name();
+  const auto name = [&annotation] { return annotation.Name(); };
   captions_ |= annotation.caption.has_value();
   if (!annotation.has_box) return;
   ++num_boxes_;
@@ -240,17 +240,17 @@ void CocoSource::Learn(const CocoAnnotation& annotation, const Size& size) {
   columns_.run_texts |= !annotation.run_text.empty();
   columns_.keypoints |= !annotation.keypoints.empty();
   columns_.keypoint_visibility = columns_.keypoints;
-  if (!annotation.area) without_area_.Add(name);
-  if (!annotation.crowd) without_crowd_.Add(name);
-  if (annotation.width == 0 || annotation.height == 0) empty_.Add(name);
+  if (!annotation.area) without_area_.AddBy(name);
+  if (!annotation.crowd) without_crowd_.AddBy(name);
+  if (annotation.width == 0 || annotation.height == 0) empty_.AddBy(name);
   if (annotation.x < -kRoundingPixels || annotation.y < -kRoundingPixels ||
       annotation.x + annotation.width > size.width + kRoundingPixels ||
       annotation.y + annotation.height > size.height + kRoundingPixels) {
-    outside_.Add(name);
+    outside_.AddBy(name);
   }
   const auto& lengths = annotation.polygon_lengths;
   if (std::any_of(lengths.begin(), lengths.end(), [](int64_t n) { return n < 6; })) {
-    short_polygons_.Add(name);
+    short_polygons_.AddBy(name);
   }
 }
 

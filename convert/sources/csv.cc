@@ -10,15 +10,16 @@
 #include "absl/status/status.h"
 #include "base/suggestion.h"
 #include "convert/features/column.h"
+#include "convert/features/csv_guess.h"
 #include "convert/features/table_column.h"
 #include "convert/input/csv_row.h"
 #include "convert/input/csv_rows.h"
 #include "convert/input/excerpt.h"
+#include "convert/input/name_list.h"
 #include "convert/input/text_inputs.h"
 #include "convert/input/text_reader.h"
 #include "convert/items/item_list.h"
 #include "convert/items/split_names.h"
-#include "convert/sources/csv_guess.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/remedy.h"
@@ -162,6 +163,7 @@ absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
     given.cells.missing = options_.missing;
     given.cells.trim_numbers = options_.trim != CsvOptions::Trim::kNone;
     given.cells.thousands = options_.thousands;
+    given.cells.dates = options_.dates;
     guess_ = GuessCsv(reader.unread(), reader.at_end(), given);
     given.cells.decimal = guess_.decimal;
     rules_ = std::make_unique<CellRules>(given.cells);
@@ -196,9 +198,12 @@ absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line, std::vector<std
   if (file == 0) {
     header_notes_ = std::move(notes);
     for (std::string& name : names) {
-      const std::optional<ColumnKind> asked = options_.choice.KindOf(name);
+      const ChosenKind* const asked = options_.choice.KindOf(name);
       const bool chosen = options_.choice.Chooses(name);
-      columns_.push_back({TableColumn(std::move(name), asked, rules_.get()), chosen});
+      columns_.push_back(
+          {TableColumn(std::move(name),
+                       asked != nullptr ? std::optional(asked->kind) : std::nullopt, rules_.get()),
+           chosen});
     }
     return ChooseColumns();
   }
@@ -235,11 +240,9 @@ absl::Status CsvSource::ChooseColumns() {
                     [&](const Column& column) { return column.name() == wanted; })) {
       continue;
     }
-    std::vector<std::string> there;
-    for (const Column& column : columns_) there.push_back(Excerpt(column.name()));
     return absl::InvalidArgumentError(
         fmt::format("{}: column {} does not exist; the columns are {}{}", files_.path(0),
-                    Excerpt(wanted), fmt::join(there, ", "), DidYouMean(wanted, ColumnNames())));
+                    Excerpt(wanted), ListOf(ColumnNames()), DidYouMean(wanted, ColumnNames())));
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].name() == options_.key_column) key_index_ = i;
@@ -274,10 +277,13 @@ absl::Status CsvSource::CheckRow(uint32_t file, const CsvRow& row,
   for (size_t i = 0; kinds_asked_ && i < columns_.size(); ++i) {
     const Column& column = columns_[i];
     if (!column.chosen || column.cells.FitsAsked(cells[i].text)) continue;
-    return files_.ErrorAt(file, row.line,
-                          fmt::format("expected {} in column {}, as the schema says, got {}",
-                                      ColumnKindName(column.cells.kind()), Excerpt(column.name()),
-                                      Excerpt(cells[i].text)));
+    const absl::Status defect = files_.ErrorAt(
+        file, row.line,
+        fmt::format("expected {} in column {}, {}, got {}", ColumnKindName(column.cells.kind()),
+                    Excerpt(column.name()), options_.choice.KindOf(column.name())->Reason(),
+                    Excerpt(cells[i].text)));
+    const std::optional<Remedy> remedy = column.cells.RemedyFor(cells[i].text);
+    return remedy ? WithRemedy(defect, *remedy) : defect;
   }
   return absl::OkStatus();
 }
@@ -412,13 +418,28 @@ std::vector<std::string> CsvSource::notes() const {
       notes.push_back(std::move(note));
     }
   }
-  for (const auto& chosen : options_.choice.kinds) {
-    const std::string& name = chosen.first;
-    if (std::none_of(columns_.begin(), columns_.end(),
-                     [&name](const Column& column) { return column.name() == name; })) {
-      notes.push_back(fmt::format("column {} of the schema does not exist{}", Excerpt(name),
-                                  DidYouMean(name, ColumnNames())));
-    }
+  NameList dates;
+  for (size_t i : by_name_) {
+    if (columns_[i].cells.keeps_dates()) dates.Add(Excerpt(columns_[i].name()));
+  }
+  if (dates.count() > 0) {
+    notes.push_back(fmt::format("{}; {} makes them seconds since 1970",
+                                dates.Text("column", "columns", "of dates, kept as text"),
+                                options_.spell("dates", "epoch")));
+  }
+  const std::vector<std::string> names = ColumnNames();
+  const std::unordered_set<std::string_view> there(names.begin(), names.end());
+  for (std::string& note : options_.choice.NotesOfUnused(
+           [&there](const std::string&name) { return there.contains(name); },
+           [&names](const std::string&name, const std::string&origin) {
+             return fmt::format("column {} of {} does not exist{}", Excerpt(name), origin,
+                                DidYouMean(name, names));
+           },
+           [](const NameList&missing, const std::string&origin) {
+             return fmt::format("{} columns of {} do not exist: {}", missing.count(), origin,
+                                missing.names());
+           })) {
+    notes.push_back(std::move(note));
   }
   return notes;
 }
@@ -497,34 +518,12 @@ absl::StatusOr<size_t> CsvSource::SplitOf(const Item& item) const {
 
 absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
   thread_local std::vector<CsvCell> cells;
-  thread_local std::string scratch;
   if (absl::Status status = SplitItem(item, &cells); !status.ok()) return status;
   for (size_t i : by_name_) {
-    const TableColumn& column = columns_[i].cells;
-    const std::string_view text = cells[i].text;
-    CellContent content = CellContent::kMissing;
-    switch (columns_[i].kind) {
-      case ColumnKind::kInt64: {
-        int64_t value;
-        content = column.ReadInt64(text, &value);
-        if (content == CellContent::kValue) builder.AddInt64(column.name(), value);
-        break;
-      }
-      case ColumnKind::kFloat: {
-        float value;
-        content = column.ReadFloat(text, &value);
-        if (content == CellContent::kValue) builder.AddFloat(column.name(), value);
-        break;
-      }
-      case ColumnKind::kBytes:
-      case ColumnKind::kUnknown:
-        content = column.ReadBytes(text);
-        if (content == CellContent::kValue) {
-          builder.AddBytes(column.name(), ValueOf(cells[i], &scratch));
-        }
-        break;
+    const Column& column = columns_[i];
+    if (!column.cells.AddFeature(column.kind, cells[i], builder)) {
+      return files_.Changed(item.file);
     }
-    if (content == CellContent::kOther) return files_.Changed(item.file);
   }
   return absl::OkStatus();
 }

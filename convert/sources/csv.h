@@ -42,6 +42,7 @@ struct CsvOptions {
   enum class Trim { kGuessed, kAll, kNone } trim = Trim::kGuessed;
   // See CellOptions.
   std::optional<std::vector<std::string>> missing;
+  CellOptions::Dates dates = CellOptions::Dates::kText;
 
   // Names of the columns, instead of those in the header. Without `header`, there is none.
   std::vector<std::string> names;

@@ -120,8 +120,13 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
 }
 
 absl::Status ImagesSource::NoLabel(uint32_t root, std::string_view name) const {
-  return absl::DataLossError(fmt::format("{}: {} has no label for {}", tree_.PathOf(root, name),
-                                         options_.labels->path(), Excerpt(name)));
+  return absl::DataLossError(fmt::format(
+      "{}: {} has no label for {}{}", tree_.PathOf(root, name), options_.labels->path(),
+      Excerpt(name),
+      options_.labels->HeaderNames(name)
+          ? "; its first row, which must name the columns, names this image: add a header such as "
+            "name,label"
+          : ""));
 }
 
 absl::Status ImagesSource::CheckClasses() const {

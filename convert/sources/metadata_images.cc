@@ -1,7 +1,5 @@
 #include "convert/sources/metadata_images.h"
 
-#include <sys/stat.h>
-
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -13,12 +11,13 @@
 #include "convert/input/file_tree.h"
 #include "convert/input/folder_walk.h"
 #include "convert/input/json_document.h"
+#include "convert/input/name_list.h"
+#include "convert/input/path_kind.h"
 #include "convert/input/text_reader.h"
 #include "convert/sources/annotated_images.h"
 #include "convert/sources/csv.h"
 #include "convert/sources/json.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "io/remedy.h"
 
 namespace shardfeed {
@@ -26,12 +25,13 @@ namespace {
 
 constexpr std::string_view kNameColumn = "file_name";
 constexpr std::array<const char*, 2> kTables = {"metadata.csv", "metadata.jsonl"};
+// In quotes, as keys of JSON.
 constexpr std::array<std::string_view, 5> kOwnFeatures = {
-    "image/encoded", "image/filename", "image/format", "image/height", "image/width"};
+    R"("image/encoded")", R"("image/filename")", R"("image/format")", R"("image/height")",
+    R"("image/width")"};
 
-bool IsFile(const std::string& path) {
-  struct stat stat;
-  return ::stat(path.c_str(), &stat) == 0 && S_ISREG(stat.st_mode);
+std::string_view WithoutQuotes(std::string_view quoted) {
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 std::string FolderOfFile(const std::string& path) {
@@ -85,7 +85,8 @@ absl::Status MetadataImages::CheckHeader() const {
   if (!reader.ok()) return reader.status();
   TextReader::Line line;
   if (!(*reader)->NextLine(&line)) return (*reader)->status();
-  for (const std::string_view name : kOwnFeatures) {
+  for (const std::string_view quoted : kOwnFeatures) {
+    const std::string_view name = WithoutQuotes(quoted);
     if (line.text.find(name) == line.text.npos) continue;
     return WithMessage(Conflict(name),
                        fmt::format("{}:1: {}", path_, std::string(Conflict(name).message())));
@@ -97,8 +98,8 @@ absl::StatusOr<std::string> MetadataImages::NameOfRow(const Item& row) const {
   std::string key;
   if (absl::Status status = table_->AppendKey(row, &key); !status.ok()) return status;
   if (is_json_) {
-    for (const std::string_view name : kOwnFeatures) {
-      if (row.bytes.find(fmt::format("\"{}\"", name)) != row.bytes.npos) return Conflict(name);
+    for (const std::string_view quoted : kOwnFeatures) {
+      if (row.bytes.find(quoted) != row.bytes.npos) return Conflict(WithoutQuotes(quoted));
     }
     if (!key.empty() && key.front() != '"') {
       return absl::DataLossError(
@@ -238,21 +239,21 @@ absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources
     }
     absl::StatusOr<FolderListing> listing = FolderListing::Read(source, /*with_sizes=*/false);
     if (!listing.ok()) continue;  // a file, or the source tells the error
-    std::vector<std::string> splits;
+    NameList splits;
     for (size_t i = 0; i < listing->size(); ++i) {
       if (listing->kind(i) != EntryKind::kFolder) continue;
       const std::string folder =
           fmt::format("{}{}{}", source, source.ends_with('/') ? "" : "/", listing->name(i));
       if (IsFile(fmt::format("{}/{}", folder, kTables[0])) ||
           IsFile(fmt::format("{}/{}", folder, kTables[1]))) {
-        splits.push_back(folder);
+        splits.Add(folder);
       }
     }
-    if (splits.empty()) continue;
+    if (splits.count() == 0) continue;
     return absl::InvalidArgumentError(
         fmt::format("{}: its folders have a table of their images each; convert each on its own, "
                     "or rename the tables if they describe something else: {}",
-                    source, fmt::join(splits, ", ")));
+                    source, splits.names()));
   }
   return found;
 }

@@ -1,7 +1,5 @@
 #include "convert/sources/voc.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -13,6 +11,7 @@
 #include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/folder_walk.h"
+#include "convert/input/path_kind.h"
 #include "convert/input/text_reader.h"
 #include "convert/sources/annotated_images.h"
 #include "convert/sources/voc_annotation.h"
@@ -26,11 +25,6 @@ namespace {
 constexpr std::string_view kSuffix = ".xml";
 
 std::string_view StemOf(std::string_view name) { return name.substr(0, name.rfind('.')); }
-
-bool IsFolder(const std::string& path) {
-  struct stat stat;
-  return ::stat(path.c_str(), &stat) == 0 && S_ISDIR(stat.st_mode);
-}
 
 class VocSource : public AnnotatedImages {
  public:

@@ -1,7 +1,5 @@
 #include "convert/sources/yolo.h"
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -15,6 +13,7 @@
 #include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
+#include "convert/input/path_kind.h"
 #include "convert/input/text_reader.h"
 #include "convert/sources/annotated_images.h"
 #include "convert/sources/yolo_config.h"
@@ -30,14 +29,6 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = 16 << 20;
 // Boxes may leave the image by this fraction without a note, which rounding explains.
 constexpr double kRounding = 1e-4;
-
-std::optional<mode_t> ModeOf(const std::string& path) {
-  struct stat stat;
-  if (::stat(path.c_str(), &stat) != 0) return std::nullopt;
-  return stat.st_mode;
-}
-bool IsFolder(const std::string& path) { return S_ISDIR(ModeOf(path).value_or(0)); }
-bool IsFile(const std::string& path) { return S_ISREG(ModeOf(path).value_or(0)); }
 
 std::string Joined(const std::string& folder, const std::string& name) {
   if (name.starts_with('/')) return name;
@@ -247,18 +238,18 @@ absl::Status YoloSource::ScanLabels(const std::string& path) {
   const absl::Status status =
       ForEachLabel(path, *text, &label_, [&](const YoloLabel& label, size_t line) {
         ++objects;
-        const std::string place = fmt::format("{}:{}", path, line);
+        const auto place = [&] { return fmt::format("{}:{}", path, line); };
         columns.keypoints |= num_keypoints_ > 0;
         columns.keypoint_visibility |= keypoint_values_ == 3;
         if (!label.polygon.empty()) {
           columns.polygons = true;
-          outlined.Add(place);
+          outlined.AddBy(place);
         }
         if (label.xmin < -kRounding || label.ymin < -kRounding || label.xmax > 1 + kRounding ||
             label.ymax > 1 + kRounding) {
-          outside.Add(place);
+          outside.AddBy(place);
         }
-        if (label.xmin >= label.xmax || label.ymin >= label.ymax) empty.Add(place);
+        if (label.xmin >= label.xmax || label.ymin >= label.ymax) empty.AddBy(place);
       });
   if (!status.ok()) return status;
   if (objects == 0) bare_.Add(path);

@@ -63,8 +63,12 @@ def _options(options: Dict[str, Any]) -> List[str]:
 def _in_python(message: str) -> str:
     """Returns an error of the program with its flags spelled as arguments of these functions."""
     def spelled(match: "re.Match[str]") -> str:
-        return f"; pass {match[1].replace('-', '_')}={match[2] or 'True'} to "
-    return re.sub(r"; pass --([a-z-]+)(?: ([A-Z]+))? to (?=[^;]*$)", spelled, message)
+        value = match[2] or "True"
+        # Placeholders are in capitals; other values are texts.
+        if match[2] and not match[2].isupper():
+            value = repr(value)
+        return f"; pass {match[1].replace('-', '_')}={value} to "
+    return re.sub(r"; pass --([a-z-]+)(?: (\S+))? to (?=[^;]*$)", spelled, message)
 
 
 def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:

@@ -1,4 +1,4 @@
-#include "convert/sources/csv_guess.h"
+#include "convert/features/csv_guess.h"
 
 #include <string>
 
@@ -73,6 +73,7 @@ TEST(CsvGuessTest, TakesNumbersAboveNumbersForData) {
   EXPECT_EQ(Guess("x,True\ny,False\n"), ",");
   EXPECT_EQ(Guess("1,2,3\n4,5,6\n"), ",");
   EXPECT_EQ(Guess("1,x\n2,NA\nNA,y\n"), ",");
+  EXPECT_EQ(Guess("x,01234,1.5\ny,98765,2.5\n"), ",");
 }
 
 TEST(CsvGuessTest, TakesNamesForAHeader) {

@@ -71,6 +71,36 @@ TEST_F(FeatureChoiceTest, KindsOfTables) {
               "a.csv:3: expected int64 in column \"a\", as the schema says, got \"x\"");
 }
 
+TEST_F(FeatureChoiceTest, KindsOfAnotherDatasetAreTold) {
+  const ChosenKinds kinds = {{"a", ChosenKind(ColumnKind::kInt64, "out/train@64")},
+                             {"b", ChosenKind(ColumnKind::kInt64, "out/train@64")}};
+  ExpectError(Scan(*Csv("a\n1\nx\n", {.kinds = kinds})), absl::StatusCode::kDataLoss,
+              "a.csv:3: expected int64 in column \"a\", as in out/train@64, got \"x\"");
+  ExpectError(Scan(*Json("{\"a\": \"x\"}", {.kinds = kinds})), absl::StatusCode::kDataLoss,
+              "a.jsonl:1: \"a\": expected int64, as in out/train@64, got \"\\\"x\\\"\"");
+  auto source = Csv("a\n1\n", {.kinds = kinds});
+  EXPECT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(), testing::Contains("column \"b\" of out/train@64 does not exist"));
+  source = Json("{\"a\": 1}", {.kinds = kinds});
+  EXPECT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(), ElementsAre("no record has the key \"b\" of out/train@64"));
+}
+
+TEST_F(FeatureChoiceTest, ManyNamesShareANote) {
+  ChosenKinds kinds;
+  for (const char* name : {"p", "q", "r", "s"}) kinds.emplace(name, ColumnKind::kBytes);
+  auto source = Csv("a\n1\n", {.kinds = kinds});
+  EXPECT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(),
+              testing::Contains("4 columns of the schema do not exist: \"p\", \"q\", \"r\", ..."));
+  source = Json("{\"a\": 1, \"b\": null, \"c\": null}", {.kinds = kinds});
+  EXPECT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(),
+              ElementsAre("2 keys are null everywhere, so no record has these features: \"b\", "
+                          "\"c\"",
+                          "no record has 4 keys of the schema: \"p\", \"q\", \"r\", ..."));
+}
+
 TEST_F(FeatureChoiceTest, KeysOfJson) {
   const std::string lines =
       "{\"a\": 1, \"o\": {\"x\": 2, \"y\": [[3]], \"z\": {\"w\": 4}}, \"l\": "

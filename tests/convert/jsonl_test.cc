@@ -106,8 +106,8 @@ TEST_F(JsonlTest, NotesKeysThatAreNullEverywhere) {
   auto source = Open("{\"a\": null, \"b\": {\"c\": null, \"d\": 1}}\n{}\n");
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_THAT(source->notes(),
-              ElementsAre("key \"a\" is null everywhere, so no record has this feature",
-                          "key \"b.c\" is null everywhere, so no record has this feature"));
+              ElementsAre("2 keys are null everywhere, so no record has these features: \"a\", "
+                          "\"b.c\""));
 }
 
 TEST_F(JsonlTest, NamesLineAndColumnOfInvalidJson) {
@@ -170,7 +170,7 @@ TEST_F(JsonlTest, IntegersOutsideOfInt64AreWhatASchemaSays) {
               ElementsAre("a=float[1.84467441e+19]", "a=float[1.84467441e+19 -9.22337204e+18]"));
   EXPECT_THAT(source->notes(),
               ElementsAre(HasSubstr("key \"a\": 2 numbers lose digits because floats have 32 bits, "
-                                    "the first is 1.8446744073709552e+19 at ")));
+                                    "the first is 18446744073709551615 at ")));
   ExpectError(Scan(*Open(content, {.kinds = {{"a", ColumnKind::kInt64}}})),
               absl::StatusCode::kDataLoss, "the integer 18446744073709551616 is outside of int64");
 }
@@ -205,6 +205,24 @@ TEST_F(JsonlTest, TakesNaNAndInfinity) {
   ExpectError(Scan(*Open("{\"a\": NaN}", {.kinds = {{"a", ColumnKind::kInt64}}})),
               absl::StatusCode::kDataLoss,
               "a.jsonl:1: \"a\": expected int64, as the schema says, got \"NaN\"");
+}
+
+TEST_F(JsonlTest, NumbersThatBecomeZeroAreNoted) {
+  const std::string long_zero = "0." + std::string(400, '0') + "1";
+  auto source = Open("{\"a\": [0.0, -0.0, 0e-400, 0.5], \"b\": \"1e-400\"}\n{\"a\": -1e-400}\n" +
+                     ("{\"a\": [1E-0400, " + long_zero + ", 1e-50]}\n"));
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("a=float[0 -0 0 0.5] b=bytes[1e-400]", "a=float[-0]", "a=float[0 0 0]"));
+  EXPECT_THAT(
+      source->notes(),
+      ElementsAre("key \"a\": 4 numbers lose digits because floats have 32 bits, the first "
+                  "is -1e-400 at " +
+                  Path("a.jsonl") +
+                  ":2, which becomes 0; declare the key as bytes in a schema to keep them"));
+  // Dashes and zeros of other kinds.
+  source = Open("{\"a\": \"e-mail 2024-01-31\", \"b\": 1e-12, \"c\": \"" + std::string(300, '0') +
+                "\"}\n");
+  EXPECT_THAT(source->notes(), testing::IsEmpty());
 }
 
 // The parser stands a number in for NaN, which must not be mistaken for the same number of the

@@ -76,7 +76,9 @@ TEST_F(LabelFileTest, TheWholeNameCountsBeforeTheOneWithoutSuffix) {
 
 TEST_F(LabelFileTest, DefectsAreTold) {
   ExpectDataLoss("a.csv", "", "a.csv: no labels");
-  ExpectDataLoss("a.csv", "id\nx\n", "a.csv:1: expected two columns");
+  ExpectDataLoss("a.csv", "id:label\nx:1\n",
+                 "a.csv:1: expected two columns, the image's name and its label, got one, "
+                 "\"id:label\"; , ; | or tabs separate columns");
   ExpectDataLoss("a.csv", "id,x,y\n1,2,3\n",
                  "a.csv:1: expected a column named \"label\" among the 3 columns");
   ExpectDataLoss("a.csv", "id,x\n1,2\n1\n", "a.csv:3: expected 2 cells as in the header, got 1");
@@ -141,11 +143,87 @@ TEST_F(LabelFileTest, IntegersAreNumbersAlsoBelowZero) {
 }
 
 TEST_F(LabelFileTest, NumbersBesideNamesAreNoted) {
-  const LabelFile file = Read("a.csv", "id,label\nx,100.5\ny,7\nz,n/a\n");
+  const LabelFile file = Read("a.csv", "id,label\nx,100.5\ny,7\nz,cat\n");
   EXPECT_EQ(file.labels(), LabelFile::Labels::kNames);
   EXPECT_THAT(file.notes(), ElementsAre(Path("a.csv") +
-                                        ": labels are names of classes because of \"n/a\" at line "
-                                        "4; the 2 values before it are numbers"));
+                                        ": labels are names of classes because of \"cat\" at line "
+                                        "4; the other 2 are numbers"));
+  EXPECT_THAT(Read("a.csv", "id,label\nw,NA\nx,cat\ny,7\n").notes(),
+              ElementsAre(Path("a.csv") + ": labels are names of classes because of 2 of them, the "
+                                          "first is \"NA\" at line 2; the other 1 is a number"));
+}
+
+TEST_F(LabelFileTest, NamesThatLookLikeNumbersAreNoted) {
+  const auto notes = [this](const std::string& labels) {
+    const LabelFile file = Read("a.txt", labels);
+    EXPECT_EQ(file.labels(), LabelFile::Labels::kNames);
+    return file.notes();
+  };
+  const std::string end = "; only integers in their plain form are numbers of classes";
+  EXPECT_THAT(notes("x 01\ny 02\n"),
+              ElementsAre(Path("a.txt") +
+                          ": labels are names of classes, although 2 of them look "
+                          "like numbers, the first is \"01\" at line 1" +
+                          end));
+  EXPECT_THAT(notes("x cat\ny +2\n"),
+              ElementsAre(Path("a.txt") +
+                          ": labels are names of classes, although 1 of them looks "
+                          "like a number, the first is \"+2\" at line 2" +
+                          end));
+  EXPECT_THAT(notes("x 1,000\n"), testing::SizeIs(1));
+  EXPECT_THAT(notes("x True\ny None\n"), IsEmpty());
+}
+
+TEST_F(LabelFileTest, AMissingLabelAmongNumbersIsAnError) {
+  ExpectDataLoss("a.csv", "id,label\nx,1\ny,NA\n",
+                 "a.csv:3: no label for \"y\": \"NA\" means that a value is missing, since the "
+                 "other labels are numbers");
+}
+
+TEST_F(LabelFileTest, BlanksAroundLabelsAreLeftOut) {
+  const LabelFile file = Read("a.csv", "id,label\nx,cat \ny,\" dog\"\nz,cat\n");
+  EXPECT_THAT(file.class_names(), ElementsAre("cat", "dog"));
+  EXPECT_THAT(file.notes(), ElementsAre(Path("a.csv") + ": blanks around 2 labels were left out, "
+                                                        "first at line 2"));
+  EXPECT_EQ(Read("a.csv", "id,label\nx,1 \ny,2\n").labels(), LabelFile::Labels::kNumbers);
+  ExpectDataLoss("a.csv", "id,label\nx,1\ny, \n", "a.csv:3: no label for \"y\"");
+}
+
+TEST_F(LabelFileTest, TheDialectIsGuessed) {
+  const LabelFile file =
+      Read("a.csv", "# from the camera\nid; label; size\nx; cat; 1,5\ny; dog; 2,5\n");
+  EXPECT_THAT(file.class_names(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(ColumnsOf(file, "x"), "size=float[1.5]");
+  EXPECT_EQ(file.PlaceOf(0), Path("a.csv") + ":3");
+  EXPECT_THAT(file.notes(),
+              ElementsAre(Path("a.csv") + ": read as CSV: delimiter ';', decimal mark ',', without "
+                                          "the blanks after delimiters, without the comments at "
+                                          "its beginning"));
+}
+
+TEST_F(LabelFileTest, OtherColumnsHaveMissingValuesAndNotes) {
+  const LabelFile file =
+      Read("a.csv", "id,label,n,f,ok\nx,1,NA,16777217.0,True\ny,2, 3,1e-400,False\n");
+  EXPECT_EQ(ColumnsOf(file, "x"), "f=float[16777216] ok=int64[1]");
+  const std::string at = Path("a.csv");
+  EXPECT_THAT(
+      file.notes(),
+      ElementsAre(at + ": column \"n\": 1 value is missing, the first is \"NA\" at line 2",
+                  at + ": column \"n\": blanks around 1 value were left out, first at line 3",
+                  at + ": column \"f\": 2 values lose digits because floats have 32 bits, "
+                       "the first is \"16777217.0\" at line 2",
+                  at + ": column \"ok\": true and false became 1 and 0 (2 values)"));
+}
+
+TEST_F(LabelFileTest, AMissingHeaderIsTold) {
+  ExpectDataLoss("a.csv", "x.jpg,cat\ny.jpg,dog\n",
+                 "a.csv:1: the first row must name the columns, but names the image \"x.jpg\"; add "
+                 "a header such as name,label");
+  const LabelFile file = Read("a.csv", "x,cat\ny,dog\n");
+  EXPECT_TRUE(file.HeaderNames("x"));
+  EXPECT_TRUE(file.HeaderNames("x.jpg"));
+  EXPECT_FALSE(file.HeaderNames("y.jpg"));
+  EXPECT_FALSE(Read("a.txt", "x cat\n").HeaderNames("name"));
 }
 
 TEST_F(LabelFileTest, KindsCanBeChosen) {
@@ -158,6 +236,10 @@ TEST_F(LabelFileTest, KindsCanBeChosen) {
   ExpectError(LabelFile::Read(Write("b.csv", "id,label,age\nx,3,old\n"), options).status(),
               absl::StatusCode::kDataLoss,
               "b.csv:2: expected float in column \"age\", as the schema says, got \"old\"");
+  options.kinds = {{"age", ChosenKind(ColumnKind::kFloat, "out/train@64")}};
+  ExpectError(LabelFile::Read(Write("b.csv", "id,label,age\nx,3,old\n"), options).status(),
+              absl::StatusCode::kDataLoss,
+              "b.csv:2: expected float in column \"age\", as in out/train@64, got \"old\"");
 }
 
 TEST_F(LabelFileTest, AColumnNamesTheSplits) {

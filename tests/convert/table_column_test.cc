@@ -52,6 +52,11 @@ class Table {
     }
     return text;
   }
+  bool keeps_dates() const { return column_.keeps_dates(); }
+  std::string Remedy(std::string_view cell) const {
+    const auto remedy = column_.RemedyFor(cell);
+    return remedy ? remedy->option + " " + remedy->value : "none";
+  }
   std::vector<std::string> Notes() const {
     return column_.Notes([](Place place) { return "t:" + std::to_string(place.line); },
                          [](std::string_view option, std::string_view value) {
@@ -195,6 +200,78 @@ TEST(TableColumnTest, CountsNumbersThatLoseDigits) {
   // Digits of fractions, and integers in a column of integers.
   EXPECT_THAT(Table({"31.95376472", "1e20", "1.25e-7", "123456.78"}).Notes(), IsEmpty());
   EXPECT_THAT(Table({"1700000001", "9223372036854775807"}).Notes(), IsEmpty());
+}
+
+TEST(TableColumnTest, CountsNumbersThatBecomeZero) {
+  const std::string long_zero = "0." + std::string(400, '0') + "1";
+  EXPECT_THAT(
+      Table({"0.0", "1e-400", "1e-50", long_zero, "0e-400", "0.5"}).Notes(),
+      ElementsAre("column \"c\": 3 values lose digits because floats have 32 bits, the first is "
+                  "\"1e-400\" at t:2; declare the column as bytes with schema=FILE to keep them"));
+  EXPECT_THAT(Table({"+1e-400", "+16777217.0", "-1e-400", "+0.5"}, {}, ColumnKind::kFloat).Notes(),
+              ElementsAre(testing::StartsWith("column \"c\": 3 values lose digits because floats "
+                                              "have 32 bits, the first is \"+1e-400\" at t:1")));
+}
+
+TEST(TableColumnTest, ADecimalMarkIsProposedOnlyIfItFitsAllNumbers) {
+  EXPECT_THAT(Table({"1", "2", "2,5"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 1 value, \"2,5\" at t:3; the other 2 "
+                          "values are numbers; decimal=, reads them as numbers"));
+  EXPECT_THAT(Table({"1", "1.5", "2,5"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 1 value, \"2,5\" at t:3; the other 2 "
+                          "values are numbers"));
+}
+
+TEST(TableColumnTest, DatesAreTextUnlessToldOtherwise) {
+  const std::vector<std::string> dates = {"1970-01-02", "", " 1970-01-01T00:00:01Z", "NA"};
+  EXPECT_EQ(Table(dates).Values(), "bytes 1970-01-02 _  1970-01-01T00:00:01Z NA");
+  EXPECT_TRUE(Table(dates).keeps_dates());
+  EXPECT_FALSE(Table({"1970-01-02", "x"}).keeps_dates());
+  EXPECT_FALSE(Table({"1970-01-02", "1970"}).keeps_dates());
+  const CellOptions seconds = {.dates = CellOptions::Dates::kSeconds};
+  const Table table(dates, seconds);
+  EXPECT_EQ(table.Values(), "int64 86400 _ 1 _");
+  EXPECT_THAT(table.Notes(),
+              ElementsAre("column \"c\": 1 value is missing, the first is \"NA\" at t:4",
+                          "column \"c\": dates became seconds since 1970 in UTC (2 values, 1 of "
+                          "them without a time zone)",
+                          "column \"c\": blanks around 1 value were left out, first at t:3"));
+  EXPECT_THAT(Table({"1970-01-02"}, seconds).Notes(),
+              ElementsAre("column \"c\": dates became seconds since 1970 in UTC (1 value, all "
+                          "without a time zone)"));
+  EXPECT_EQ(
+      Table({"1970-01-01T00:00:00.5Z"}, {.dates = CellOptions::Dates::kMicroseconds}).Values(),
+      "int64 500000");
+}
+
+TEST(TableColumnTest, ColumnsOfOtherThanDatesStayText) {
+  const CellOptions seconds = {.dates = CellOptions::Dates::kSeconds};
+  EXPECT_EQ(Table({"1970-01-02", "soon"}, seconds).Values(), "bytes 1970-01-02 soon");
+  EXPECT_THAT(Table({"1970-01-02", "soon", "1970-01-03"}, seconds).Notes(),
+              ElementsAre("column \"c\" is bytes because of 1 value, \"soon\" at t:2; the other 2 "
+                          "values are dates"));
+  EXPECT_THAT(
+      Table({"1970", "1970-01-02"}, seconds).Notes(),
+      ElementsAre("column \"c\" is bytes because it has 1 number and 1 date, the first date "
+                  "is \"1970-01-02\" at t:2"));
+  EXPECT_THAT(Table({"1970-01-02", "1970-01-02 00:00:00.5"}, seconds).Notes(),
+              ElementsAre("column \"c\" is bytes because 1 of 2 dates have fractions of a second, "
+                          "the first is \"1970-01-02 00:00:00.5\" at t:2; dates=epoch-us keeps "
+                          "them"));
+}
+
+TEST(TableColumnTest, OptionsThatRemedyACell) {
+  const auto remedy = [](std::vector<std::string> cells, ColumnKind kind, std::string_view cell) {
+    return Table(std::move(cells), {}, kind).Remedy(cell);
+  };
+  EXPECT_EQ(remedy({"1", "2"}, ColumnKind::kFloat, "2,5"), "decimal ,");
+  EXPECT_EQ(remedy({"1.5"}, ColumnKind::kFloat, "2,5"), "none");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2,5"), "none");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "1,234"), "thousands ,");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2024-01-31"), "dates epoch");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2024-01-31 00:00:00.5"), "dates epoch-us");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kFloat, "2024-01-31"), "none");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "x"), "none");
 }
 
 TEST(TableColumnTest, AChosenKindTakesMoreForms) {

@@ -239,6 +239,10 @@ def test_convert_verify_index_inspect(tmp_path):
         "circles", "gradients", "stripes", "triangles"]
     assert "4 classes of image/class/label: 'circles', 'gradients'" in repr(seen)
     sf.convert("imagefolder", TESTDATA / "images", tmp_path / "again@1", like=out, no_sync=True)
+    (tmp_path / "t.csv").write_text("a;b\n" + "1;x\n" * 200 + "2,5;y\n")
+    (tmp_path / "kinds").write_text('{"a": "float"}')
+    with pytest.raises(sf.DataLossError, match='got "2,5"; pass decimal=\',\' to read it as a number$'):
+        sf.convert("csv", tmp_path / "t.csv", tmp_path / "t@1", schema=tmp_path / "kinds")
     with pytest.raises(ValueError, match="; pass overwrite=True to replace it$"):
         sf.convert("imagefolder", TESTDATA / "images", out)
     with pytest.raises(OSError, match="No such file"):

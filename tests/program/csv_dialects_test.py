@@ -244,3 +244,58 @@ def test_lost_digits_are_told(tmp_path, out):
     _, told = read(tmp_path, out, "t,x\n16777217.0,31.95376472\n1700000001.5,2\n")
     assert told[1:] == ['column "t": 2 values lose digits because floats have 32 bits, the first is "16777217.0" at line '
                         "2; declare the column as bytes with --schema FILE to keep them"]
+
+
+def test_dates(tmp_path, out):
+    table = "day,at,n\n2024-01-31,2024-01-31T13:45:00+01:00,1\n2024-02-29,NA,2\n"
+    rows, told = read(tmp_path, out, table)
+    assert rows[0] == {"at": "2024-01-31T13:45:00+01:00", "day": "2024-01-31", "n": 1}
+    assert told[1:] == ['column "at" is text, so "NA" at line 3 is kept; --na NA makes it missing',
+                        '2 columns of dates, kept as text: "at", "day"; --dates epoch makes them seconds since 1970']
+    rows, told = read(tmp_path, out, table, "--dates", "epoch")
+    assert rows == [{"at": 1706705100, "day": 1706659200, "n": 1}, {"day": 1709164800, "n": 2}]
+    assert told[1:] == ['column "at": 1 value is missing, the first is "NA" at line 3',
+                        'column "at": dates became seconds since 1970 in UTC (1 value)',
+                        'column "day": dates became seconds since 1970 in UTC (2 values, all without a time zone)']
+    rows, told = read(tmp_path, out, "t\n2024-01-31T13:45:00.25\n", "--dates", "epoch")
+    assert rows == [{"t": "2024-01-31T13:45:00.25"}]
+    assert told[1].endswith('; --dates epoch-us keeps them')
+    rows, told = read(tmp_path, out, "t\n2024-01-31T13:45:00.25Z\n", "--dates", "epoch-us")
+    assert rows == [{"t": 1706708700250000}]
+    assert fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--dates", "unix") == (
+        "--dates unix: expected text, epoch or epoch-us")
+    # A schema says the kind, and the option the unit.
+    (tmp_path / "s").write_text('{"t": "int64"}')
+    assert fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--schema", tmp_path / "s").endswith(
+        'as the schema says, got "2024-01-31T13:45:00.25Z"; pass --dates epoch-us to make dates microseconds since 1970')
+
+
+def test_numbers_with_another_mark_after_the_rows_that_are_guessed_from(tmp_path, out):
+    (tmp_path / "s").write_text('{"a": "float"}')
+    (tmp_path / "t.csv").write_text("a;b\n" + "1;x\n" * 300 + "2,5;y\n")
+    assert fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--schema", tmp_path / "s") == (
+        f'{tmp_path}/t.csv:302: expected float in column "a", as the schema says, got "2,5"; pass --decimal , to read '
+        "it as a number")
+
+
+def test_values_that_do_not_fit_another_dataset_name_it(tmp_path, out):
+    read(tmp_path, out, "a\n1\n")
+    (tmp_path / "t.csv").write_text("a\n1\nx\n")
+    assert fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--like", out / "x@1") == (
+        f'{tmp_path}/t.csv:3: expected int64 in column "a", as in {out}/x@1, got "x"')
+    (tmp_path / "t.jsonl").write_text('{"a": 1}\n{"a": 1.5}\n')
+    assert fail(DEFECTS, "convert", "jsonl", tmp_path / "t.jsonl", out / "y@1", "--like", out / "x@1") == (
+        f'{tmp_path}/t.jsonl:2: "a": expected int64, as in {out}/x@1, got "1.5"')
+
+
+def test_many_notes_and_names_do_not_flood_the_screen(tmp_path, out):
+    path = tmp_path / "t.csv"
+    names = [f"c{i}" for i in range(100)]
+    path.write_text(",".join(names) + "\n" + ",".join(["1"] * 100) + "\n" + ",".join(["NA"] * 100) + "\n")
+    report = succeed("convert", "csv", path, out / "x@1").out.decode().splitlines()
+    assert len(report) == 22 and report[20] == "note: 81 more notes; the manifest has all"
+    report = succeed("convert", "csv", path, "--dry-run").out.decode()
+    assert report.count("note: ") == 21 and "note: 81 more notes; --json shows all\n" in report
+    assert len(succeed("convert", "csv", path, "--dry-run", "--json").json["notes"]) == 101
+    message = fail(USAGE, "convert", "csv", path, out / "y@1", "--columns", "x")
+    assert message.endswith('"c18", "c19" and 80 more')

@@ -1,4 +1,4 @@
-#include "convert/sources/csv_guess.h"
+#include "convert/features/csv_guess.h"
 
 #include <algorithm>
 #include <map>
@@ -76,7 +76,9 @@ CellSort SortOf(std::string_view cell, const CellRules& rules) {
   if (rules.IsMissing(text)) return CellSort::kMissing;
   std::string scratch;
   const std::optional<std::string_view> plain = rules.Plain(cell, &scratch);
-  const bool number = (plain && KindOfText(*plain) != ColumnKind::kBytes) || ParseBool(text);
+  // Codes such as 01234 are no numbers, but as unlikely to be names.
+  const bool number =
+      (plain && KindOfText(*plain) != ColumnKind::kBytes) || ParseBool(text) || ParseAnyInt64(text);
   return number ? CellSort::kNumber : CellSort::kText;
 }
 
@@ -140,19 +142,13 @@ bool IsBetter(const Candidate& a, const Candidate& b, const CellOptions& cells) 
 // thousands there, and no cell is a number with a point that could not be such a mark.
 char GuessDecimal(const Rows& rows) {
   bool comma = false;
-  std::string scratch;
-  const auto is_number = [&scratch](std::string_view text, char decimal, char thousands) {
-    const std::optional<std::string_view> plain =
-        WithPlainMarks(text, decimal, thousands, &scratch);
-    return plain && KindOfText(*plain) != ColumnKind::kBytes;
-  };
   for (const auto& row : rows) {
     for (const CsvCell& cell : row) {
       const std::string_view text = Trimmed(cell.text);
       if (text.find(',') != text.npos) {
-        comma |= is_number(text, ',', '.') && !is_number(text, '.', ',');
-      } else if (text.find('.') != text.npos && is_number(text, '.', '\0') &&
-                 !is_number(text, ',', '.')) {
+        comma |= IsNumberWith(text, ',', '.') && !IsNumberWith(text, '.', ',');
+      } else if (text.find('.') != text.npos && IsNumberWith(text, '.', '\0') &&
+                 !IsNumberWith(text, ',', '.')) {
         return '.';
       }
     }

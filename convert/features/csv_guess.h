@@ -4,8 +4,8 @@
 // Guesses are conservative: without evidence against it, a file is separated by commas, has a
 // header and a decimal point.
 
-#ifndef SHARDFEED_CONVERT_SOURCES_CSV_GUESS_H_
-#define SHARDFEED_CONVERT_SOURCES_CSV_GUESS_H_
+#ifndef SHARDFEED_CONVERT_FEATURES_CSV_GUESS_H_
+#define SHARDFEED_CONVERT_FEATURES_CSV_GUESS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -52,4 +52,4 @@ CsvGuess GuessCsv(std::string_view text, bool at_end, const CsvGiven& given);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_CONVERT_SOURCES_CSV_GUESS_H_
+#endif  // SHARDFEED_CONVERT_FEATURES_CSV_GUESS_H_
