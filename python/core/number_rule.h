@@ -41,11 +41,16 @@ class NumberRule {
   bool Fits(T value) const {
     return std::abs(value) <= largest_ || !std::isfinite(value);
   }
-  // Whether all integers of a type fit.
-  template <std::integral T>
+  // Whether all numbers of a type fit, and lose nothing.
+  template <typename T>
   bool FitsAll() const {
-    return !has_floats() && std::cmp_greater_equal(std::numeric_limits<T>::min(), least_) &&
-           std::cmp_less_equal(std::numeric_limits<T>::max(), most_);
+    if constexpr (std::integral<T>) {
+      return !has_floats() && std::cmp_greater_equal(std::numeric_limits<T>::min(), least_) &&
+             std::cmp_less_equal(std::numeric_limits<T>::max(), most_);
+    } else {
+      // Records have floats of 32 bits, whatever is declared.
+      return std::same_as<T, float> && (dtype_ == DType::kFloat32 || dtype_ == DType::kFloat64);
+    }
   }
 
   // Whether a float that fits loses so much that people should be told.

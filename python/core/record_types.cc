@@ -341,6 +341,7 @@ void RecordTypes::CheckValues(std::string_view name, Values* values) {
     if (!rule.Fits(value)) RefuseValue(name, rule.Why(value));
   }
   for (const float value : values->floats) {
+    if (rule.FitsAll<float>()) break;
     if (!rule.Fits(value)) RefuseValue(name, rule.Why(double{value}));
     if (rule.IsLossy(value)) Lose(name, record_, value, rule.Stored(value));
   }
@@ -390,9 +391,7 @@ Wrong RecordTypes::WrongNumbers(std::string_view name, ExampleColumn* column, ui
   Wrong wrong;
   VisitNumbers(*column, [&](const auto& value_at) {
     using T = std::decay_t<decltype(value_at(0))>;
-    if constexpr (std::integral<T>) {
-      if (rule.FitsAll<T>()) return;
-    }
+    if (rule.FitsAll<T>()) return;
     VisitElements(*column, rows, [&](uint64_t row, uint64_t i) {
       const T value = value_at(i);
       if (!rule.Fits(value)) {
