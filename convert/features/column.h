@@ -59,12 +59,6 @@ inline std::optional<float> ToFloat(double value) {
   return static_cast<float>(value);
 }
 
-// Whether `value` loses more than is usual when it becomes a float: all of it, as 1e-50 does, or,
-// if its shortest decimal form has more than the seven digits that a float keeps, some of its whole
-// part: 16777217 and 1700000001.5, but not 1e20. (That digits of fractions are lost is usual:
-// 31.95376472 becomes 31.953764.)
-bool IsLossyAsFloat(double value);
-
 // Parses true and false, written in lower case, in upper case, or with a capital.
 std::optional<bool> ParseBool(std::string_view text);
 

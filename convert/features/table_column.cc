@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convert/input/excerpt.h"
+#include "decode/features/float_digits.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
