@@ -2,7 +2,7 @@
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
-PART: import, batches, raw_images, images, tf_data, tfrecord, array_record, dali, processes, iterators, soak;
+PART: import, batches, raw_images, images, writing, tf_data, tfrecord, array_record, dali, processes, iterators, soak;
 by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
 array_record and DALI are measured if they are installed. Each figure is a median over rounds that alternate with
 its reference in one process; data comes from the page cache.
@@ -181,6 +181,84 @@ def against(folder, quick, name, reader, small=1):
             **{name: theirs})
 
 
+def writing(folder, quick):
+    """Small records from columns in memory: w.write_batch beside w.write, beside TensorFlow's usual script, and beside
+    C++ that writes the same rows (records_benchmark, which $SHARDFEED_RECORDS_BENCHMARK names if it is not in bazel-bin)."""
+    import json
+    rows = 100_000 if quick else 400_000
+    few = rows // 20
+    x = np.random.default_rng(0).normal(size=(rows, 50)).astype(np.float32)
+    y = np.arange(rows)
+    threads = len(os.sched_getaffinity(0))
+
+    def batch():
+        with sf.write(f"{folder}/batch@4", overwrite=True, sync=False, threads=threads) as writer:
+            writer.write_batch({"x": x, "y": y})
+        return rows
+
+    def by_row():
+        with sf.write(f"{folder}/row@4", overwrite=True, sync=False, threads=threads) as writer:
+            for i in range(few):
+                writer.write({"x": x[i], "y": i})
+        return few
+
+    def tensorflow():
+        with tf.io.TFRecordWriter(f"{folder}/tf.tfrecord") as writer:
+            for i in range(few):
+                example = tf.train.Example(features=tf.train.Features(feature={
+                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=x[i])),
+                    "y": tf.train.Feature(int64_list=tf.train.Int64List(value=[i]))}))
+                writer.write(example.SerializeToString())
+        return few
+
+    x.tofile(f"{folder}/x")
+    program = os.environ.get("SHARDFEED_RECORDS_BENCHMARK", ROOT / "bazel-bin/benchmarks/records_benchmark")
+
+    def cpp():
+        """Its own time, without that of starting and of reading the rows."""
+        found = json.loads(subprocess.run([program, "examples", f"{folder}/x", f"{folder}/cpp@4", str(threads)], check=True,
+                                          capture_output=True).stdout)
+        assert found["records"] == rows
+        return found["seconds"]
+
+    runs = {"write_batch": batch, "write": by_row}
+    try:
+        import tensorflow as tf
+        runs["TFRecordWriter"] = tensorflow
+    except ImportError:
+        print("writing: TensorFlow is not installed")
+    if os.path.exists(program):
+        runs["C++"] = cpp
+    else:
+        print("writing: build //benchmarks:records_benchmark to compare with C++")
+    taken = {name: [] for name in runs}
+    for round in range(4 if quick else 8):  # the first warms up
+        for name, run in runs.items():
+            gc.collect()
+            took, result = seconds(run)
+            if round:
+                taken[name].append(result / rows if name == "C++" else took / result)
+    whole = next(iter(sf.read(f"{folder}/batch@4").parse().batch(rows)))
+    order = np.argsort(whole["y"])
+    assert np.array_equal(whole["x"][order], x) and np.array_equal(whole["y"][order], y)
+    first = next(iter(sf.read(f"{folder}/row@4").parse().batch(few)))
+    assert np.array_equal(np.sort(first["y"]), y[:few])
+    if "C++" in runs:  # the same bytes
+        for shard in range(4):
+            names = [f"{folder}/{name}-0000{shard}-of-00004" for name in ("batch", "cpp")]
+            assert pathlib.Path(names[0]).read_bytes() == pathlib.Path(names[1]).read_bytes(), names
+    if "TFRecordWriter" in runs:
+        theirs = next(iter(sf.read(f"{folder}/tf.tfrecord").parse({"x": sf.fixed(50), "y": sf.int64}).batch(few)))
+        assert np.array_equal(theirs["x"], x[:few]) and np.array_equal(theirs["y"], y[:few])
+    for name in runs:
+        for reference in ("TFRecordWriter", "C++"):
+            if name != reference and reference in runs and not (name == "TFRecordWriter" and reference == "C++"):
+                ratios = sorted(r / t for t, r in zip(taken[name], taken[reference]))
+                print(f"small records: {name} is {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) "
+                      f"times as fast as {reference}; {1e9 * statistics.median(taken[name]):.0f} and "
+                      f"{1e9 * statistics.median(taken[reference]):.0f} ns a record", flush=True)
+
+
 def tf_data(folder, quick):
     import tensorflow as tf
 
@@ -299,7 +377,7 @@ def soak(folder, quick):
 
 
 PARTS = {"import": import_time, "batches": batches, "raw_images": raw_images, "images": images,
-         "tf_data": tf_data, "tfrecord": tfrecord, "array_record": array_record, "dali": dali,
+         "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord, "array_record": array_record, "dali": dali,
          "processes": processes, "iterators": iterators, "soak": soak}
 
 

@@ -3,6 +3,9 @@
 //
 //   records_benchmark make large|small FOLDER BYTES   a dataset of 16 shards
 //   records_benchmark write FOLDER OUT                DatasetWriter, and cp of the result
+//   records_benchmark examples FILE OUT THREADS       ExampleBuilder and DatasetWriter, for rows of
+//   50
+//                                                     floats in FILE, x, and their numbers, y
 //   records_benchmark gzip FOLDER OUT [keep]          DatasetWriter with GZIP
 //   records_benchmark verify FOLDER THREADS           VerifyDataset, and a loop that only reads and
 //                                                     computes the CRCs, alternating
@@ -21,6 +24,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <functional>
@@ -154,6 +158,33 @@ void Write(const std::string& folder, const std::string& out) {
   std::filesystem::remove_all(out);
   fmt::print("{{\"records\": {}, \"write\": {}, \"cp\": {}}}\n", records.size(), List(write),
              List(cp));
+}
+
+void WriteExamples(const std::string& file, const std::string& out, int threads) {
+  constexpr size_t kFloats = 50;
+  const std::string bytes = Value(ReadFile(file, uint64_t{1} << 32));
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  DatasetWriterOptions options;
+  options.overwrite = true;
+  options.sync = false;
+  options.threads = threads;
+  const double start = NowSeconds();
+  auto writer = Value(DatasetWriter::Create(Value(ParseOutputSpec(out)), options));
+  ExampleBuilder builder;
+  std::string record;
+  for (size_t row = 0; row < values.size() / kFloats; ++row) {
+    builder.Clear();
+    builder.AddFloatList("x", absl::MakeConstSpan(values).subspan(row * kFloats, kFloats));
+    builder.AddInt64("y", static_cast<int64_t>(row));
+    record.clear();
+    builder.SerializeExample(&record);
+    Check(writer->Write(record));
+  }
+  const Manifest manifest = Value(writer->Finish({}));
+  writer.reset();
+  fmt::print("{{\"records\": {}, \"seconds\": {:.6f}}}\n", manifest.num_records(),
+             NowSeconds() - start);
 }
 
 void WriteGzip(const std::string& folder, const std::string& out, bool keep) {
@@ -443,6 +474,8 @@ int Run(const std::vector<std::string>& arguments) {
     Make(arguments[1], arguments[2], std::stoull(arguments[3]));
   } else if (is("write", 2)) {
     Write(arguments[1], arguments[2]);
+  } else if (is("examples", 3)) {
+    WriteExamples(arguments[1], arguments[2], std::stoi(arguments[3]));
   } else if (is("gzip", 2)) {
     WriteGzip(arguments[1], arguments[2], false);
   } else if (is("gzip", 3) && arguments[3] == "keep") {

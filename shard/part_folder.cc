@@ -95,6 +95,8 @@ std::string PartBase(const std::string& folder, uint64_t part) {
 }
 
 absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message) {
+  std::error_code error;
+  if (!std::filesystem::exists(job_folder, error)) return JobIsGone(job_folder);
   const std::string base = PartBase(JoinPath(job_folder, message.folder), message.part);
   absl::Status status = CheckSize(base + ".shard", message.shard.bytes);
   if (status.ok()) status = CheckSize(base + ".index", message.index_bytes);

@@ -42,7 +42,7 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text);
 // The path of the shard of a part, or of its index, without the ending.
 std::string PartBase(const std::string& folder, uint64_t part);
 // Checks that the files of a part are there and have their sizes. `job_folder` is the folder of the
-// job. DataLoss: a file is gone, or has another size.
+// job. DataLoss: a file is gone, or has another size. FailedPrecondition: the whole job is gone.
 absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message);
 
 // Whether `text` has at most 64 characters, which are letters, digits, '.', '_' and '-'.

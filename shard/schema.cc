@@ -38,10 +38,17 @@ bool ShapeFits(const FeatureSchema& feature) {
     values *= static_cast<uint64_t>(shape[i]);
     if (values > kMaxShapeSize) return false;
   }
-  if (shape.empty()) return true;
+  if (shape.empty() || feature.records == 0) return true;
   if (!any_length) return feature.min_values == values && feature.max_values == values;
   if (values == 0) return feature.max_values == 0;
   return feature.min_values % values == 0 && feature.max_values % values == 0;
+}
+
+// The kind of list in which values of a type are.
+FeatureKind KindOfType(std::string_view dtype) {
+  if (dtype.empty()) return FeatureKind::kNone;
+  if (dtype == "bytes") return FeatureKind::kBytes;
+  return dtype.find("float") == std::string_view::npos ? FeatureKind::kInt64 : FeatureKind::kFloat;
 }
 
 }  // namespace
@@ -171,10 +178,10 @@ void Schema::Merge(const Schema& other) {
 
 void Schema::SetTypes(const FeatureTypes& types) {
   for (const auto& [name, type] : types) {
-    const auto it = features_.find(name);
-    if (it == features_.end()) continue;
+    const auto [it, is_new] = features_.try_emplace(name);
     FeatureSchema& feature = it->second;
     feature.type = type;
+    if (is_new) feature.kind = KindOfType(type.dtype);
     if (!ShapeFits(feature)) feature.type.shape.clear();
   }
 }
@@ -193,7 +200,7 @@ nlohmann::json Schema::ToJson() const {
     nlohmann::json& entry = json[name];
     entry = {{"kind", FeatureKindName(feature.kind)},
              {"records", feature.records},
-             {"min_values", feature.min_values},
+             {"min_values", feature.records == 0 ? 0 : feature.min_values},
              {"max_values", feature.max_values}};
     if (feature.is_list) entry["list"] = true;
     if (feature.mixed_kinds > 0) entry["mixed_kinds"] = feature.mixed_kinds;
@@ -247,6 +254,7 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     }
     if (feature.min_values > feature.max_values)
       members.Fail("min_values is greater than max_values");
+    if (feature.records == 0) feature.min_values = UINT64_MAX;
     if (entry.contains("dtype")) feature.type.dtype = members.Text(entry, "dtype");
     if (entry.contains("shape")) {
       for (const nlohmann::json& size : members.Array(entry, "shape")) {
@@ -272,6 +280,7 @@ std::string DifferenceOf(const Schema& stored, const Schema& found) {
   }
   for (const auto& [name, theirs] : stored.features()) {
     const auto it = found.features().find(name);
+    if (it == found.features().end() && theirs.records == 0) continue;  // declared, and never given
     if (it == found.features().end()) return fmt::format("feature '{}', which no record has", name);
     const FeatureSchema& ours = it->second;
     std::string wrong;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <system_error>
 
 #include "absl/strings/charconv.h"
+#include "decode/features/float_digits.h"
 
 namespace shardfeed {
 namespace {
@@ -147,22 +147,6 @@ std::optional<float> ParseAnyFloat(std::string_view text) {
   const std::from_chars_result result = std::from_chars(text.data(), end, value);
   if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
   return ToFloat(ParseDouble(text));
-}
-
-bool IsLossyAsFloat(double value) {
-  constexpr double kFirst = 1 << 24;  // all smaller whole numbers are floats
-  const double stored = static_cast<float>(value);
-  if (stored == 0) return value != 0;
-  if (std::abs(value) < kFirst || !std::isfinite(stored) ||
-      std::trunc(stored) == std::trunc(value)) {
-    return false;
-  }
-  // One digit before the point: [-]d.dddddde+dd.
-  char text[32];
-  const char* const end =
-      std::to_chars(text, std::end(text), value, std::chars_format::scientific).ptr;
-  const std::string_view digits(text, end - text);
-  return std::ranges::count_if(digits.substr(0, digits.find('e')), IsDigit) > 7;
 }
 
 bool IsLossyAsFloat(std::string_view number) {

@@ -60,12 +60,8 @@ inline std::optional<float> ToFloat(double value) {
   return static_cast<float>(value);
 }
 
-// Whether `value` loses more than is usual when it becomes a float: all of it, as 1e-50 does, or,
-// if its shortest decimal form has more than the seven digits that a float keeps, some of its whole
-// part: 16777217 and 1700000001.5, but not 1e20. (That digits of fractions are lost is usual:
-// 31.95376472 becomes 31.953764.)
-bool IsLossyAsFloat(double value);
-// The same for the text of a number, which may be beyond the range of double: 1e-400.
+// IsLossyAsFloat (decode/features/float_digits.h) of the text of a number, which may be beyond the
+// range of double: 1e-400.
 bool IsLossyAsFloat(std::string_view number);
 
 // Parses true and false, written in lower case, in upper case, or with a capital.

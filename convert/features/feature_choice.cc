@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <set>
 
 #include "absl/status/status.h"
 #include "convert/input/excerpt.h"
@@ -15,6 +17,22 @@ namespace shardfeed {
 namespace {
 
 constexpr uint64_t kMaxBytes = 64 << 20;
+
+// The first name that appears twice in the object that a sound document is; the parser itself
+// would take the last of both.
+std::optional<std::string> NameTwice(const std::string& text) {
+  std::set<std::string> names;
+  std::optional<std::string> twice;
+  const auto note = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    if (depth == 1 && event == nlohmann::json::parse_event_t::key && !twice) {
+      const auto& name = parsed.get_ref<const std::string&>();
+      if (!names.insert(name).second) twice = name;
+    }
+    return true;
+  };
+  const nlohmann::json json = nlohmann::json::parse(text, note);
+  return json.is_object() ? twice : std::nullopt;
+}
 
 }  // namespace
 
@@ -75,6 +93,11 @@ absl::StatusOr<ChosenKinds> ReadFeatureKinds(const std::string& path) {
   }
   if (is_manifest && !json.value("features", nlohmann::json()).is_object()) {
     return error("a manifest without features");
+  }
+  if (!is_manifest) {
+    if (const std::optional<std::string> twice = NameTwice(*text)) {
+      return error(fmt::format("{} appears twice", Excerpt(*twice)));
+    }
   }
   ChosenKinds kinds;
   for (const auto& [name, entry] : (is_manifest ? json["features"] : json).items()) {

@@ -6,6 +6,7 @@
 
 #include "convert/input/excerpt.h"
 #include "convert/input/json_document.h"
+#include "decode/features/float_digits.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 

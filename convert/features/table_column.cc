@@ -4,6 +4,7 @@
 
 #include "convert/features/dates.h"
 #include "convert/input/excerpt.h"
+#include "decode/features/float_digits.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

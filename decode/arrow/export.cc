@@ -268,7 +268,7 @@ FeatureSpec SpecOf(const ArrowField& field) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ArrowExporter>> ArrowExporter::Make(
-    std::vector<ArrowField> fields, bool raw) {
+    std::vector<ArrowField> fields, bool raw, bool sampled) {
   std::vector<FeatureSpec> specs;
   for (const ArrowField& field : fields) {
     if (field.form == Form::kFixedList && field.width < 1) {
@@ -284,7 +284,7 @@ absl::StatusOr<std::shared_ptr<const ArrowExporter>> ArrowExporter::Make(
   auto exporter = std::shared_ptr<ArrowExporter>(new ArrowExporter(std::move(fields), raw));
   if (!specs.empty()) {
     absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
-        ExampleParser::Make(std::move(specs));
+        ExampleParser::Make(std::move(specs), {}, sampled);
     if (!parser.ok()) return parser.status();
     exporter->parser_ = *std::move(parser);
   }

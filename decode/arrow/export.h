@@ -40,9 +40,11 @@ struct ArrowFailure {
 class ArrowExporter {
  public:
   // With `raw`, the one column "record" has the records themselves, and there are no fields.
-  // InvalidArgument: a name appears twice, or a width is below 1.
+  // `sampled`: the fields are all features that some of the records have, and a record with
+  // another one is an error. InvalidArgument: a name appears twice, or a width is below 1.
   static absl::StatusOr<std::shared_ptr<const ArrowExporter>> Make(std::vector<ArrowField> fields,
-                                                                   bool raw = false);
+                                                                   bool raw = false,
+                                                                   bool sampled = false);
 
   // The caller releases `out`.
   void GetSchema(ArrowSchema* out) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,16 +60,174 @@ absl::Status CheckShape(std::string_view name, const ArrowArray& array, int64_t 
   return absl::OkStatus();
 }
 
-// Takes the values of an array that is no list.
-absl::Status TakeValues(std::string_view name, std::string_view format, const ArrowArray& array,
-                        ExampleColumn* column) {
-  const std::optional<Type> type = TypeOf(format);
-  if (!type || array.dictionary != nullptr) {
-    return Refuse(name,
-                  fmt::format("Examples have no counterpart of Arrow's type '{}'{}; cast it to "
-                              "int64, float32, binary, or a list of one of these",
-                              format, array.dictionary != nullptr ? " with a dictionary" : ""));
+// Says what a type is that no feature has a counterpart of, and what to make of it.
+std::string NoCounterpart(std::string_view format) {
+  struct Name {
+    std::string_view prefix;
+    std::string_view name;
+    std::string_view remedy;
+  };
+  constexpr std::string_view kTimes = "cast it to int64, in a unit that you choose, or to strings";
+  static constexpr Name kNames[] = {
+      {"ts", "timestamps", kTimes},
+      {"td", "dates", kTimes},
+      {"tt", "times", kTimes},
+      {"tD", "durations", "cast it to int64, in a unit that you choose"},
+      {"ti", "intervals", "make its parts columns"},
+      {"d:", "decimals", "cast it to float64, or to strings, which keep all digits"},
+      {"+s", "structs", "make their fields columns (flatten in pyarrow, unnest in polars)"},
+      {"+m", "maps", "make the keys and the values a list each"},
+      {"+u", "unions", "make a column of each of its types"},
+      {"+r", "runs", "decode them (pyarrow.compute.run_end_decode)"},
+      {"+v", "views of lists", "cast it to plain lists"},
+      {"+", "lists of lists", "write the values as one list, and the lengths as another column"},
+  };
+  for (const Name& one : kNames) {
+    if (!format.starts_with(one.prefix)) continue;
+    return fmt::format("records have no counterpart of {} (Arrow's type '{}'); {}, or leave it out",
+                       one.name, format, one.remedy);
   }
+  return fmt::format(
+      "records have no counterpart of Arrow's type '{}'; cast it to int64, float32, "
+      "binary, or a list of one of these, or leave it out",
+      format);
+}
+
+// The values of categories, of which a column has the number of one for each element.
+template <typename T>
+struct Decoded {
+  std::vector<T> values;
+  std::vector<uint8_t> is_set;  // bits
+};
+
+// The elements of `indices` from its offset up to its length: whether each has a value, and which
+// one of the dictionary's.
+template <typename Index>
+absl::Status VisitIndices(std::string_view name, const ArrowArray& indices, uint64_t values,
+                          const BitView& value_is_set, const auto& visit) {
+  const auto* const numbers = static_cast<const Index*>(indices.buffers[1]);
+  const BitView is_set = Validity(indices);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(indices.length); ++i) {
+    const uint64_t at = i + static_cast<uint64_t>(indices.offset);
+    bool has_value = is_set[i];
+    uint64_t value = 0;
+    if (has_value) {
+      if (std::cmp_less(numbers[at], 0) || std::cmp_greater_equal(numbers[at], values)) {
+        return Refuse(
+            name, fmt::format("row {}: category {} of {} that there are", i, numbers[at], values));
+      }
+      value = static_cast<uint64_t>(numbers[at]);
+      has_value = value_is_set[value];
+    }
+    visit(i, has_value, value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VisitIndices(std::string_view name, std::string_view format, const ArrowArray& indices,
+                          uint64_t values, const BitView& value_is_set, const auto& visit) {
+  const auto as = [&]<typename Index>(Index) {
+    return VisitIndices<Index>(name, indices, values, value_is_set, visit);
+  };
+  if (format == "c") return as(int8_t{});
+  if (format == "C") return as(uint8_t{});
+  if (format == "s") return as(int16_t{});
+  if (format == "S") return as(uint16_t{});
+  if (format == "i") return as(int32_t{});
+  if (format == "I") return as(uint32_t{});
+  if (format == "l") return as(int64_t{});
+  if (format == "L") return as(uint64_t{});
+  return Refuse(name,
+                fmt::format("its categories are numbered by '{}', which are no integers", format));
+}
+
+absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,
+                        ExampleColumn* column);
+
+// Makes a column of the values of categories. `is_set`: bits of elements, counted from the array's
+// offset.
+absl::Status TakeDictionary(std::string_view name, const ArrowSchema& schema,
+                            const ArrowArray& array, ExampleColumn* column) {
+  if (schema.dictionary == nullptr || array.dictionary == nullptr ||
+      schema.dictionary->format == nullptr) {
+    return Refuse(name, "its array does not have the structure of its type");
+  }
+  if (schema.dictionary->dictionary != nullptr) {
+    return Refuse(name, "the values of its categories are categories; cast it to their values");
+  }
+  const ArrowArray& dictionary = *array.dictionary;
+  absl::Status status = CheckShape(name, array, 2, 0);
+  ExampleColumn values;
+  if (status.ok()) status = TakeValues(name, *schema.dictionary, dictionary, &values);
+  if (!status.ok()) return status;
+  if (array.length > 0 && array.buffers[1] == nullptr) {
+    return Refuse(name, "its array has no values");
+  }
+  const bool nothing = values.type == Type::kNull;
+  const BitView value_is_set = nothing ? BitView() : Validity(dictionary);
+  const auto count = static_cast<uint64_t>(array.length);
+  const auto decode = [&]<typename T>(T, const auto& value_at) {
+    const auto made = std::make_shared<Decoded<T>>();
+    made->values.resize(count);
+    made->is_set.assign(count / 8 + 1, 0);
+    status = VisitIndices(name, schema.format, array, static_cast<uint64_t>(dictionary.length),
+                          value_is_set, [&](uint64_t i, bool has_value, uint64_t value) {
+                            if (!has_value || nothing) return;
+                            made->values[i] = value_at(value + values.first);
+                            made->is_set[i / 8] |= static_cast<uint8_t>(1U << i % 8);
+                          });
+    column->values = made->values.data();
+    column->element_is_set = {made->is_set.data(), 0};
+    column->held = made;
+  };
+  const auto numbers = [&]<typename T>(T zero) {
+    decode(zero, [&](uint64_t i) { return static_cast<const T*>(values.values)[i]; });
+  };
+  column->type = values.type;
+  switch (values.type) {
+    case Type::kBool:
+      column->type = Type::kUInt8;
+      decode(uint8_t{}, [&](uint64_t i) { return static_cast<uint8_t>(values.truth[i]); });
+      break;
+    case Type::kInt8:
+    case Type::kUInt8:
+      numbers(uint8_t{});
+      break;
+    case Type::kInt16:
+    case Type::kUInt16:
+    case Type::kFloat16:
+    case Type::kBFloat16:
+      numbers(uint16_t{});
+      break;
+    case Type::kInt32:
+    case Type::kUInt32:
+    case Type::kFloat32:
+      numbers(uint32_t{});
+      break;
+    case Type::kInt64:
+    case Type::kUInt64:
+    case Type::kFloat64:
+      numbers(uint64_t{});
+      break;
+    case Type::kNull:
+      break;
+    default:
+      column->type = Type::kView;
+      decode(std::string_view(), [&](uint64_t i) { return values.StringAt(i); });
+  }
+  return status;
+}
+
+// Takes the values of an array that is no list. If they are categories, `column` also gets the
+// bits of those that have a value.
+absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,
+                        ExampleColumn* column) {
+  if (schema.dictionary != nullptr || array.dictionary != nullptr) {
+    return TakeDictionary(name, schema, array, column);
+  }
+  const std::string_view format = schema.format;
+  const std::optional<Type> type = TypeOf(format);
+  if (!type) return Refuse(name, NoCounterpart(format));
   column->type = *type;
   if (*type == Type::kNull) return CheckShape(name, array, 0, 0);
   const bool strings = *type == Type::kString32 || *type == Type::kString64;
@@ -113,12 +272,14 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
   const bool list64 = format == "+L";
   const std::optional<uint64_t> fixed = NumberIn(format, "+w:");
   if (!list32 && !list64 && !fixed) {
-    absl::Status status = TakeValues(column.name, format, array, &column);
+    if (schema.format == nullptr) return Refuse(column.name, "its type is missing");
+    absl::Status status = TakeValues(column.name, schema, array, &column);
     if (!status.ok()) return status;
     column.first += first;
     if (column.type != Type::kNull) {
-      column.row_is_set = Validity(array);
+      column.row_is_set = array.dictionary != nullptr ? column.element_is_set : Validity(array);
       column.row_is_set.offset += first;
+      column.element_is_set = {};
     }
     return column;
   }
@@ -129,14 +290,14 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
   }
   if (!status.ok()) return status;
   const ArrowArray& elements = *array.children[0];
-  status = TakeValues(column.name, schema.children[0]->format, elements, &column);
+  status = TakeValues(column.name, *schema.children[0], elements, &column);
   if (!status.ok()) return status;
   column.row_is_set = Validity(array);
   column.row_is_set.offset += first;
   if (column.type == Type::kNull && elements.length > 0) {
     return Refuse(column.name, "the elements of its lists are missing");
   }
-  if (column.type != Type::kNull && elements.null_count != 0) {
+  if (column.type != Type::kNull && elements.null_count != 0 && elements.dictionary == nullptr) {
     column.element_is_set = Validity(elements);
     column.element_is_set.offset = 0;  // elements are counted with the array's offset
   }

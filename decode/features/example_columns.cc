@@ -40,13 +40,9 @@ void AppendInts(const ExampleColumn& column, uint64_t begin, uint64_t end,
 }
 
 template <typename Offset>
-void AppendStrings(const ExampleColumn& column, uint64_t begin, uint64_t end,
-                   std::vector<std::string_view>* strings) {
-  const Offset* offsets = static_cast<const Offset*>(column.values);
-  for (uint64_t i = begin; i < end; ++i) {
-    strings->emplace_back(column.bytes + offsets[i],
-                          static_cast<size_t>(offsets[i + 1] - offsets[i]));
-  }
+std::string_view StringBetween(const ExampleColumn& column, uint64_t i) {
+  const Offset* const offsets = static_cast<const Offset*>(column.values);
+  return {column.bytes + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
 }
 
 // A view is {int32 size, char[12]} or {int32 size, char[4] prefix, int32 buffer, int32 offset}.
@@ -89,6 +85,23 @@ std::pair<uint64_t, uint64_t> ExampleColumn::ElementsOf(uint64_t row) const {
     end = static_cast<uint64_t>(splits64[row + 1]);
   }
   return {begin + first, end + first};
+}
+
+std::string_view ExampleColumn::StringAt(uint64_t element) const {
+  switch (type) {
+    case Type::kView:
+      return static_cast<const std::string_view*>(values)[element];
+    case Type::kString32:
+      return StringBetween<int32_t>(*this, element);
+    case Type::kString64:
+      return StringBetween<int64_t>(*this, element);
+    case Type::kFixedBytes:
+      return {bytes + element * string_bytes, string_bytes};
+    case Type::kArrowView:
+      return ViewAt(*this, element);
+    default:
+      return {};
+  }
 }
 
 absl::Status ExampleColumns::Add(const ExampleColumn& column, uint64_t row) {
@@ -180,17 +193,7 @@ absl::Status ExampleColumns::Add(const ExampleColumn& column, uint64_t row) {
     case Type::kFixedBytes:
     case Type::kArrowView:
       strings_.clear();
-      if (column.type == Type::kString32) {
-        AppendStrings<int32_t>(column, begin, end, &strings_);
-      } else if (column.type == Type::kString64) {
-        AppendStrings<int64_t>(column, begin, end, &strings_);
-      } else if (column.type == Type::kArrowView) {
-        for (uint64_t i = begin; i < end; ++i) strings_.push_back(ViewAt(column, i));
-      } else {
-        for (uint64_t i = begin; i < end; ++i) {
-          strings_.emplace_back(column.bytes + i * column.string_bytes, column.string_bytes);
-        }
-      }
+      for (uint64_t i = begin; i < end; ++i) strings_.push_back(column.StringAt(i));
       builder_.AddBytesList(column.name, strings_);
       return absl::OkStatus();
     case Type::kNull:

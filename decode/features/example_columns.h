@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,7 @@ struct BitView {
   }
 };
 
-// The values of one feature. All memory is the caller's.
+// The values of one feature. All memory is the caller's, unless `held` keeps it.
 struct ExampleColumn {
   // How an element is stored. Integers and booleans become an int64 list, floating-point numbers a
   // float list, and strings a bytes list.
@@ -72,8 +73,12 @@ struct ExampleColumn {
   BitView row_is_set;
   BitView element_is_set;
 
+  std::shared_ptr<const void> held;
+
   // The numbers of the elements of a row: from the first up to the second, without it.
   std::pair<uint64_t, uint64_t> ElementsOf(uint64_t row) const;
+  // An element of a type of strings.
+  std::string_view StringAt(uint64_t element) const;
 };
 
 // Makes the record of a row at a time. Not thread-safe.

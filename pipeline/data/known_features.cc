@@ -182,20 +182,24 @@ absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
     spec.dtype = ParsedType(feature);
     const std::vector<int64_t>& shape = feature.type.shape;
     const bool any_length = !shape.empty() && shape[0] < 0;
+    // Without records, declared features have what is declared.
+    const bool declared =
+        schema.records() == 0 && !feature.type.dtype.empty() && std::ranges::count(shape, 0) == 0;
     const bool fixed = !feature.is_list && feature.records == schema.records() && !any_length &&
-                       feature.min_values == feature.max_values && feature.min_values > 0 &&
-                       feature.kind != FeatureKind::kNone;
+                       (declared || (feature.min_values == feature.max_values &&
+                                     feature.min_values > 0 && feature.kind != FeatureKind::kNone));
     if (!fixed) {
       spec.layout = Layout::kRagged;
-      // Of a shape that some records lack, what is in a row of its first dimension.
-      if (!shape.empty() && std::ranges::count(shape, 0) == 0) {
+      // Of a shape that some records lack, or that has no values, what is in a row of its first
+      // dimension.
+      if (!shape.empty() && std::count(shape.begin() + 1, shape.end(), 0) == 0) {
         spec.shape.assign(shape.begin() + 1, shape.end());
       }
       // Steps of unknown kind have no values.
       spec.ragged_steps = feature.is_list && feature.kind == FeatureKind::kNone;
     } else if (!shape.empty()) {
       spec.shape = shape;
-    } else if (feature.min_values > 1) {
+    } else if (!declared && feature.min_values > 1) {
       spec.shape = {static_cast<int64_t>(feature.min_values)};
     }
     (feature.is_list ? known.feature_lists : known.features).push_back(std::move(spec));

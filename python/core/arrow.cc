@@ -69,6 +69,7 @@ class ArrowSource {
               nb::object place)
       : batches_(std::move(batches)), place_(std::move(place)), max_bytes_(max_bytes) {
     std::vector<ArrowField> wanted;
+    bool sampled = false;
     for (nb::handle field : fields) {
       const nb::tuple t = nb::borrow<nb::tuple>(field);
       ArrowField& made = wanted.emplace_back();
@@ -83,8 +84,9 @@ class ArrowSource {
                   : width == -1 ? ArrowField::Form::kList
                                 : ArrowField::Form::kFixedList;
       made.width = width;
+      sampled |= nb::cast<bool>(t[3]);
     }
-    exporter_ = Check(ArrowExporter::Make(std::move(wanted), raw));
+    exporter_ = Check(ArrowExporter::Make(std::move(wanted), raw, sampled));
   }
 
   const ArrowExporter& exporter() const { return *exporter_; }

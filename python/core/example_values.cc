@@ -8,6 +8,7 @@
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/string.h"
 #include "python/core/batches.h"
+#include "python/core/number_rule.h"
 
 namespace shardfeed::python {
 namespace {
@@ -19,35 +20,11 @@ using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 // NumPy's arrays have at most 64 dimensions. A list may contain itself.
 constexpr int kMaxDepth = 64;
 
-[[noreturn]] void RefuseValue(std::string_view name, std::string_view what) {
-  throw nb::value_error(fmt::format("feature '{}': {}", name, what).c_str());
-}
-
-// Refuses a value for which there is another way.
-[[noreturn]] void RefuseWith(std::string_view name, std::string_view what) {
-  throw nb::type_error(fmt::format("feature '{}': {}", name, what).c_str());
-}
-
-// Rounds a number to float32, the precision of features. A finite number that would become infinite
-// is an error.
-float FloatOf(std::string_view name, double value) {
-  const auto rounded = static_cast<float>(value);
-  if (std::isinf(rounded) && !std::isinf(value)) {
-    RefuseValue(name, fmt::format("{} is out of the range of float32", value));
-  }
-  return rounded;
-}
-
-// Converts an integer among floats, which float32 must hold exactly.
-float FloatOfInteger(std::string_view name, int64_t value) {
-  const auto rounded = static_cast<float>(value);
-  // 2^63 is a float, but not an int64.
-  if (rounded >= 0x1p63F || static_cast<int64_t>(rounded) != value) {
-    RefuseValue(name, fmt::format("float32 cannot hold the integer {}; give a float if it may be "
-                                  "rounded",
-                                  value));
-  }
-  return rounded;
+// An integer among floats, which float32 must hold exactly.
+double FloatOfInteger(std::string_view name, int64_t value) {
+  static const NumberRule rule(DType::kFloat32);
+  if (!rule.Fits(value)) RefuseValue(name, rule.Why(value));
+  return static_cast<double>(value);
 }
 
 std::string_view BytesOf(nb::handle bytes) {
@@ -101,14 +78,16 @@ void AddInteger(std::string_view name, nb::handle value, std::string_view dtype,
     // The digits of a huge integer take quadratic time, and Python refuses them.
     const nb::object bits = value.attr("bit_length")();
     const bool is_short = nb::cast<int64_t>(bits) <= 512;
-    RefuseValue(name, fmt::format("{} is out of the range of int64",
-                                  is_short ? nb::cast<std::string>(nb::str(value))
-                                           : fmt::format("an integer of {} bits",
-                                                         nb::cast<int64_t>(bits))));
+    RefuseValue(
+        name,
+        fmt::format("{} is out of the range of int64; write it as text, str(x), or as "
+                    "a float",
+                    is_short ? nb::cast<std::string>(nb::str(value))
+                             : fmt::format("an integer of {} bits", nb::cast<int64_t>(bits))));
   }
   if (values->kind == 'b') Refuse(name, "bytes and numbers in one list");
   if (values->kind == 'f') {
-    values->floats.push_back(FloatOfInteger(name, number));
+    values->doubles.push_back(FloatOfInteger(name, number));
     values->dtype = "float32";
     return;
   }
@@ -120,48 +99,14 @@ void AddInteger(std::string_view name, nb::handle value, std::string_view dtype,
 void AddFloat(std::string_view name, double value, std::string_view dtype, Values* values) {
   if (values->kind == 'b') Refuse(name, "bytes and numbers in one list");
   if (values->kind == 'i') {
-    ToFloats(name, values);
+    for (const int64_t one : values->ints) values->doubles.push_back(FloatOfInteger(name, one));
+    values->ints.clear();
     values->kind = 'f';
     values->dtype = "float32";
   }
-  values->floats.push_back(FloatOf(name, value));
+  values->doubles.push_back(value);
   values->kind = 'f';
   NoteType(dtype, values);
-}
-
-// Refuses values of a dtype that no feature has, and says what to do.
-void CheckDtype(std::string_view name, nb::handle dtype) {
-  const nb::object kind = nb::getattr(dtype, "kind", nb::none());
-  if (!nb::isinstance<nb::str>(kind)) return;
-  switch (nb::cast<std::string>(kind)[0]) {
-    case 'V':
-      // Types that others add to NumPy, such as bfloat16, have no fields.
-      if (nb::getattr(dtype, "names", nb::none()).is_none()) return;
-      RefuseWith(name,
-                 "an array of structures; write each field as a feature of its own, x['field']");
-    case 'c':
-      RefuseWith(name, "complex numbers; write x.real and x.imag as two features");
-    case 'M':
-    case 'm':
-      RefuseWith(name,
-                 "dates or times; choose a unit and write integers, "
-                 "x.astype('datetime64[us]').astype('int64'), or write text");
-    default:
-      if (nb::cast<std::string>(kind) == "f" &&
-          nb::cast<int64_t>(nb::getattr(dtype, "itemsize", nb::int_(0))) > 8) {
-        RefuseWith(name, "floats of more than 64 bits; write x.astype('float64')");
-      }
-  }
-}
-
-// The name of a dtype that arrays of NumPy have, as one that stays; empty for others.
-std::string_view DtypeName(nb::handle dtype) {
-  static constexpr std::string_view kNames[] = {"bool",    "uint8",    "int8",    "uint16",
-                                                "int16",   "uint32",   "int32",   "int64",
-                                                "float16", "bfloat16", "float32", "float64"};
-  const auto name = nb::cast<std::string>(nb::str(nb::getattr(dtype, "name", nb::str(""))));
-  const auto* const found = std::ranges::find(kNames, name);
-  return found == std::end(kNames) ? std::string_view() : *found;
 }
 
 template <typename T, typename To>
@@ -171,7 +116,7 @@ void Copy(const AnyArray& array, std::vector<To>* to) {
 }
 
 // Takes the array's values. Returns false if features have no counterpart of its type.
-bool TakeArray(std::string_view name, const AnyArray& array, Values* values) {
+bool TakeArray(const AnyArray& array, Values* values) {
   const nb::dlpack::dtype type = array.dtype();
   if (type.lanes != 1) return false;
   const auto integers = [&]<typename T>(T, std::string_view dtype) {
@@ -185,9 +130,7 @@ bool TakeArray(std::string_view name, const AnyArray& array, Values* values) {
     Copy<float>(array, &values->floats);
     values->dtype = "float32";
   } else if (type == nb::dtype<double>()) {
-    const auto* data = static_cast<const double*>(array.data());
-    values->floats.reserve(array.size());
-    for (size_t i = 0; i < array.size(); ++i) values->floats.push_back(FloatOf(name, data[i]));
+    Copy<double>(array, &values->doubles);
     values->dtype = "float64";
   } else if (!integers(int64_t{}, "int64") && !integers(int32_t{}, "int32") &&
              !integers(uint8_t{}, "uint8") && !integers(bool{}, "bool") &&
@@ -206,7 +149,7 @@ void CheckMask(std::string_view name, nb::handle value) {
   const nb::object mask = nb::getattr(value, "mask", nb::none());
   if (mask.is_none() || !nb::hasattr(mask, "any") || !nb::hasattr(value, "filled")) return;
   if (!nb::cast<bool>(nb::bool_(mask.attr("any")()))) return;
-  RefuseWith(name,
+  RefuseType(name,
              "an array with masked values, which lists of a record have no place for; fill them, "
              "x.filled(0), leave them out, x.compressed(), or write None if all are missing");
 }
@@ -289,7 +232,7 @@ void TakeAny(std::string_view name, nb::handle value, int depth, Values* values,
   const bool has_length = nb::hasattr(value, "__len__");
   AnyArray array;
   if (depth == 0 && has_length && nb::try_cast(value, array) && array.is_valid() &&
-      TakeArray(name, array, values)) {
+      TakeArray(array, values)) {
     return;
   }
   const nb::object dtype = nb::getattr(value, "dtype", nb::none());
@@ -327,6 +270,7 @@ void Values::Clear() {
   bytes.clear();
   ints.clear();
   floats.clear();
+  doubles.clear();
   kind = 0;
   dtype = {};
   shape.clear();
@@ -369,16 +313,64 @@ std::string_view NameOfFeature(nb::handle name) {
   throw nb::type_error(message.c_str());
 }
 
-[[noreturn]] void Refuse(std::string_view name, std::string_view what) {
-  RefuseWith(name, fmt::format("{}; expected bytes, str, int, float, a list of one of these, or an "
+void CheckDtype(std::string_view name, nb::handle dtype) {
+  const nb::object kind = nb::getattr(dtype, "kind", nb::none());
+  if (!nb::isinstance<nb::str>(kind)) return;
+  switch (nb::cast<std::string>(kind)[0]) {
+    case 'V':
+      // Types that others add to NumPy, such as bfloat16, have no fields.
+      if (nb::getattr(dtype, "names", nb::none()).is_none()) return;
+      RefuseType(name,
+                 "an array of structures; write each field as a feature of its own, x['field']");
+    case 'c':
+      RefuseType(name, "complex numbers; write x.real and x.imag as two features");
+    case 'M':
+    case 'm':
+      RefuseType(name,
+                 "dates or times; choose a unit and write integers, "
+                 "x.astype('datetime64[us]').astype('int64'), or write text");
+    default:
+      if (nb::cast<std::string>(kind) == "f" &&
+          nb::cast<int64_t>(nb::getattr(dtype, "itemsize", nb::int_(0))) > 8) {
+        RefuseType(name, "floats of more than 64 bits; write x.astype('float64')");
+      }
+  }
+}
+
+std::string_view DtypeName(nb::handle dtype) {
+  static constexpr std::string_view kNames[] = {"bool",    "uint8",    "int8",    "uint16",
+                                                "int16",   "uint32",   "int32",   "int64",
+                                                "float16", "bfloat16", "float32", "float64"};
+  const auto name = nb::cast<std::string>(nb::str(nb::getattr(dtype, "name", nb::str(""))));
+  const auto* const found = std::ranges::find(kNames, name);
+  return found == std::end(kNames) ? std::string_view() : *found;
+}
+
+void RefuseValue(std::string_view name, std::string_view what) {
+  throw nb::value_error(fmt::format("feature '{}': {}", name, what).c_str());
+}
+
+void RefuseType(std::string_view name, std::string_view what) {
+  throw nb::type_error(fmt::format("feature '{}': {}", name, what).c_str());
+}
+
+void Refuse(std::string_view name, std::string_view what) {
+  RefuseType(name, fmt::format("{}; expected bytes, str, int, float, a list of one of these, or an "
                                "array of numbers",
                                what));
 }
 
-void ToFloats(std::string_view name, Values* values) {
-  values->floats.reserve(values->ints.size());
-  for (const int64_t value : values->ints) values->floats.push_back(FloatOfInteger(name, value));
-  values->ints.clear();
+void AtRow(std::string_view name, uint64_t row, const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const nb::builtin_exception& error) {
+    const std::string feature = fmt::format("feature '{}': ", name);
+    const std::string_view what = error.what();
+    if (!what.starts_with(feature)) throw;
+    throw nb::builtin_exception(
+        error.type(),
+        fmt::format("{}row {}: {}", feature, row, what.substr(feature.size())).c_str());
+  }
 }
 
 void TakeValues(std::string_view name, nb::handle value, Values* values,

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,9 @@ namespace shardfeed::python {
 struct Values {
   std::vector<std::string_view> bytes;
   std::vector<int64_t> ints;
+  // Floats are in one of these: `floats` if they were float32, or have become it.
   std::vector<float> floats;
+  std::vector<double> doubles;
   // The kind that is set: 'b', 'i' or 'f'; 0 if there are no values and the kind is unknown.
   char kind = 0;
   // What they were, a name of NumPy's: "uint8", "bool", "float64" ...; of Python's own numbers,
@@ -41,11 +44,19 @@ std::string_view StoredType(char kind);
 // The UTF-8 of the name of a feature, valid as long as the object. Raises unless it is a str that
 // has one.
 std::string_view NameOfFeature(nanobind::handle name);
-// Raises a TypeError that names the feature and says which values a feature can have.
+// Raises a ValueError about a feature: "feature 'x': what".
+[[noreturn]] void RefuseValue(std::string_view name, std::string_view what);
+// Raises a TypeError about a feature.
+[[noreturn]] void RefuseType(std::string_view name, std::string_view what);
+// Raises a TypeError that also says which values a feature can have.
 [[noreturn]] void Refuse(std::string_view name, std::string_view what);
+// Raises what `act` raises about a feature with a row's number behind the feature.
+void AtRow(std::string_view name, uint64_t row, const std::function<void()>& act);
 
-// Converts integers to floats. Raises ValueError if float32 cannot hold one.
-void ToFloats(std::string_view name, Values* values);
+// The name of a dtype that arrays of NumPy have, as one that stays; empty for others.
+std::string_view DtypeName(nanobind::handle dtype);
+// Raises a TypeError if no feature has values of a dtype of NumPy, and says what to do.
+void CheckDtype(std::string_view name, nanobind::handle dtype);
 
 // Takes what Python gives for a feature: a value of bytes (also bytearray, and memoryview of
 // bytes), str, int or float, a scalar of NumPy, an array, or lists of these of one shape. Nothing

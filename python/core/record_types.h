@@ -1,5 +1,6 @@
 // The types of the features of one dataset: declared, or learned from the records that are written.
 // All records must agree, since a record keeps neither shapes nor types narrower than its lists.
+// Rows of Python, columns, tables of Arrow and finished records are all checked here.
 
 #ifndef SHARDFEED_PYTHON_CORE_RECORD_TYPES_H_
 #define SHARDFEED_PYTHON_CORE_RECORD_TYPES_H_
@@ -7,17 +8,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/container/flat_hash_set.h"
 #include "decode/features/example_columns.h"
 #include "nanobind/nanobind.h"
 #include "python/core/example_values.h"
+#include "python/core/number_rule.h"
 #include "shard/schema.h"
 #include "shardfeed/schema.h"
+#include "tfrecord/example_reader.h"
 
 namespace shardfeed::python {
 
@@ -26,7 +30,18 @@ struct TypedColumn {
   ExampleColumn column;
   std::string dtype;
   std::vector<int64_t> shape;
+  bool checked = false;  // whether each row was given to RecordTypes::Check
 };
+
+// What is wrong with what was given. `text` is empty if nothing is.
+struct Wrong {
+  std::string text;
+  bool of_type = false;  // a TypeError; otherwise a ValueError
+
+  explicit operator bool() const { return !text.empty(); }
+};
+// Raises it. With the GIL.
+[[noreturn]] void Raise(const Wrong& wrong);
 
 class RecordTypes {
  public:
@@ -35,19 +50,32 @@ class RecordTypes {
   // Types() then has. With the GIL.
   RecordTypes(nanobind::sequence features, bool keeps_shapes);
 
-  // Each record: Begin, Check for each feature that has a value, End, and Learn once it is written.
-  // Check converts integers to declared floats. All raise TypeError, or ValueError for what is out
-  // of range; the message names the feature. With the GIL.
-  void Begin();
-  void Check(std::string_view name, Values* values);
-  void End() const;
-  void Learn(uint64_t record);
+  // A record or a batch is checked between Begin and Learn, or Undo if it is not written. `record`:
+  // the number of the first one.
+  void Begin(uint64_t record);
+  void Learn();
+  void Undo();
 
-  // The same as Begin, Check and End for the rows of columns. Without the GIL.
-  absl::Status CheckColumns(const std::vector<TypedColumn>& columns, uint64_t rows);
+  // The value of a feature in a record: converts numbers to what is stored. Raises TypeError, or
+  // ValueError for what is out of range; the message names the feature. With the GIL.
+  void Check(std::string_view name, Values* values);
+  // The same for a row of a column, which CheckColumn is given later.
+  void CheckRow(std::string_view name, uint64_t row, Values* values);
+  // Raises ValueError if a feature without a value is not declared. With the GIL.
+  void CheckName(std::string_view name) const;
+  // Whether features that are declared and required lack.
+  Wrong CheckComplete() const;
+
+  // All rows of a column. Converts integers to declared floats.
+  Wrong CheckColumn(TypedColumn* column, uint64_t rows);
+  // A record that was made elsewhere: that each feature is of the kind, and has the number of
+  // values, that it has in others. What is no Example is only wrong if features are declared.
+  Wrong CheckRecord(std::string_view record);
 
   // What was declared or learned.
   FeatureTypes Types() const;
+  // A line for each feature of which values lost more than is usual.
+  std::vector<std::string> Losses() const;
 
  private:
   struct Declared {
@@ -69,21 +97,39 @@ class RecordTypes {
     std::string_view dtype;
     const std::vector<int64_t>& shape;
   };
+  struct Loss {
+    uint64_t values = 0;
+    uint64_t record = 0;  // of the first one
+    double from = 0;
+    double to = 0;
+  };
 
-  // What is wrong with values, or empty.
-  std::string WrongShape(const Declared& declared, const std::vector<int64_t>& shape) const;
-  std::string WrongLearned(std::string_view name, const Given& given);
+  // The rule for the numbers of a feature of which `kind` is given.
+  NumberRule RuleOf(std::string_view name, char kind) const;
+  // Kind, type and shape, of one row or of all that have them in common.
+  Wrong WrongType(std::string_view name, const Given& given);
+  Wrong WrongDeclared(const Declared& declared, const Given& given) const;
+  Wrong WrongLearned(std::string_view name, const Given& given);
+  static std::string WrongShape(const Declared& declared, const std::vector<int64_t>& shape);
+  void CheckValues(std::string_view name, Values* values);
+  Wrong WrongRows(std::string_view name, TypedColumn* column, uint64_t rows);
+  Wrong WrongNumbers(std::string_view name, ExampleColumn* column, uint64_t rows);
+  void Lose(std::string_view name, uint64_t record, double from, double to);
+  Learned& Change(std::string_view name);
   const Declared* Find(std::string_view name) const;
-  std::string Missing() const;
-  std::string WrongColumn(const Declared& declared, const TypedColumn& column, uint64_t rows) const;
 
   std::map<std::string, Declared, std::less<>> declared_;
   size_t num_required_ = 0;
   const bool keeps_shapes_;
   std::map<std::string, Learned, std::less<>> learned_;
-  // Of the record that is being checked.
+  std::map<std::string, Loss, std::less<>> losses_;
+  // Of the record or the batch that is being checked.
+  uint64_t record_ = 0;
   std::vector<std::string_view> required_found_;
-  std::vector<std::pair<std::string, Learned>> news_;
+  std::vector<std::pair<std::string, std::optional<Learned>>> undo_;
+  std::vector<std::pair<std::string, Loss>> new_losses_;
+  std::vector<FeatureSummary> summaries_;
+  absl::flat_hash_set<std::string_view> names_;
 };
 
 }  // namespace shardfeed::python

@@ -47,7 +47,8 @@ std::vector<std::string> Resolve(const std::vector<std::string>& specs) {
 }
 
 // (number of records, [(name, kind, is a feature list, records, least and most values, records of
-// another kind)]): of the manifest or, without one, of records that were looked at.
+// another kind)], whether there may be others): of the manifest or, without one, of records that
+// were looked at.
 nb::tuple FindFeatures(const std::vector<std::string>& specs) {
   absl::StatusOr<FoundSchema> found;
   {
@@ -55,7 +56,8 @@ nb::tuple FindFeatures(const std::vector<std::string>& specs) {
     absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
     found = set.ok() ? FindSchema(*set) : set.status();
   }
-  const Schema schema = Check(std::move(found)).schema;
+  const FoundSchema all = Check(std::move(found));
+  const Schema& schema = all.schema;
   nb::list features;
   for (const auto& [name, feature] : schema.features()) {
     const bool has_values = feature.max_values >= feature.min_values;
@@ -64,7 +66,7 @@ nb::tuple FindFeatures(const std::vector<std::string>& specs) {
                                    has_values ? feature.min_values : 0,
                                    has_values ? feature.max_values : 0, feature.mixed_kinds));
   }
-  return nb::make_tuple(schema.records(), features);
+  return nb::make_tuple(schema.records(), features, all.sampled);
 }
 
 std::string Verify(const std::string& path, const std::string& level) {

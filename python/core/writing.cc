@@ -13,7 +13,7 @@
 #include "nanobind/stl/unique_ptr.h"
 #include "nanobind/stl/vector.h"
 #include "python/core/arrow.h"
-#include "python/core/batches.h"
+#include "python/core/column_values.h"
 #include "python/core/errors.h"
 #include "python/core/example_values.h"
 #include "python/core/gil.h"
@@ -28,71 +28,6 @@ namespace {
 
 namespace nb = nanobind;
 
-ExampleColumn::Type TypeOf(DType dtype) {
-  using Type = ExampleColumn::Type;
-  switch (dtype) {
-    case DType::kUInt8:
-      return Type::kUInt8;
-    case DType::kInt8:
-      return Type::kInt8;
-    case DType::kUInt16:
-      return Type::kUInt16;
-    case DType::kInt16:
-      return Type::kInt16;
-    case DType::kInt32:
-      return Type::kInt32;
-    case DType::kInt64:
-      return Type::kInt64;
-    case DType::kFloat16:
-      return Type::kFloat16;
-    case DType::kBFloat16:
-      return Type::kBFloat16;
-    case DType::kFloat32:
-      return Type::kFloat32;
-    case DType::kFloat64:
-      return Type::kFloat64;
-    case DType::kBytes:
-      return Type::kView;
-  }
-  return Type::kView;
-}
-
-std::string_view DtypeOf(ExampleColumn::Type type) {
-  using Type = ExampleColumn::Type;
-  switch (type) {
-    case Type::kBool:
-      return "bool";
-    case Type::kInt8:
-      return "int8";
-    case Type::kUInt8:
-      return "uint8";
-    case Type::kInt16:
-      return "int16";
-    case Type::kUInt16:
-      return "uint16";
-    case Type::kInt32:
-      return "int32";
-    case Type::kUInt32:
-      return "uint32";
-    case Type::kInt64:
-      return "int64";
-    case Type::kUInt64:
-      return "uint64";
-    case Type::kFloat16:
-      return "float16";
-    case Type::kBFloat16:
-      return "bfloat16";
-    case Type::kFloat32:
-      return "float32";
-    case Type::kFloat64:
-      return "float64";
-    case Type::kNull:
-      return "";
-    default:
-      return "bytes";
-  }
-}
-
 // What writes records that Python gives.
 class RecordSink {
  public:
@@ -104,10 +39,17 @@ class RecordSink {
   // Number of records that were taken, which may not be in a file yet.
   uint64_t records() const { return records_; }
 
+  // Writes a record as it is.
   void WriteBytes(nb::bytes record) {
     CheckOpen();
-    Put({record.c_str(), record.size()});
-    ++records_;
+    const std::string_view bytes(record.c_str(), record.size());
+    types_.Begin(records_);
+    if (Wrong wrong = types_.CheckRecord(bytes)) {
+      types_.Undo();
+      wrong.text = fmt::format("record {}: {}", records_, wrong.text);
+      Raise(wrong);
+    }
+    Put(bytes);
   }
 
   void WriteExample(nb::dict features) {
@@ -115,56 +57,62 @@ class RecordSink {
     builder_.Clear();
     try {
       std::vector<nb::object> held;
-      types_.Begin();
+      types_.Begin(records_);
       for (auto [key, value] : features) {
         const std::string_view name = NameOfFeature(key);
-        if (!value.is_none()) Add(name, value, &held);
+        if (value.is_none()) {
+          types_.CheckName(name);
+        } else {
+          Add(name, value, &held);
+        }
       }
-      types_.End();
+      if (const Wrong wrong = types_.CheckComplete()) Raise(wrong);
       record_.clear();
       builder_.SerializeExample(&record_);
     } catch (const nb::builtin_exception& error) {
+      types_.Undo();
       throw nb::builtin_exception(error.type(),
                                   fmt::format("record {}: {}", records_, error.what()).c_str());
+    } catch (...) {
+      types_.Undo();
+      throw;
     }
     Put(record_);
-    types_.Learn(records_++);
   }
 
-  // Writes the rows of columns as Examples; see BatchFromPython. Returns their number.
-  uint64_t WriteColumns(nb::sequence spec, nb::sequence columns) {
+  // Writes the rows of columns as Examples, and returns their number. Each column is (name, dtype,
+  // values, splits), as for TakeColumn.
+  uint64_t WriteColumns(nb::sequence columns) {
     CheckOpen();
-    const Batch batch = BatchFromPython(
-        std::make_shared<const RowSpec>(SpecFromPython(std::move(spec))), std::move(columns));
+    std::vector<nb::object> held;
     std::vector<TypedColumn> made;
-    std::vector<std::vector<int64_t>> splits(batch.columns.size());
-    for (size_t c = 0; c < batch.columns.size(); ++c) {
-      const ColumnSpec& column = (*batch.spec)[c];
-      TypedColumn& typed = made.emplace_back();
-      typed.dtype = DTypeName(column.dtype);
-      if (column.ragged) typed.shape.push_back(-1);
-      typed.shape.insert(typed.shape.end(), column.shape.begin(), column.shape.end());
-      ExampleColumn& one = typed.column;
-      one.name = column.name;
-      one.type = TypeOf(column.dtype);
-      one.values = batch.columns[c].data;
-      one.width = column.num_values();
-      one.splits64 = batch.columns[c].splits;
-      if (column.ragged && column.num_values() != 1) {
-        // Splits count elements, and columns of Examples count values.
-        for (size_t i = 0; i <= batch.rows; ++i) {
-          splits[c].push_back(one.splits64[i] * static_cast<int64_t>(column.num_values()));
+    uint64_t rows = 0;
+    types_.Begin(records_);
+    try {
+      for (nb::handle column : columns) {
+        const nb::tuple t = nb::borrow<nb::tuple>(column);
+        const std::string_view name = NameOfFeature(t[0]);
+        const nb::object splits = t[3];
+        GivenColumn given =
+            TakeColumn(name, nb::cast<std::string>(t[1]), t[2], splits, &types_, &held);
+        if (!made.empty() && given.rows != rows) {
+          RefuseValue(name,
+                      fmt::format("{} rows, and the columns before it have {}", given.rows, rows));
         }
-        one.splits64 = splits[c].data();
+        rows = given.rows;
+        made.push_back(std::move(given.typed));
       }
+    } catch (...) {
+      types_.Undo();
+      throw;
     }
-    absl::Status status;
+    Failure failure;
     {
       const GilRelease release;
-      status = WriteRows(std::move(made), batch.rows);
+      failure = WriteRows(std::move(made), rows);
     }
-    Check(status);
-    return batch.rows;
+    RaiseIf(failure);
+    return rows;
   }
 
   // Writes the rows of a table, a record batch or a stream of Arrow. `shapes`: those of columns of
@@ -172,13 +120,13 @@ class RecordSink {
   uint64_t WriteArrow(nb::handle data, const std::map<std::string, std::vector<int64_t>>& shapes) {
     CheckOpen();
     uint64_t rows = 0;
-    absl::Status status;
+    Failure failure;
     VisitArrow(data, [&](const ArrowSchema& schema, const ArrowArray& batch) {
       absl::StatusOr<std::vector<ExampleColumn>> columns = ColumnsFromArrow(schema, batch);
-      status = columns.status();
+      failure.status = columns.status();
       const auto more = static_cast<uint64_t>(batch.length);
       std::vector<TypedColumn> typed;
-      if (status.ok()) {
+      if (failure.ok()) {
         for (ExampleColumn& column : *columns) {
           TypedColumn& one = typed.emplace_back();
           one.dtype = DtypeOf(column.type);
@@ -192,14 +140,18 @@ class RecordSink {
           }
           one.column = std::move(column);
         }
-        status = WriteRows(std::move(typed), more);
+        types_.Begin(records_);
+        failure = WriteRows(std::move(typed), more);
       }
       rows += more;
-      return status.ok();
+      return failure.ok();
     });
-    Check(status);
+    RaiseIf(failure);
     return rows;
   }
+
+  // What lost digits, a line for each feature.
+  std::vector<std::string> Losses() const { return types_.Losses(); }
 
  protected:
   virtual bool is_open() const = 0;
@@ -228,6 +180,18 @@ class RecordSink {
     // An empty list has no type, so leave the feature out.
   }
 
+  // Why rows were not written.
+  struct Failure {
+    Wrong wrong;
+    absl::Status status;
+
+    bool ok() const { return !wrong && status.ok(); }
+  };
+  static void RaiseIf(const Failure& failure) {
+    if (failure.wrong) Raise(failure.wrong);
+    Check(failure.status);
+  }
+
   void Put(std::string_view record) {
     absl::Status status;
     {
@@ -235,25 +199,41 @@ class RecordSink {
       status = Write(record);
     }
     Check(status);
+    types_.Learn();
+    ++records_;
   }
 
-  absl::Status WriteRows(std::vector<TypedColumn> typed, uint64_t rows) {
-    if (rows == 0) return absl::OkStatus();
-    absl::Status status = types_.CheckColumns(typed, rows);
-    if (!status.ok()) return status;
+  // Writes all rows, or none if one of them is wrong, between types_.Begin and its end. Without
+  // the GIL.
+  Failure WriteRows(std::vector<TypedColumn> typed, uint64_t rows) {
+    Failure failure;
+    if (rows > 0) {
+      for (TypedColumn& one : typed) {
+        failure.wrong = types_.CheckColumn(&one, rows);
+        if (failure.wrong) break;
+      }
+      if (!failure.wrong) failure.wrong = types_.CheckComplete();
+    }
+    if (failure.wrong || rows == 0) {
+      types_.Undo();
+      return failure;
+    }
     std::vector<ExampleColumn> columns;
     columns.reserve(typed.size());
     for (TypedColumn& one : typed) columns.push_back(std::move(one.column));
     absl::StatusOr<ExampleColumns> examples = ExampleColumns::Make(std::move(columns));
-    if (!examples.ok()) return examples.status();
-    for (uint64_t row = 0; row < rows; ++row) {
-      status = examples->Serialize(row, &record_);
-      if (status.ok()) status = Write(record_);
-      if (!status.ok()) return status;
-      if (row == 0) types_.Learn(records_);
-      ++records_;
+    failure.status = examples.status();
+    for (uint64_t row = 0; row < rows && failure.ok(); ++row) {
+      failure.status = examples->Serialize(row, &record_);
+      if (failure.ok()) failure.status = Write(record_);
+      if (failure.ok()) ++records_;
     }
-    return absl::OkStatus();
+    if (failure.ok()) {
+      types_.Learn();
+    } else {
+      types_.Undo();
+    }
+    return failure;
   }
 
   ExampleBuilder builder_;
@@ -347,6 +327,7 @@ class Writer : public SinkInto<DatasetWriter> {
     CheckOpen();
     Manifest manifest;
     manifest.made_by = made_by_;
+    manifest.notes = Losses();
     writer_->SetTypes(Types());
     absl::StatusOr<Manifest> finished;
     {
@@ -425,7 +406,8 @@ void BindWriting(nb::module_& m) {
       .def("write_bytes", &RecordSink::WriteBytes)
       .def("write_example", &RecordSink::WriteExample)
       .def("write_columns", &RecordSink::WriteColumns)
-      .def("write_arrow", &RecordSink::WriteArrow);
+      .def("write_arrow", &RecordSink::WriteArrow)
+      .def("losses", &RecordSink::Losses);
   nb::class_<Writer, RecordSink>(m, "Writer")
       .def(nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
                     std::map<std::string, std::string>, nb::sequence>())

@@ -24,7 +24,7 @@ from .dataset import Dataset
 from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
                        int64, ragged, sparse, uint8, uint16, var)
-from .frames import from_arrow, from_hf, from_pandas, from_parquet, from_polars
+from .frames import from_arrow, from_hf, from_pandas, from_parquet, from_polars, parquet_batches
 from .iterator import Iterator, merge_states
 from .jobs import PartWriter, WriteJob, commit, write_job
 from .ragged import Ragged, Sparse

@@ -278,18 +278,21 @@ class _Values:
         return self.elements(array, "an array").reshape(count, *shape)
 
 
-def _chain(function: str, columns: Columns, defaults: Optional[Mapping[str, Any]]) -> Dataset:
-    pa = _pyarrow(function)
-    names = [name for name, _ in columns]
+def _check_names(function: str, names: List[str], defaults: Mapping[str, Any]) -> None:
     if not names:
         raise ValueError(f"{function}: there are no columns")
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{function}: column {name!r} appears {names.count(name)} times; rename one")
-    defaults = defaults or {}
     for name in defaults:
         if name not in names:
             raise ValueError(f"{function}: defaults names {name!r}, and the columns are: {', '.join(names)}")
+
+
+def _chain(function: str, columns: Columns, defaults: Optional[Mapping[str, Any]]) -> Dataset:
+    pa = _pyarrow(function)
+    defaults = defaults or {}
+    _check_names(function, [name for name, _ in columns], defaults)
     return from_arrays({name: _Values(pa, name).value(column, defaults.get(name), name in defaults)
                         for name, column in columns})
 
@@ -320,17 +323,74 @@ def from_arrow(data: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Da
     return _chain("from_arrow", _columns("from_arrow", data), defaults)
 
 
-@checked
-def from_parquet(paths: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
-                 columns: Optional[Sequence[str]] = None,
-                 defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
-    """Delivers the rows of files of Parquet, one file after another, as from_arrow does. The columns are held in
-    memory: `columns` chooses those that are read. What does not fit is converted, sf.convert("parquet", ...).
+Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
-    DataLossError: a file is damaged, or its columns are not those of the first one."""
-    _pyarrow("from_parquet")
-    from .tables.arrow_files import read_parquet
-    return _chain("from_parquet", _columns("from_parquet", read_parquet(specs_of(paths), columns)), defaults)
+
+def _files(function: str, paths: Paths) -> List[str]:
+    """Files of Parquet, with globs expanded. pyarrow is there."""
+    _pyarrow(function)
+    from .tables.converting import expanded
+    found = expanded(specs_of(paths))
+    if not found:
+        raise ValueError(f"{function}: expected at least one path")
+    return found
+
+
+class _GroupRows:
+    """Reads the row groups that a batch of one row names."""
+
+    def __init__(self, groups: Sequence[Any], names: List[str], defaults: Mapping[str, Any]):
+        self.groups = list(groups)
+        self.names = names
+        self.defaults = dict(defaults)
+
+    def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
+        from .tables.arrow_files import read_groups
+        pa = _pyarrow("from_parquet")
+        groups = self.groups[int(batch["groups"][0])]
+        table = read_groups(groups, self.names)
+        try:
+            return {name: _Values(pa, name).value(table.column(name), self.defaults.get(name), name in self.defaults)
+                    for name in self.names}
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{groups.path}, row groups {groups.first} to {groups.end - 1}: {error}") from None
+
+
+@checked
+def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
+                 defaults: Optional[Mapping[str, Any]] = None, stream: bool = False) -> Dataset:
+    """Delivers the rows of files of Parquet, one file after another, as from_arrow does. `paths` may be globs, whose
+    files are read in the order of their names. `columns` chooses those that are read.
+
+    - `stream`: reads row groups as they are needed, on several threads; groups that are smaller than 16 MiB
+      together. What does not fit into memory is read so. Otherwise the columns are held in memory, which
+      allows access by number, a shuffle of all rows, and a known length; a stream is shuffled within a window.
+
+    DataLossError: a file is damaged, or its columns are not those of the first one. FileNotFoundError: there is
+    no such file, or none that matches."""
+    files = _files("from_parquet", paths)
+    if not stream:
+        from .tables.arrow_files import read_parquet
+        return _chain("from_parquet", _columns("from_parquet", read_parquet(files, columns)), defaults)
+    from .tables.arrow_files import groups_of
+    names, groups = groups_of(files, columns)
+    _check_names("from_parquet", names, defaults or {})
+    if not groups:
+        return from_parquet(files, columns=columns, defaults=defaults)
+    # A state must not go on in files that are others now.
+    version = repr((groups, names, sorted((defaults or {}).items()), [os.path.getsize(path) for path in files]))
+    source = from_arrays({"groups": np.arange(len(groups))}).batch(1, drop_remainder=False)
+    return source.map(_GroupRows(groups, names, defaults or {}), batched=True, version=version).unbatch()
+
+
+@checked
+def parquet_batches(paths: Paths, *, columns: Optional[Sequence[str]] = None) -> Any:
+    """The rows of files of Parquet as a stream of record batches of about 16 MiB: a pyarrow.RecordBatchReader, for
+    `writer.write_batch(sf.parquet_batches("in/*.parquet"))`. `paths`, `columns` and errors: as for from_parquet;
+    damage that is found later is the ValueError of whoever reads the stream."""
+    files = _files("parquet_batches", paths)
+    from .tables.arrow_files import stream_parquet
+    return stream_parquet(files, columns)
 
 
 @checked

@@ -24,6 +24,7 @@ class PartWriter(RecordWriter):
         message for WriteJob.commit: a text of at most some KiB."""
         if self.message is None:
             self._ended = True
+            self._tell_losses()
             self._records = self._writer.records_written
             self.message = self._writer.close()
         return self.message

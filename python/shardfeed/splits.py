@@ -15,8 +15,17 @@ from .sources import read
 
 Level = Literal["headers", "payload", "examples", "images"]
 
-# name, "int64", "float" or "bytes", and the length of lists: 0 for a single value, -1 for any
-Field = Tuple[str, str, int]
+
+class Field(NamedTuple):
+    """A column of Arrow."""
+
+    name: str
+    kind: str  # "int64", "float" or "bytes"
+    width: int  # the length of lists: 0 for a single value, -1 for any
+    # Whether all columns are those of records that were looked at; a record with another feature is then an error.
+    sampled: bool = False
+
+
 Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
 _KINDS = {"int64": "int64", "float32": "float", "bytes": "bytes"}
 _BATCH_BYTES = 64 << 20
@@ -25,7 +34,7 @@ _BATCH_ROWS = 8192
 
 def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
     """The columns of all features of a dataset. Of what has no column, a warning tells."""
-    records, features = _core.find_features(specs)
+    records, features, sampled = _core.find_features(specs)
     fields: List[Field] = []
     for name, kind, is_list, count, least, most, mixed in features:
         if is_list or kind == "none":
@@ -37,7 +46,7 @@ def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
             raise ValueError(f"feature {name!r} is of kind {kind} in some records and of another "
                              f"kind in {mixed}; name the columns that you want")
         else:
-            fields.append((name, kind, 0 if least == most == 1 else -1))
+            fields.append(Field(name, kind, 0 if least == most == 1 else -1, sampled))
     if not fields:
         raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns, or "
                          "read the records themselves")
@@ -49,7 +58,7 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
     if not isinstance(columns, Mapping):
         if isinstance(columns, str):
             raise TypeError(f"columns must be names or {{name: type}}, not {columns!r}")
-        known = {field[0]: field for field in _fields_of(specs)}
+        known = {field.name: field._replace(sampled=False) for field in _fields_of(specs)}
         unknown = [name for name in columns if name not in known]
         if unknown:
             raise ValueError(f"there is no feature {unknown[0]!r}; there are: "
@@ -62,7 +71,7 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
             raise ValueError(f"column {name!r}: expected int64, float32 or bytes, a list of one of "
                              "these, or a list of a fixed length (sf.fixed(50), sf.var(sf.int64))")
         width = -1 if feature.is_ragged else feature.shape[0] if feature.shape else 0
-        fields.append((name, _KINDS[feature.dtype], width))
+        fields.append(Field(name, _KINDS[feature.dtype], width))
     return tuple(fields)
 
 
@@ -82,8 +91,8 @@ def arrow_schema(fields: Optional[Tuple[Field, ...]]) -> Any:
         return pa.schema([pa.field("record", pa.binary(), nullable=False)])
     types = {"int64": pa.int64(), "float": pa.float32(), "bytes": pa.binary()}
     return pa.schema([
-        (name, types[kind] if width == 0 else pa.list_(types[kind], width))
-        for name, kind, width in fields])
+        (field.name, types[field.kind] if field.width == 0 else pa.list_(types[field.kind], field.width))
+        for field in fields])
 
 
 class Split(NamedTuple):
@@ -136,8 +145,8 @@ class Split(NamedTuple):
 
         - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for
           lists of n, sf.var(...) for lists of any length. By default all features, as the
-          manifest has them or, without one, records that are looked at. Types are those that are
-          stored; bytes stay binary. A record without the feature is a null.
+          manifest has them or, without one, records that are looked at; a record with another
+          feature is then an error that names it. Types are those that are stored; bytes stay binary. A record without the feature is a null.
         - `record`: the records themselves as the one column "record", binary; without `columns`.
         - `rows`: at most so many in a batch. Batches also end at 64 MiB.
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from . import _core
 from .arguments import Count, Level, Threads, checked, shown
-from .exact import check_no_nulls
-from .features import ColumnSpec, FeatureLike, as_features
+from .exact import check_no_nulls, exact_array
+from .features import FeatureLike, as_features
+from .ragged import Ragged
 
 Compression = Literal["none", "gzip", "zlib"]
 
@@ -28,7 +29,18 @@ class _Forgotten:
         pass
 
 
+class _Aborted:
+    """Replaces the core's writer after abort()."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ValueError("the writer was aborted, and what it had written is removed; open another one")
+
+    def abort(self) -> None:
+        pass
+
+
 _FORGOTTEN: Any = _Forgotten()
+_ABORTED: Any = _Aborted()
 _open: "weakref.WeakSet[RecordWriter]" = weakref.WeakSet()
 
 
@@ -59,8 +71,9 @@ class RecordWriter:
         """Writes a record: bytes unchanged, or a dict of features as a tf.train.Example. Values
         are bytes (also bytearray and memoryview) and str, ints and bools (int64), floats
         (float32), arrays of numbers, lists of these, and None, which is a record without the
-        feature. Only the precision of floats changes; the manifest notes types and shapes, with
-        which parse() restores arrays.
+        feature. Only the precision of floats changes; what loses more digits than those of
+        fractions is told by close. The manifest notes types and shapes, with which parse()
+        restores arrays. Of bytes, the kinds and numbers of values are checked, not the values.
 
         A feature has one kind in all records: 0.5 after 0 is a TypeError. An array of two or more
         dimensions has one shape, unless `features` declares another.
@@ -87,16 +100,15 @@ class RecordWriter:
         """Writes the rows of columns as tf.train.Examples, and returns their number: much faster
         than row by row.
 
-        `columns` is {name: array [rows, ...] | Ragged | BytesArray | list of bytes or str}, or a
-        table, a record batch or a stream of Arrow (anything with `__arrow_c_stream__` or
-        `__arrow_c_array__`: of pyarrow, polars, duckdb), or a pandas DataFrame without its index
-        or a datasets.Dataset of Hugging Face, whose values are as sf.from_pandas and sf.from_hf
-        have them. Integers and booleans become int64, floats float32, strings bytes; types and
-        shapes are noted and checked as by write. A null of Arrow is a record without the feature.
+        `columns` is {name: array [rows, ...] | Ragged | BytesArray | list of values as write()
+        takes them}, or a table, a record batch or a stream of Arrow (anything with
+        `__arrow_c_stream__` or `__arrow_c_array__`: of pyarrow, polars, duckdb), or a pandas
+        DataFrame without its index or a datasets.Dataset of Hugging Face, whose values are as
+        sf.from_pandas and sf.from_hf have them. The rules are those of write, in all respects.
+        Dictionaries and categories are their values, and a null is a record without the feature.
 
-        ValueError: a column is not what is declared, or a value has no counterpart (an integer
-        beyond int64, a double beyond the range of float32, a null within a list); the message
-        names the feature and the row, and the rows before it are written."""
+        TypeError, ValueError: as for write; the message names the feature and the row, and
+        nothing of the batch is written (of a stream, nothing of its record batch)."""
         from . import frames
         tables = frames.tables_of(columns)
         if tables is not None:
@@ -106,12 +118,19 @@ class RecordWriter:
         if not isinstance(columns, Mapping):
             raise TypeError("write_batch: columns must be {name: array} or data of Arrow, not "
                             f"{shown(columns)}")
-        return self._writer.write_columns(*_columns_of(columns))
+        return self._writer.write_columns(_columns_of(columns))
 
     def abort(self) -> None:
         """Removes what was written. In a child after a fork it does nothing."""
         self._ended = True
         self._writer.abort()
+        if self._writer is not _FORGOTTEN and self._records is None:
+            self._records = self._writer.records_written
+            self._writer = _ABORTED
+
+    def _tell_losses(self) -> None:
+        for loss in self._writer.losses():
+            warnings.warn(f"{loss}; write text or integers to keep them", UserWarning, stacklevel=3)
 
     def __del__(self) -> None:
         if not getattr(self, "_ended", True):
@@ -141,34 +160,45 @@ class RecordWriter:
             self.abort()
 
 
-def _columns_of(columns: Mapping[str, Any]) -> Tuple[List[ColumnSpec], List[Any]]:
-    """The columns' types and values, as the core takes them."""
-    from . import functions
-    specs: List[ColumnSpec] = []
-    values: List[Any] = []
-    rows: Optional[int] = None
+# A column for the core: its name, the type of NumPy of an array of numbers (otherwise ""), its values,
+# and the row splits of a Ragged.
+_Column = Tuple[str, str, Any, Any]
+
+
+def _columns_of(columns: Mapping[str, Any]) -> List[_Column]:
+    """The columns as the core takes them, which checks their values."""
+    made: List[_Column] = []
     for name, value in columns.items():
         if not isinstance(name, str):
             raise TypeError(f"write_batch: names must be str, not {shown(name)}")
-        check_no_nulls(name, value)
-        if isinstance(value, np.ma.MaskedArray):
-            if np.ma.is_masked(value):
-                raise TypeError(f"feature {name!r}: a masked array's mask would be lost; fill it, x.filled(0), or "
-                                "give data of Arrow, whose nulls are records without the feature")
-            value = value.data
-        if isinstance(value, (list, tuple)) and value and all(
-                isinstance(one, (bytes, str)) for one in value):
-            specs.append((name, "bytes", (), False))
-            value = [one.encode() if isinstance(one, str) else one for one in value]
-        elif isinstance(value, (bytes, bytearray, memoryview, str)):
-            raise TypeError(f"feature {name!r}: expected a value for each row, got {shown(value)}")
-        else:
-            specs.append(functions.infer_batch(name, value, ()))
-        values.append(functions.batch_value(value, specs[-1])[0])
-        if rows is not None and len(value) != rows:
-            raise ValueError(f"feature {name!r} has {len(value)} rows, those before it have {rows}")
-        rows = len(value)
-    return specs, values
+        splits = None
+        if isinstance(value, Ragged):
+            splits = np.ascontiguousarray(exact_array(value.row_splits, "int64", name))
+            value = value.values
+        made.append((name, *_values_of(name, value), splits))
+    return made
+
+
+def _values_of(name: str, value: Any) -> Tuple[str, Any]:
+    if isinstance(value, _core.BytesArray):
+        return "", value
+    if isinstance(value, (list, tuple)):
+        return "", list(value)
+    check_no_nulls(name, value)
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise TypeError(f"feature {name!r}: a masked array's mask would be lost; fill it, x.filled(0), or "
+                            "give a list with None, or data of Arrow, whose nulls are records without the feature")
+        value = value.data
+    array = None if isinstance(value, (str, bytes, bytearray, memoryview)) else np.asarray(value)
+    if array is None or array.ndim == 0:
+        raise TypeError(f"feature {name!r}: expected a value for each row (an array, a list, a Ragged), got "
+                        f"{shown(value)}")
+    if array.dtype.name == "bfloat16":
+        return "bfloat16", np.ascontiguousarray(array).view(np.uint16)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        return "", array  # of strings and objects, or refused
+    return array.dtype.name, np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 class Writer(RecordWriter):
@@ -184,9 +214,11 @@ class Writer(RecordWriter):
         self.report: Optional[Dict[str, int]] = None
 
     def close(self) -> Dict[str, int]:
-        """Completes the dataset and returns {"shards", "records", "bytes"}."""
+        """Completes the dataset and returns {"shards", "records", "bytes"}. What lost digits is a note in
+        the manifest and a UserWarning; if warnings are errors, nothing is left of the dataset."""
         if self.report is None:
             self._ended = True
+            self._tell_losses()
             self.report = self._writer.finish()
             self._records = self.report["records"]
         return self.report

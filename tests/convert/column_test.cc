@@ -117,16 +117,6 @@ TEST(ParseFloatTest, RoundsAsACastFromDoubleDoes) {
   }
 }
 
-TEST(IsLossyAsFloatTest, CountsWholeNumbersOfMoreThanSevenDigitsAndWhatBecomesZero) {
-  for (double value : {16777217.0, -16777217.0, 1700000001.5, 123456789012.0, 1e-50, -1e-46}) {
-    EXPECT_TRUE(IsLossyAsFloat(value)) << value;
-  }
-  for (double value :
-       {0.0, -0.0, 1e-45, 16777216.0, 16777218.0, 31.95376472, 1e20, 1.2345e20, 3e38, 1e300}) {
-    EXPECT_FALSE(IsLossyAsFloat(value)) << value;
-  }
-}
-
 TEST(TextColumnTest, WidensWithItsCells) {
   TextColumn column("c");
   EXPECT_TRUE(column.empty());

@@ -40,6 +40,7 @@ TEST_F(FeatureChoiceTest, DefectsOfSchemaFilesAreTold) {
   expect("[1]", "s: not a JSON object");
   expect(R"({"a": "double"})",
          "s: the kind of \"a\" must be int64, float or bytes, got \"double\"");
+  expect(R"({"a": "int64", "b": "bytes", "a": "int64"})", "s: \"a\" appears twice; expected JSON");
   expect(R"({"a": 1})", "s: the kind of \"a\" must be int64, float or bytes, got 1");
   expect(R"({"format": "shardfeed manifest", "version": 1})", "s: a manifest without features");
   expect(R"({"format": "shardfeed manifest", "version": 2, "features": {}})",

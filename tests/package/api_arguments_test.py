@@ -104,7 +104,7 @@ def targets(folder):
         "from_arrow": {"data": sf.splits(folder + "/x@2")[0].arrow(), "defaults": {"n": 0}},
         "from_generator": {"make": generate, "output": out},
         "choose": {"datasets": [sf.range(3), sf.range(3)], "choice": [0, 1]},
-        "from_parquet": {"paths": "none.parquet"}, "from_pandas": {"frame": 1}, "from_polars": {"frame": 1}, "from_hf": {"dataset": 1},
+        "from_parquet": {"paths": "none.parquet"}, "parquet_batches": {"paths": "none.parquet"}, "from_pandas": {"frame": 1}, "from_polars": {"frame": 1}, "from_hf": {"dataset": 1},
         "fixed": {}, "ragged": {}, "var": {}, "sparse": {}, "int64": {},
         "Ragged": {"values": np.arange(3), "row_splits": np.array([0, 1, 3])},
         "Sparse": {"values": np.arange(3), "indices": np.zeros((3, 2), int), "row_splits": np.array([0, 1, 3])},

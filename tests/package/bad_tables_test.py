@@ -162,10 +162,12 @@ def test_declared_kinds_that_do_not_fit(tmp_path):
 
 
 def test_schemas_that_are_none(tmp_path):
-    for text in ("", "[]", '{"x": "int"}', '{"format": "shardfeed manifest"}', "[" * 100000):
+    for text in ("", "[]", '{"x": "int"}', '{"format": "shardfeed manifest"}', "[" * 100000,
+                 '{"x": "int64", "x": "float"}'):
         (tmp_path / "s.json").write_text(text)
         message = refused({"x": [1]}, "--schema", "s.json", cwd=tmp_path)
         assert message.startswith("s.json: ") and message.endswith("or the manifest of a dataset"), message
+    assert message.startswith("s.json: 'x' appears twice in an object; expected JSON such as")
     (tmp_path / "s.json").write_text('{"y": "int64"}')
     assert refused({"x": [1]}, "--schema", "s.json", cwd=tmp_path, status=USAGE) == \
         "t.parquet: the schema has 'y', and this feature does not exist; the features are 'x'"
@@ -336,11 +338,15 @@ def test_truncated_lmdb(tmp_path):
                                                          "--shard-size, not both"),
     (["parquet", "t", "out/t", "--shard-size", "x"], "parquet: --shard-size: 'x' is not a size such as 256KiB"),
     (["parquet", "t", "out/t@x"], "t: cannot open: No such file or directory"),
-    (["parquet", "-", "out/t@1"], "parquet: parquet cannot be read from standard input: name files"),
+    (["lmdb", "-", "out/t@1"], "lmdb: lmdb cannot be read from standard input: its files are mapped into memory; name them"),
+    (["parquet", "-", "-", "out/t@1"], "parquet: standard input, -, is given twice"),
+    (["parquet", "t", "out/t@1", "--only-shards", "0-3"],
+     "parquet: this kind has no --only-shards; divide the files among tasks that write the parts of a job of sf.write_job: "
+     "part.write_batch(sf.parquet_batches(files)), or any stream of Arrow"),
     (["parquet", "t", "out/t@1", "--shuffle", "1"], "parquet: this kind has no --shuffle; shuffle what was written: "
                                                     "shardfeed convert tfrecord OUT@N SHUFFLED@N --shuffle SEED"),
-    (["parquet", "t", "out/t@1", "--resume"], "parquet: this kind has no --resume; run it again; nothing of an "
-                                              "interrupted run remains"),
+    (["parquet", "t", "out/t@1", "--resume"], "parquet: this kind has no --resume; run it again: an interrupted "
+                                              "run leaves nothing, so that nothing is mixed with another input"),
     (["parquet", "t", "out/t@1", "--level", "x"], "parquet: --level: 'x' is not an integer of at least 1 and at most 9"),
     (["parquet", "t", "out/t@1", "--foo"], "parquet: there is no option --foo"),
     (["parquet", "t", "out/t@1", "--query", "x"], "parquet: there is no option --query"),

@@ -66,14 +66,23 @@ def test_what_a_sample_does_not_know_is_an_error(tmp_path):
     assert sum(len(b["n"]) for b in sf.read(name).parse({"n": sf.int64}).batch(10)) == 800
     done = bench(name)
     assert done.returncode != 0 and all(part in done.stderr for part in message), done.stderr
+    (split,) = sf.splits(name, n=1)
+    with pytest.raises(ValueError, match=r"d-00000-of-00002: record 300 at byte \d+: feature 'late' is not known"):
+        for _ in split.arrow():
+            pass
+    assert sum(len(batch) for batch in split.arrow(["n"])) == 800
 
 
 def test_features_of_several_kinds_are_an_error(tmp_path):
     name = foreign(tmp_path, [{"n": 1}])
-    one = next(iter(sf.read(name)))
+    (one,) = sf.read(name)
     shutil.rmtree(tmp_path / ".shardfeed", ignore_errors=True)
     other = foreign(tmp_path / "other", [{"n": 0.5}], 1)
-    mixed = foreign(tmp_path / "mixed", [one, *sf.read(other)], 1)
+    with pytest.raises(TypeError, match="record 1: feature 'n': floats, where record 0 has integers"):
+        foreign(tmp_path / "refused", [one, *sf.read(other)], 1)
+    mixed = tmp_path / "mixed@1"
+    (tmp_path / "mixed-00000-of-00001").write_bytes(b"".join(
+        path.read_bytes() for path in [*sorted(tmp_path.glob("d-*")), *sorted(tmp_path.glob("other/d-*"))]))
     with pytest.raises(ValueError, match="parse: feature 'n' is int64 in some records and of another kind in 1: name the features"):
         sf.read(mixed).parse()
     done = bench(mixed)

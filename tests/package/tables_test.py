@@ -329,6 +329,39 @@ def test_sqlite_has_the_rows_of_the_query(tmp_path, database):
     assert database.read_bytes() == before and not list(database.parent.glob("d.db-*"))
 
 
+def test_sqlite_tells_of_integers_that_lose_digits_beside_reals(tmp_path):
+    path = tmp_path / "d.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (x, y)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [
+            (0.5, 0.5), (2 ** 53 + 1, 2 ** 60), (-2 ** 63 + 1, -2 ** 63), (2 ** 63 - 1, 3), (None, None)])
+        connection.commit()
+    notes = convert("sqlite", path, tmp_path / "out/t@1", "--table", "t")["notes"]
+    assert [note for note in notes if "more digits" in note] == [
+        "column 'x': 3 of 3 integers have more digits than the floats beside them can keep, such as -9223372036854775807; cast "
+        "the column in the query to keep them: CAST(\"x\" AS TEXT)"]
+
+
+def test_standard_input_is_a_source(tmp_path, table):
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+    done = subprocess.run([sys.executable, "-m", "shardfeed", "convert", "parquet", "-", str(tmp_path / "out/t@1"), "--json"],
+                          stdin=open(path, "rb"), capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    wanted = convert("parquet", path, tmp_path / "out/u@1")
+    report = json.loads(done.stdout)
+    assert (report["records"], report["bytes"], report["notes"]) == (wanted["records"], wanted["bytes"], wanted["notes"])
+    assert rows(tmp_path / "out/t@1") == rows(tmp_path / "out/u@1")
+    manifest = json.loads((tmp_path / "out/.shardfeed/t.manifest.json").read_text())
+    assert manifest["made_by"]["source"] == "-" and "/tmp" not in json.dumps(manifest.get("notes"))
+    for data, message in ((b"PAR1", "shardfeed: standard input: not a file of Parquet, or cut off (4 bytes): "),
+                          (b"", "shardfeed: standard input: it is empty")):
+        done = subprocess.run([sys.executable, "-m", "shardfeed", "convert", "parquet", "-", str(tmp_path / "out/v@1")],
+                              input=data, capture_output=True, cwd=tmp_path, env=ENVIRONMENT)
+        assert done.returncode == 1 and done.stderr.decode().startswith(message), done.stderr
+    with pytest.raises(ValueError, match="parquet: standard input can only be read by the command line; name files"):
+        sf.convert("parquet", "-", tmp_path / "out/v@1")
+
+
 def varint(value):
     out = b""
     while True:
@@ -446,11 +479,10 @@ def test_progress_fits_the_screen(monkeypatch, capsys, terminal):
     monkeypatch.setattr(program.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(program.shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    progress = program.Progress(quiet=False)
-    for second in range(31):
-        now[0] = second
-        progress(100 * second, 4000)
-    progress.end()
+    with program.Progress(quiet=False) as progress:
+        for second in range(31):
+            now[0] = second
+            progress(100 * second, 4000)
     shown = capsys.readouterr().err
     if terminal:
         lines = shown.split("\r\033[K")

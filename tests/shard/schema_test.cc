@@ -109,13 +109,13 @@ TEST(Schema, TypesAreNotedMergedAndKeptAsJson) {
                               {"x", {"float64", {1}}},
                               {"none has it", {"int64", {}}}};
   schema.SetTypes(types);
-  EXPECT_EQ(schema.features().size(), 3);
+  EXPECT_EQ(schema.features().size(), 4);
   EXPECT_EQ(schema.features().at("label").type, (FeatureType{"uint8", {-1}}));
   Schema read;
   ASSERT_OK(read.FromJson(schema.ToJson(), 2));
   EXPECT_EQ(read.features(), schema.features());
   EXPECT_EQ(read.Types(), schema.Types());
-  EXPECT_EQ(read.Types().size(), 3);
+  EXPECT_EQ(read.Types().size(), 4);
   Schema merged;
   merged.Merge(schema);
   EXPECT_EQ(merged.Types(), schema.Types());
@@ -126,7 +126,27 @@ TEST(Schema, TypesAreNotedMergedAndKeptAsJson) {
   EXPECT_EQ(merged.features().at("text").type, (FeatureType{"bytes", {}}));
   EXPECT_EQ(merged.features().at("x").type, (FeatureType{"float64", {1}}));
   merged.Merge(Gathered());
-  EXPECT_TRUE(merged.Types().empty());
+  EXPECT_EQ(merged.Types(), (FeatureTypes{{"none has it", {"int64", {}}}}));
+}
+
+TEST(Schema, DeclaredFeaturesStayKnownWithoutRecords) {
+  const FeatureTypes types = {
+      {"m", {"float32", {2, 3}}}, {"text", {"bytes", {-1}}}, {"u", {"uint8", {}}}};
+  Schema empty;
+  empty.SetTypes(types);
+  EXPECT_EQ(empty.features().at("m").kind, FeatureKind::kFloat);
+  EXPECT_EQ(empty.features().at("text").kind, FeatureKind::kBytes);
+  EXPECT_EQ(empty.features().at("u").kind, FeatureKind::kInt64);
+  EXPECT_EQ(empty.Types(), types);
+  Schema read;
+  ASSERT_OK(read.FromJson(empty.ToJson(), 0));
+  EXPECT_EQ(read.features(), empty.features());
+  EXPECT_EQ(DifferenceOf(read, Schema()), "");
+  // A shard without records takes nothing from what others have.
+  Schema merged = Gathered();
+  merged.Merge(read);
+  EXPECT_EQ(merged.features().at("label"), Gathered().features().at("label"));
+  EXPECT_EQ(merged.features().at("m").records, 0);
 }
 
 TEST(Schema, ShapesThatTheRecordsDoNotHaveAreLeftOut) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import os
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import pyarrow as pa
 
@@ -14,19 +14,19 @@ from .table import BATCH_BYTES, BATCH_ROWS, Options, Piece, Table, batch_rows, d
 _BUFFER = 1 << 16  # of a column that is read
 
 
-def open_parquet(path: str, options: Options) -> Table:
+def _opened(path: str) -> Any:
+    """A file of Parquet."""
     from pyarrow import parquet
+    with open(path, "rb"):  # a file that cannot be opened is the system's error
+        pass
+    try:
+        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(path, f"not a file of Parquet, or cut off ({os.path.getsize(path)} bytes): {error}") from None
 
-    def opened() -> Any:
-        with open(path, "rb"):  # a file that cannot be opened is the system's error
-            pass
-        try:
-            return parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER,
-                                       page_checksum_verification=True)
-        except (pa.ArrowException, OSError) as error:
-            raise damaged(path, f"not a file of Parquet, or cut off ({os.path.getsize(path)} bytes): {error}") from None
 
-    with opened() as file:
+def open_parquet(path: str, options: Options) -> Table:
+    with _opened(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         described = file.metadata
 
@@ -55,7 +55,7 @@ def open_parquet(path: str, options: Options) -> Table:
         return damaged(path, error)
 
     def read() -> Iterator[Piece]:
-        with opened() as file:
+        with _opened(path) as file:
             if not file.metadata.equals(described):
                 raise damaged(path, "the file has changed while it was read")
             row = 0
@@ -87,23 +87,85 @@ def _runs(metadata: Any) -> Iterator[Tuple[range, float]]:
         yield range(first, metadata.num_row_groups), size / max(rows, 1)
 
 
-def read_parquet(paths: List[str], columns: Optional[Sequence[str]]) -> Any:
-    """Whole files as one table in memory. ValueError: there is no such column."""
+def _tables(paths: Sequence[str], columns: Optional[Sequence[str]]) -> List[Table]:
+    """Files with the same columns, of which at most `columns` are read, in their order. ValueError: there is no such
+    column. DataLossError: a file is damaged, or its columns are others."""
     if not paths:
-        raise ValueError("from_parquet: expected at least one path")
-    whole = None
+        raise ValueError("expected at least one path")
+    tables: List[Table] = []
     for path in paths:
         table = open_parquet(path, Options(None if columns is None else list(columns)))
         for name in columns or []:
             if name not in table.names:
                 raise ValueError(f"{path}: column {name!r} does not exist; the columns are {', '.join(table.names)}")
-        found = pa.Table.from_batches([piece.batch for piece in table.read()], table.schema)
-        found = found if columns is None else found.select(list(columns))
+        if columns is not None:
+            table = table._replace(schema=_schema(table.schema, list(columns)))
+        if tables and not table.schema.equals(tables[0].schema):
+            raise damaged(path, f"its columns are not those of {paths[0]} ({', '.join(_differences(tables[0], table))})")
+        tables.append(table)
+    return tables
+
+
+def _differences(first: Table, other: Table) -> List[str]:
+    """How the columns of two tables differ."""
+    if first.schema.names != other.schema.names:
+        return [f"{', '.join(other.schema.names)} instead of {', '.join(first.schema.names)}"]
+    return [f"{field.name!r} is {field.type} instead of {first.schema.field(field.name).type}"
+            for field in other.schema if field.type != first.schema.field(field.name).type] or ["null or not null"]
+
+
+def read_parquet(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Any:
+    """Whole files as one table in memory."""
+    tables = _tables(paths, columns)
+    return pa.Table.from_batches([batch for table in tables for batch in _batches(table)], tables[0].schema)
+
+
+def _batches(table: Table) -> Iterator[Any]:
+    for piece in table.read():
+        batch = _chosen(piece.batch, table.schema.names)
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)  # without metadata of its own
+
+
+def stream_parquet(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Any:
+    """The same rows as a stream of record batches, of which some are in memory at a time."""
+    tables = _tables(paths, columns)
+    return pa.RecordBatchReader.from_batches(tables[0].schema, (batch for table in tables for batch in _batches(table)))
+
+
+class Groups(NamedTuple):
+    """Row groups of a file that are read together."""
+
+    path: str
+    first: int
+    end: int
+    rows: int
+
+
+def groups_of(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Tuple[List[str], List[Groups]]:
+    """The columns of files, and all of their row groups that have rows."""
+    tables = _tables(paths, columns)
+    groups: List[Groups] = []
+    for path in paths:
+        with _opened(path) as file:
+            for run, _ in _runs(file.metadata):
+                rows = sum(file.metadata.row_group(number).num_rows for number in run)
+                if rows:
+                    groups.append(Groups(path, run[0], run[-1] + 1, rows))
+    return tables[0].schema.names, groups
+
+
+def read_groups(groups: Groups, names: List[str]) -> Any:
+    """The table of some row groups. DataLossError: they are damaged, or not as they were."""
+    place = f"{groups.path}: row groups {groups.first} to {groups.end - 1}"
+    with _opened(groups.path) as file:
+        columns = None if any("." in name for name in file.schema_arrow.names) else names
         try:
-            whole = found if whole is None else pa.concat_tables([whole, found])
-        except pa.ArrowException as error:
-            raise damaged(path, f"its columns are not those of {paths[0]} ({error})") from None
-    return whole
+            table = file.read_row_groups(list(range(groups.first, groups.end)), columns=columns).select(names)
+        except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+            raise damaged(place, error) from None
+    if table.num_rows != groups.rows:
+        raise damaged(place, f"{table.num_rows} rows, and {groups.rows} before: the file has changed")
+    return table
 
 
 def _schema(schema: Any, names: List[str]) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import glob
 import json
 import os
-from typing import Any, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _core
 from .table import Options, Table, ahead, damaged
@@ -78,7 +79,7 @@ def _open(kind: str) -> Callable[[str, Options], Table]:
     return open_lmdb
 
 
-def _expanded(sources: Sequence[str]) -> List[str]:
+def expanded(sources: Sequence[str]) -> List[str]:
     """The paths with their globs expanded, as for the program's kinds."""
     paths: List[str] = []
     for source in sources:
@@ -97,8 +98,17 @@ def read_kinds(path: str) -> Dict[str, str]:
     with open(path, "rb") as file:
         text = file.read()
     wanted = 'expected JSON such as {"age": "int64", "name": "bytes"}, or the manifest of a dataset'
+
+    def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+        for name, count in collections.Counter(name for name, _ in pairs).items():
+            if count > 1:
+                raise KeyError(name)
+        return dict(pairs)
+
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=unique)
+    except KeyError as error:
+        raise damaged(path, f"{error.args[0]!r} appears twice in an object; {wanted}") from None
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"not a JSON object: {error}; {wanted}") from None
     is_manifest = isinstance(content, dict) and str(content.get("format", "")).startswith("shardfeed manifest")
@@ -126,7 +136,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
     opened = _open(kind)
     tables: List[Table] = []
     features: Dict[str, Feature] = {}
-    for path in _expanded(sources):
+    for path in expanded(sources):
         try:
             table = opened(path, options)
             found = conversion.features(path, table.schema)
@@ -191,7 +201,7 @@ def _bounds(records: int, shards: int) -> List[int]:
 
 def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, compression: Any = "none", level: int = 6,
                   member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False, sync: bool = True,
-                  made_by: Optional[Mapping[str, str]] = None,
+                  made_by: Optional[Mapping[str, str]] = None, told: Callable[[str], str] = str,
                   progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
     """Writes the rows of a source, in their order, which reading shard after shard restores."""
     from ..jobs import write_job
@@ -217,7 +227,7 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
             # What is behind the last record may still be damaged.
             for _ in batches:
                 pass
-        notes = source.notes()
+        notes = [told(note) for note in source.notes()]
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:
         try:

@@ -4,14 +4,16 @@ kinds of the program (cli/convert_command.cc)."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import sys
+import tempfile
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from .._core import DataLossError
 from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, one_line
@@ -56,16 +58,18 @@ _HELP: Dict[str, Help] = {
 # Options of the program's kinds that these do not have, and what to do instead.
 _SHUFFLED = "shuffle what was written: shardfeed convert tfrecord OUT@N SHUFFLED@N --shuffle SEED"
 _TFRECORD = "apply it to what was written: shardfeed convert tfrecord OUT@N OTHER@N"
+_JOB = ("divide the files among tasks that write the parts of a job of sf.write_job: "
+        "part.write_batch(sf.parquet_batches(files)), or any stream of Arrow")
 _NOT_HERE = {
     "--shuffle": _SHUFFLED,
     "--split": _TFRECORD + " --split ...",
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
-    "--resume": "run it again; nothing of an interrupted run remains",
+    "--resume": "run it again: an interrupted run leaves nothing, so that nothing is mixed with another input",
     "--on-error": "fix the row that the error names, or leave it out",
     "--max-skipped": "nothing is skipped",
-    "--only-shards": "write with sf.write_job in Python",
-    "--job": "write with sf.write_job in Python",
+    "--only-shards": _JOB,
+    "--job": _JOB,
 }
 
 
@@ -142,8 +146,12 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     if len(given.paths) == 1:
         raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT")
     *given.sources, given.out = given.paths
-    if "-" in given.sources:
-        raise Misuse(f"{kind} cannot be read from standard input: name files")
+    given.given = list(given.sources)  # by the user
+    given.told = str  # see _standard_input
+    if "-" in given.sources and kind == "lmdb":
+        raise Misuse("lmdb cannot be read from standard input: its files are mapped into memory; name them")
+    if given.sources.count("-") > 1:
+        raise Misuse("standard input, -, is given twice")
     given.counted = "@" in os.path.basename(given.out)
     if given.counted and given.shard_size is not None:
         raise Misuse(f"{given.out} already gives the number of shards: pass it or --shard-size, not both")
@@ -155,9 +163,32 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
 # ---- Work
 
 
+@contextlib.contextmanager
+def _standard_input(given: argparse.Namespace) -> Iterator[None]:
+    """Copies standard input, if it is a source, to a temporary file, since all these kinds are read more than once.
+    given.told makes texts name it as people do."""
+    if "-" not in given.sources:
+        yield
+        return
+    with tempfile.NamedTemporaryFile(prefix="shardfeed-") as file:
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+            file.flush()
+        except OSError as error:
+            raise OSError(f"standard input: cannot copy it to {file.name}: {error.strerror}; set TMPDIR to a folder "
+                          "with more room") from None
+        if file.tell() == 0:
+            raise DataLossError("standard input: it is empty")
+        given.sources = [file.name if source == "-" else source for source in given.sources]
+        given.told = lambda text: text.replace(file.name, "standard input")
+        yield
+
+
 def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda done, total: None) -> Dict[str, Any]:
     """Converts, or shows what would be converted, and returns the report."""
     from . import check_installed
+    if "-" in given.sources:
+        raise Misuse("standard input can only be read by the command line; name files")
     check_installed(given.kind)
     if not given.threads:
         return _run(given, progress)
@@ -184,15 +215,15 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     if given.dry_run:
         return {"dry_run": True, "dataset": out, **converting.estimate(source, given.limit),
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
-                "sources": [{"path": table.path, "rows": table.rows} for table in source.tables],
-                "notes": source.notes(), "seconds": time.monotonic() - started}
+                "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
+                "notes": [given.told(note) for note in source.notes()], "seconds": time.monotonic() - started}
     shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
              **({"schema": given.schema} if given.schema else {}), **own,
              **({"limit": str(given.limit)} if given.limit is not None else {})}
     report = converting.write_dataset(
         source, out, limit=given.limit, compression=given.compression, level=given.level,
         member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
-        made_by=converting.made_by_of(given.kind, given.sources, shown), progress=progress)
+        made_by=converting.made_by_of(given.kind, given.given, shown), told=given.told, progress=progress)
     return {**report._asdict(), "skipped": 0, "shards_taken_over": 0, "datasets_complete": 0,
             "seconds": time.monotonic() - started,
             "peak_rss_bytes": _peak_resident_bytes()}
@@ -249,7 +280,10 @@ class Progress:
             sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
-    def end(self) -> None:
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
         if self._drawn:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
@@ -323,31 +357,25 @@ def main(kind: str, arguments: Sequence[str]) -> int:
                          f"Run 'shardfeed convert {kind} --help' for usage.\n")
         return USAGE
     previous = signal.signal(signal.SIGTERM, interrupt)
-    progress = Progress(given.quiet)
     try:
-        report = run(given, progress)
-        progress.end()
+        with _standard_input(given), Progress(given.quiet) as progress:
+            report = run(given, progress)
         _print(report, given)
         sys.stdout.flush()
         return DONE
     except KeyboardInterrupt:
-        progress.end()
         return _fail(INTERRUPTED, "interrupted")
     except DataLossError as error:
-        progress.end()
-        return _fail(DEFECTS, str(error))
+        return _fail(DEFECTS, given.told(str(error)))
     except MemoryError:
-        progress.end()
         return _fail(FAILED, "out of memory")
     except (OSError, ImportError) as error:
-        progress.end()
         usage = isinstance(error, FileExistsError)
         known = isinstance(error, OSError) and error.strerror and error.filename
         return _fail(USAGE if usage else FAILED, f"{error.filename}: cannot open: {error.strerror}"  # type: ignore
-                     if known else str(error))
+                     if known else given.told(str(error)))
     except (ValueError, TypeError, RuntimeError) as error:
-        progress.end()
-        return _fail(USAGE, str(error))
+        return _fail(USAGE, given.told(str(error)))
     finally:
         signal.signal(signal.SIGTERM, previous)
 

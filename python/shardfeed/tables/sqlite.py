@@ -152,8 +152,22 @@ def _types(path: str, connection: sqlite3.Connection, query: str, names: List[st
             raise damaged(path, f"column {name!r} has values of several types ({mixed}), and a feature has one; cast "
                                 f"it in the query: CAST({_quoted(name)} AS TEXT)")
         if len(counts) == 2:
+            notes += _lost_integers(connection, query, labels, i, name, counts["integer"])
             notes.append(f"column {name!r}: {counts['integer']:,} integers and {counts['real']:,} reals are floats")
     return rows, types
+
+
+def _lost_integers(connection: sqlite3.Connection, query: str, labels: str, column: int, name: str,
+                   integers: int) -> List[str]:
+    """A note if integers among reals have more digits than a double, in which both are read."""
+    most = (1 << 63) - 1024  # a larger one would become 2^63, which no integer is
+    lost = f"typeof(c{column}) = 'integer' AND (c{column} > {most} OR CAST(CAST(c{column} AS REAL) AS INTEGER) <> c{column})"
+    count, first = connection.execute(f"WITH q({labels}) AS ({query}\n) SELECT count(*), min(c{column}) FROM q WHERE "
+                                      f"{lost}").fetchone()
+    if not count:
+        return []
+    return [f"column {name!r}: {count:,} of {integers:,} integers have more digits than the floats beside them can keep, "
+            f"such as {first}; cast the column in the query to keep them: CAST({_quoted(name)} AS TEXT)"]
 
 
 def _column(where: str, values: List[Any], kind: Any) -> Any:

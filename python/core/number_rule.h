@@ -1,0 +1,88 @@
+// What becomes of a number in a feature: the one rule for rows, for columns, and for what other
+// libraries give.
+
+#ifndef SHARDFEED_PYTHON_CORE_NUMBER_RULE_H_
+#define SHARDFEED_PYTHON_CORE_NUMBER_RULE_H_
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "shardfeed/schema.h"
+
+namespace shardfeed::python {
+
+// The rule of a feature that is declared as numbers of `dtype`. Integers and floats whose type
+// is learned have that of kInt64 and of kFloat32.
+class NumberRule {
+ public:
+  explicit NumberRule(DType dtype);
+
+  // Whether the feature has floats, also of integers that are given.
+  bool has_floats() const { return significant_bits_ > 0; }
+
+  // Whether a number stays what it is but for digits of floats. An integer among floats must be
+  // exact: whoever writes 16777217 does not mean 16777216.
+  template <std::integral T>
+  bool Fits(T value) const {
+    if (!has_floats()) {
+      return std::cmp_greater_equal(value, least_) && std::cmp_less_equal(value, most_);
+    }
+    const auto bits = static_cast<uint64_t>(value);
+    const uint64_t size = std::cmp_less(value, 0) ? 0 - bits : bits;
+    return size == 0 || (size >> std::countr_zero(size) < uint64_t{1} << significant_bits_ &&
+                         static_cast<double>(size) <= largest_);
+  }
+  template <std::floating_point T>
+  bool Fits(T value) const {
+    return std::abs(value) <= largest_ || !std::isfinite(value);
+  }
+  // Whether all numbers of a type fit, and lose nothing.
+  template <typename T>
+  bool FitsAll() const {
+    if constexpr (std::integral<T>) {
+      return !has_floats() && std::cmp_greater_equal(std::numeric_limits<T>::min(), least_) &&
+             std::cmp_less_equal(std::numeric_limits<T>::max(), most_);
+    } else {
+      // Records have floats of 32 bits, whatever is declared.
+      return std::same_as<T, float> && (dtype_ == DType::kFloat32 || dtype_ == DType::kFloat64);
+    }
+  }
+
+  // Whether a float that fits loses so much that people should be told.
+  bool IsLossy(double value) const {
+    if (value == 0) return false;
+    const double size = std::abs(value);
+    return (size >= kUnsuspicious || size < smallest_ || exact_) && IsLossySlow(value);
+  }
+
+  // Why a number does not fit, and the remedy.
+  std::string Why(int64_t value) const;
+  std::string Why(uint64_t value) const;
+  std::string Why(double value) const;
+
+  // What the feature gives back of a float.
+  double Stored(double value) const;
+
+ private:
+  static constexpr double kUnsuspicious = 1 << 23;  // whose whole part every float has
+
+  bool IsLossySlow(double value) const;
+  std::string WhyInteger(std::string_view value) const;
+
+  DType dtype_;
+  int64_t least_ = INT64_MIN;
+  int64_t most_ = INT64_MAX;
+  int significant_bits_ = 0;
+  double largest_ = 0;   // of floats; a number above it would become infinite
+  double smallest_ = 0;  // of floats; below it, a number might become 0
+  bool exact_ = false;   // whether float64 is declared: then all digits that are lost are told
+};
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_NUMBER_RULE_H_
