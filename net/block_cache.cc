@@ -430,12 +430,12 @@ bool BlockCache::Has(const CachedObject& object, uint64_t block) const {
 }
 
 absl::Status BlockCache::Read(const CachedObject& object, uint64_t block, uint64_t offset,
-                              absl::Span<char> dst) {
+                              absl::Span<char> dst, BlockCheck check) {
   CacheFolder& folder = live().folder();
   const BlockName name = object.NameOf(block);
   const auto file = BlockFile::Open(folder.PathOf(name), object.KeyOf(block));
   absl::Status status = file.status();
-  if (status.ok()) status = (*file)->ReadAt(offset, dst);
+  if (status.ok()) status = (*file)->ReadAt(offset, dst, check);
   Counters& counters = Counted();
   if (status.ok()) {
     ++counters.hits;

@@ -173,11 +173,14 @@ absl::StatusOr<std::unique_ptr<BlockFile>> BlockFile::Open(const std::string& pa
 
 BlockFile::~BlockFile() { ::close(fd_); }
 
-absl::Status BlockFile::ReadAt(uint64_t offset, absl::Span<char> dst) const {
+absl::Status BlockFile::ReadAt(uint64_t offset, absl::Span<char> dst, BlockCheck check) const {
   if (dst.empty()) return absl::OkStatus();
   const uint64_t end = offset + dst.size();
   if (offset > bytes_ || dst.size() > bytes_ - offset) {
     return absl::OutOfRangeError(fmt::format("{}: has {} bytes", path_, bytes_));
+  }
+  if (check == BlockCheck::kHeader) {
+    return ReadFully(fd_, path_, kBlockHeaderBytes + offset, dst.data(), dst.size());
   }
   // What completes the first piece and the last one.
   const uint64_t first = offset / kPieceBytes;
