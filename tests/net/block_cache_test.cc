@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -280,6 +281,14 @@ TEST_F(BlockCacheTest, DamagedBlocksAreFetchedAnew) {
   EXPECT_TRUE(server_.requests().empty());
 }
 
+TEST_F(BlockCacheTest, OneThatIsOpenedSmallerShrinks) {
+  Cache();
+  ReadAt(*Open(), 0, bytes_.size());
+  EXPECT_EQ(Blocks().size(), 3);
+  Cache(2 * kFile);
+  EXPECT_EQ(Blocks().size(), 2);
+}
+
 // Bytes that the caller compares with checksums of its own are not compared twice, and the caller
 // learns it.
 TEST_F(BlockCacheTest, BytesWithChecksumsAreNotCompared) {
@@ -385,6 +394,28 @@ TEST_F(BlockCacheTest, WhatCannotBeWrittenIsReadFromTheStore) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_THAT(GetBlockCacheStats().trouble, HasSubstr(".tmp: cannot"));
   EXPECT_TRUE(Blocks().empty());
+}
+
+// Beside the block that such a thing keeps away, all are kept as ever.
+TEST_F(BlockCacheTest, WhatIsNoFileIsRemovedOrPassedBy) {
+  Cache();
+  ReadAt(*Open(), 0, bytes_.size());
+  const std::vector<std::string> blocks = Blocks();
+  ASSERT_EQ(blocks.size(), 3);
+  for (const std::string& block : blocks) std::filesystem::remove(block);
+  ASSERT_EQ(::mkfifo(blocks[0].c_str(), 0600), 0);
+  std::filesystem::create_directory(blocks[1]);
+  std::filesystem::create_directories(blocks[2] + "/mine");
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_TRUE(ReadByEngine(Open(), 1'000'000, epoch) == bytes_);
+    EXPECT_TRUE(ReadAt(*Open(), 0, bytes_.size()) == bytes_);
+  }
+  EXPECT_TRUE(std::filesystem::is_regular_file(blocks[0]));
+  EXPECT_TRUE(std::filesystem::is_regular_file(blocks[1]));
+  EXPECT_TRUE(std::filesystem::is_directory(blocks[2] + "/mine"));
+  std::filesystem::remove(blocks[2] + "/mine");
+  EXPECT_TRUE(ReadAt(*Open(), 0, bytes_.size()) == bytes_);
+  EXPECT_EQ(Blocks().size(), 3);
 }
 
 TEST_F(BlockCacheTest, OnlyDatasetsThatAreServedGoThroughIt) {
