@@ -53,8 +53,10 @@ def folder_or_store(request, monkeypatch):
     """Where the datasets of a test are: "store" makes URLs of the paths that the program and the package get."""
     if getattr(request, "param", "folder") == "folder":
         return
+    # Writers that are killed leave their indexes in the folder for temporary files.
+    temporary = request.getfixturevalue("tmp_path_factory").mktemp("temporary")
     for name, value in {"AWS_ENDPOINT_URL": request.getfixturevalue("bucket"), "AWS_ACCESS_KEY_ID": "key",
-                        "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "here"}.items():
+                        "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "here", "TMPDIR": str(temporary)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(harness, "STORE", "s3://files")
     sf = sys.modules.get("shardfeed")
