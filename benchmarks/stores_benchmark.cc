@@ -2,7 +2,9 @@
 // interface that keeps as many ranges of the same size in flight and discards the bytes: 32 of 8
 // MiB for reading in order, 128 of 1 MiB for a shuffle.
 //
-//   stores_benchmark FOLDER/STEM@N [MILLISECONDS [ROUNDS]]
+//   stores_benchmark FOLDER/STEM@N [MILLISECONDS [ROUNDS [cache]]]
+//
+// With "cache", only the cases of the cache on disk are measured.
 //
 // The server is part of this program and shares its processors. It waits before the first byte of
 // each range (75 ms by default), and in the last case answers 503 to 2 % of them and stalls 1 % for
@@ -15,7 +17,7 @@
 // If the processors limit both, the ratio of the rates is that of their loads. "in_flight" does not
 // depend on the processors: the mean number of requests in flight in the middle 80 % of a round,
 // divided by the maximum. "cpu" is the CPU time of the last round, including the server's, in
-// seconds.
+// seconds; "cpu_ratio" is that of local reading divided by that of reading through the cache.
 
 #include <curl/curl.h>
 #include <sys/resource.h>
@@ -229,14 +231,18 @@ void MeasureCache(const ShardSet& set, const std::string& local, int rounds) {
       const OrderSpec order = shuffles ? shuffle : OrderSpec();
       std::vector<double> rates;
       std::vector<double> ratios;
+      std::vector<double> cpu_ratios;
       const uint64_t requests = HttpClient::Get().stats().requests;
       for (int round = 0; round < rounds; ++round) {
-        const double rate = ReadAll(beside, order).rate;
-        rates.push_back(ReadAll(cached.table, order).rate);
-        ratios.push_back(rates.back() / rate);
+        const Read here = ReadAll(beside, order);
+        const Read there = ReadAll(cached.table, order);
+        rates.push_back(there.rate);
+        ratios.push_back(there.rate / here.rate);
+        cpu_ratios.push_back(here.cpu / there.cpu);
       }
       Print(fmt::format("{}, all cached", shuffles ? "shuffle" : "sequential"), rates, ratios,
-            fmt::format(", \"requests\": {}", HttpClient::Get().stats().requests - requests));
+            fmt::format(", \"cpu_ratio\": {:.2f}, \"requests\": {}", Median(cpu_ratios),
+                        HttpClient::Get().stats().requests - requests));
     }
   }
   std::filesystem::remove_all(folder);
@@ -257,7 +263,7 @@ void MeasureCache(const ShardSet& set, const std::string& local, int rounds) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: stores_benchmark FOLDER/STEM@N [MILLISECONDS [ROUNDS]]\n");
+    fmt::print(stderr, "usage: stores_benchmark FOLDER/STEM@N [MILLISECONDS [ROUNDS [cache]]]\n");
     return 2;
   }
   const auto latency = std::chrono::milliseconds(argc > 2 ? std::atoi(argv[2]) : 75);
@@ -277,6 +283,10 @@ int main(int argc, char** argv) {
                  .wait = latency + std::chrono::milliseconds(stalls ? 1000 : 0)};
   });
   const ShardSet set = Value(ResolveSpec(server.url() + "/" + local.filename().string()));
+  if (argc > 4 && std::string_view(argv[4]) == "cache") {
+    MeasureCache(set, local.string(), rounds);
+    return 0;
+  }
   const auto table = Value(ShardTable::Open(set));
   std::vector<uint64_t> sizes;
   for (size_t i = 0; i < table->num_shards(); ++i) sizes.push_back(table->summary(i).shard_bytes);

@@ -1,5 +1,6 @@
 // --cache and --cache-size, of all commands that read datasets.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,11 +56,14 @@ void AddCacheOptions(CLI::App& command, CommandOptions& options) {
 void PrintCacheUse(const CommandOptions& options) {
   if (options.cache.empty()) return;
   const BlockCacheStats stats = GetBlockCacheStats();
+  // What was fetched is read from it as well, but saves nothing.
   fmt::print(
-      "cache: {} from it in {} reads; {} blocks were not there, of which {} were fetched into it "
-      "and {} by other processes; {} were damaged\n",
-      FormatSize(stats.hit_bytes), FormatCount(stats.hits), FormatCount(stats.misses),
-      FormatCount(stats.stored), FormatCount(stats.waits), FormatCount(stats.damaged));
+      "cache: saved {}: {} read from it in {} reads, {} fetched into it; {} blocks were not there, "
+      "of which {} were fetched into it and {} by other processes; {} were damaged\n",
+      FormatSize(stats.hit_bytes - std::min(stats.hit_bytes, stats.stored_bytes)),
+      FormatSize(stats.hit_bytes), FormatCount(stats.hits), FormatSize(stats.stored_bytes),
+      FormatCount(stats.misses), FormatCount(stats.stored), FormatCount(stats.waits),
+      FormatCount(stats.damaged));
 }
 
 void NoteCache(const CommandOptions& options) {

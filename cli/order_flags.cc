@@ -111,11 +111,11 @@ void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
         FormatCount(table.requests_for_shards())));
   }
   if (table.indexes_built() == 0) return;
-  Say(fmt::format("note: {} of {} shards had no index; {}", table.indexes_built(),
-                  table.num_shards(),
-                  table.indexes_not_kept() == 0
-                      ? "they have one now"
-                      : "they were built in memory because the folder cannot be written to"));
+  Say(fmt::format(
+      "note: {} of {} shards had no index; {}", table.indexes_built(), table.num_shards(),
+      table.indexes_not_kept() == 0 ? "they have one now"
+      : table.remote() ? "they were built in memory; 'shardfeed index' writes them into the store"
+                       : "they were built in memory because the folder cannot be written to"));
 }
 
 bool NeedNoTable(const OrderFlags& flags) {

@@ -27,6 +27,9 @@ struct ReadRequest {
   // which helps with many small reads. Engines that bypass or map the page cache may ignore it.
   std::shared_ptr<Buffer> into = nullptr;
   uint64_t into_offset = 0;
+  // The caller compares the bytes that it uses with checksums that they contain, so the engine need
+  // not compare them with others: see ReadResult::unverified.
+  bool has_checksums = false;
 };
 
 // The outcome of a request. `data` is complete unless `status` is an error, and is valid as long as
@@ -36,6 +39,10 @@ struct ReadResult {
   absl::Status status;
   std::string_view data;
   std::shared_ptr<const void> buffer;
+  // Some of the bytes are from a cache on disk, which has not compared them with its checksums,
+  // because of ReadRequest::has_checksums. If they turn out to be damaged, the cache may be to
+  // blame: File::ReadExactlyAt then reads what the file has.
+  bool unverified = false;
 };
 
 struct EngineStats {

@@ -54,6 +54,17 @@ void TellTrouble(const absl::Status& status) {
   if (counters.trouble.empty()) counters.trouble = std::string(status.message());
 }
 
+// Whether it could be removed.
+bool RemoveDamaged(CacheFolder& folder, const BlockName& name) {
+  const absl::Status removed = folder.Remove(name);
+  if (removed.ok()) {
+    ++Counted().damaged;
+  } else {
+    TellTrouble(removed);
+  }
+  return removed.ok();
+}
+
 uint64_t HashOf(std::string_view text) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
@@ -188,17 +199,18 @@ class BlockCache::Live {
 
   // False: another process fetches it.
   bool Begin(const std::shared_ptr<Fetching>& job) {
-    if (IsThere(*job)) {
+    const Place place = Look(*job);
+    if (place == Place::kBlock) {
       End(job, absl::OkStatus(), true);
       return true;
     }
-    if (!folder_.writable() || Clock::now() < paused_until_) {
+    if (place == Place::kObstructed || !folder_.writable() || Clock::now() < paused_until_) {
       End(job, absl::OkStatus(), false);
       return true;
     }
     if (!folder_.TryLock(job->name)) return false;
     // It may have come just before.
-    if (IsThere(*job)) {
+    if (Look(*job) == Place::kBlock) {
       folder_.Unlock(job->name);
       End(job, absl::OkStatus(), true);
       return true;
@@ -231,13 +243,14 @@ class BlockCache::Live {
     return true;
   }
 
-  bool IsThere(const Fetching& job) {
+  // What is where a block belongs. Only its own room is lost to one that is obstructed, by a folder
+  // that has something in it, say: others are kept as ever.
+  enum class Place { kEmpty, kBlock, kObstructed };
+  Place Look(const Fetching& job) {
     const auto block = BlockFile::Open(folder_.PathOf(job.name), job.key);
-    if (absl::IsDataLoss(block.status())) {
-      ++Counted().damaged;
-      folder_.Remove(job.name);
-    }
-    return block.ok();
+    if (block.ok()) return Place::kBlock;
+    if (!absl::IsDataLoss(block.status())) return Place::kEmpty;
+    return RemoveDamaged(folder_, job.name) ? Place::kEmpty : Place::kObstructed;
   }
 
   // The bytes are there, or the error of the store.
@@ -359,6 +372,10 @@ absl::StatusOr<std::shared_ptr<BlockCache>> BlockCache::Open(const std::string& 
     known.caches[{opened->device, opened->inode}] = cache;
   }
   cache->max_bytes_ = max_bytes.value_or(UINT64_MAX);
+  if (max_bytes) {
+    const absl::Status shrunk = cache->live().folder().Shrink(*max_bytes);
+    if (!shrunk.ok()) TellTrouble(shrunk);
+  }
   return cache;
 }
 
@@ -430,12 +447,12 @@ bool BlockCache::Has(const CachedObject& object, uint64_t block) const {
 }
 
 absl::Status BlockCache::Read(const CachedObject& object, uint64_t block, uint64_t offset,
-                              absl::Span<char> dst) {
+                              absl::Span<char> dst, BlockCheck check) {
   CacheFolder& folder = live().folder();
   const BlockName name = object.NameOf(block);
   const auto file = BlockFile::Open(folder.PathOf(name), object.KeyOf(block));
   absl::Status status = file.status();
-  if (status.ok()) status = (*file)->ReadAt(offset, dst);
+  if (status.ok()) status = (*file)->ReadAt(offset, dst, check);
   Counters& counters = Counted();
   if (status.ok()) {
     ++counters.hits;
@@ -444,8 +461,7 @@ absl::Status BlockCache::Read(const CachedObject& object, uint64_t block, uint64
   }
   if (absl::IsNotFound(status)) return status;
   if (absl::IsDataLoss(status)) {
-    ++counters.damaged;
-    folder.Remove(name);
+    RemoveDamaged(folder, name);
   } else {
     TellTrouble(status);
   }

@@ -95,7 +95,7 @@ class BlockCache : public std::enable_shared_from_this<BlockCache> {
   // Reads a part of a block, from `offset` in it. NotFound: it is not there; one that is damaged is
   // removed.
   absl::Status Read(const CachedObject& object, uint64_t block, uint64_t offset,
-                    absl::Span<char> dst);
+                    absl::Span<char> dst, BlockCheck check = BlockCheck::kAll);
 
   // Reads bytes of the object from the store, and then calls `done`, once, on any thread.
   using ReadStore = std::function<void(uint64_t offset, absl::Span<char> dst,

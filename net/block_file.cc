@@ -77,6 +77,9 @@ struct Header {
 };
 
 absl::StatusOr<Header> ReadHeader(int fd, const std::string& path) {
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, path, "look up");
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(fmt::format("{}: is no file", path));
   char bytes[kBlockHeaderBytes];
   absl::Status status = ReadFully(fd, path, 0, bytes, sizeof(bytes));
   if (!status.ok()) return status;
@@ -96,8 +99,6 @@ absl::StatusOr<Header> ReadHeader(int fd, const std::string& path) {
     return absl::DataLossError(fmt::format("{}: its header contradicts itself", path));
   }
   key.text.assign(bytes + kKeyAt, length);
-  struct stat info;
-  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, path, "look up");
   if (static_cast<uint64_t>(info.st_size) != key.file_bytes()) {
     return absl::DataLossError(fmt::format("{}: has {} bytes, and {} according to its header", path,
                                            info.st_size, key.file_bytes()));
@@ -115,6 +116,12 @@ int OpenToRead(const std::string& path) {
     fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   } while (fd < 0 && errno == EINTR);
   return fd;
+}
+
+// Links (ELOOP) and sockets (ENXIO) are no blocks.
+absl::Status CannotOpen(int error, const std::string& path) {
+  if (error != ELOOP && error != ENXIO) return ErrnoStatus(error, path, "open");
+  return absl::DataLossError(fmt::format("{}: is no file", path));
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -159,7 +166,7 @@ uint64_t BlockKey::bytes() const { return std::min(kCacheBlockBytes, object_size
 absl::StatusOr<std::unique_ptr<BlockFile>> BlockFile::Open(const std::string& path,
                                                            const BlockKey& key) {
   const int fd = OpenToRead(path);
-  if (fd < 0) return ErrnoStatus(errno, path, "open");
+  if (fd < 0) return CannotOpen(errno, path);
   std::unique_ptr<BlockFile> file(new BlockFile(path, fd));
   absl::StatusOr<Header> header = ReadHeader(fd, path);
   if (!header.ok()) return header.status();
@@ -173,11 +180,14 @@ absl::StatusOr<std::unique_ptr<BlockFile>> BlockFile::Open(const std::string& pa
 
 BlockFile::~BlockFile() { ::close(fd_); }
 
-absl::Status BlockFile::ReadAt(uint64_t offset, absl::Span<char> dst) const {
+absl::Status BlockFile::ReadAt(uint64_t offset, absl::Span<char> dst, BlockCheck check) const {
   if (dst.empty()) return absl::OkStatus();
   const uint64_t end = offset + dst.size();
   if (offset > bytes_ || dst.size() > bytes_ - offset) {
     return absl::OutOfRangeError(fmt::format("{}: has {} bytes", path_, bytes_));
+  }
+  if (check == BlockCheck::kHeader) {
+    return ReadFully(fd_, path_, kBlockHeaderBytes + offset, dst.data(), dst.size());
   }
   // What completes the first piece and the last one.
   const uint64_t first = offset / kPieceBytes;
@@ -215,7 +225,7 @@ absl::Status BlockFile::ReadAt(uint64_t offset, absl::Span<char> dst) const {
 
 absl::StatusOr<BlockKey> ReadBlockKey(const std::string& path) {
   const int fd = OpenToRead(path);
-  if (fd < 0) return ErrnoStatus(errno, path, "open");
+  if (fd < 0) return CannotOpen(errno, path);
   absl::StatusOr<Header> header = ReadHeader(fd, path);
   ::close(fd);
   if (!header.ok()) return header.status();

@@ -70,6 +70,10 @@ struct BlockKey {
   bool operator==(const BlockKey&) const = default;
 };
 
+// What is compared when a part of a block is read: its bytes, or no more than the header, for
+// bytes that the reader compares with checksums of their own.
+enum class BlockCheck { kAll, kHeader };
+
 // A block that is open for reading. It may be removed meanwhile. Thread-safe.
 class BlockFile {
  public:
@@ -83,7 +87,8 @@ class BlockFile {
 
   // Reads bytes of the block, from `offset` in it, which must all be there. DataLoss: they differ
   // from their CRC. Others: see ErrnoStatus.
-  absl::Status ReadAt(uint64_t offset, absl::Span<char> dst) const;
+  absl::Status ReadAt(uint64_t offset, absl::Span<char> dst,
+                      BlockCheck check = BlockCheck::kAll) const;
 
  private:
   BlockFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}

@@ -478,12 +478,18 @@ void CacheFolder::Discard(const BlockName& name, int fd, uint64_t bytes) {
   AddUsed(-static_cast<int64_t>(bytes));
 }
 
-void CacheFolder::Remove(const BlockName& name) {
-  if (!opened_.writable) return;
+absl::Status CacheFolder::Remove(const BlockName& name) {
   const std::string path = PathOf(name);
   struct stat info;
-  if (::lstat(path.c_str(), &info) != 0 || ::unlink(path.c_str()) != 0) return;
-  AddUsed(-static_cast<int64_t>(info.st_size));
+  if (::lstat(path.c_str(), &info) != 0) return absl::OkStatus();  // somebody else was quicker
+  if (!opened_.writable) return ErrnoStatus(EROFS, path, "remove");
+  const bool folder = S_ISDIR(info.st_mode);
+  if ((folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str())) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, path, "remove");
+  }
+  // What is no file was not counted.
+  if (S_ISREG(info.st_mode)) AddUsed(-static_cast<int64_t>(info.st_size));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CacheListing> CacheFolder::List() const {
@@ -527,6 +533,12 @@ absl::StatusOr<uint64_t> CacheFolder::Trim(uint64_t limit) {
   status = WriteUsed(*used);
   if (!status.ok()) return status;
   return used;
+}
+
+absl::Status CacheFolder::Shrink(uint64_t limit) {
+  const std::optional<uint64_t> used = ReadUsed();
+  if (!opened_.writable || !used || *used <= limit) return absl::OkStatus();
+  return Trim(limit).status();
 }
 
 absl::StatusOr<uint64_t> CacheFolder::Clear() {

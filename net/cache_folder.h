@@ -102,13 +102,17 @@ class CacheFolder {
   // The temporary file of `bytes` becomes the block, or is removed. Either closes the descriptor.
   absl::Status Keep(const BlockName& name, int fd, uint64_t bytes);
   void Discard(const BlockName& name, int fd, uint64_t bytes);
-  // Removes a block, for it is damaged.
-  void Remove(const BlockName& name);
+  // Removes a block that is damaged, or what else is in its place. Errors: see ErrnoStatus; it
+  // stays if it is a folder that is not empty.
+  absl::Status Remove(const BlockName& name);
 
   absl::StatusOr<CacheListing> List() const;
   // Lets blocks go until no more than `limit` bytes are left, as Reserve does, and what killed
   // processes have left. Returns how many bytes there are then: more, if they are in use.
   absl::StatusOr<uint64_t> Trim(uint64_t limit);
+  // The same, if there are more than `limit` bytes by the count that processes keep, which takes
+  // but a moment to see. Leaves one alone that cannot be written to.
+  absl::Status Shrink(uint64_t limit);
   // Removes all blocks, used or not. Returns how many bytes they had.
   absl::StatusOr<uint64_t> Clear();
 

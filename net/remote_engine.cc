@@ -104,6 +104,7 @@ class RemoteEngine : public Engine {
     char* data = nullptr;
     std::shared_ptr<Buffer> buffer;
     absl::Status status;
+    bool unverified = false;
     // Transfers, or blocks that are fetched, that have not come yet.
     size_t missing = 0;
     std::vector<std::shared_ptr<Transfer>> transfers;
@@ -252,7 +253,9 @@ class RemoteEngine : public Engine {
       const uint64_t stop = std::min(end, (block + 1) * kCacheBlockBytes);
       const absl::Status read =
           object->cache().Read(*object, block, at - block * kCacheBlockBytes,
-                               {flight.data + (at - request.offset), stop - at});
+                               {flight.data + (at - request.offset), stop - at},
+                               request.has_checksums ? BlockCheck::kHeader : BlockCheck::kAll);
+      if (read.ok() && request.has_checksums) flight.unverified = true;
       if (!read.ok() && from == UINT64_MAX) from = at;
       if (from != UINT64_MAX && (read.ok() || stop == end)) {
         StartTransfer(number, flight, from, (read.ok() ? at : stop) - from);
@@ -272,6 +275,7 @@ class RemoteEngine : public Engine {
     if (flight.status.ok()) {
       stats_.bytes_read += flight.request.length;
       result.data = {flight.data, flight.request.length};
+      result.unverified = flight.unverified;
       result.buffer = std::move(flight.buffer);
     }
     result.status = std::move(flight.status);

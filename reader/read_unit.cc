@@ -17,6 +17,20 @@ std::shared_ptr<Buffer> InRoom(const Extent& extent, const ReadResult& result,
   return room;
 }
 
+// Reads a raw extent again, into memory of its own. A cache on disk compares it with its checksums
+// and removes what is damaged, which then comes from the store.
+absl::Status ReadVerified(const ShardTable& table, const Extent& extent, BufferPool& pool,
+                          ReadResult* result) {
+  absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+  if (!file.ok()) return file.status();
+  const std::shared_ptr<Buffer> buffer = pool.Allocate(std::max<uint64_t>(extent.bytes, 1));
+  absl::Status status = (*file)->ReadExactlyAt(extent.offset, {buffer->data(), extent.bytes});
+  *result = ReadResult();
+  result->data = {buffer->data(), extent.bytes};
+  result->buffer = buffer;
+  return status;
+}
+
 }  // namespace
 
 absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, BufferPool& pool,
@@ -49,6 +63,17 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
                              &payloads.buffers, &payloads.damaged, bytes_read, &let_go);
     } else {
       CheckExtent(table, extent, result.data, options.check, &payloads.views, &payloads.damaged);
+      if (result.unverified && payloads.damaged.size() > damaged_before) {
+        // Perhaps only what the cache on disk has of it is damaged.
+        payloads.views.resize(views_before);
+        payloads.damaged.resize(damaged_before);
+        status = ReadVerified(table, extent, pool, &result);
+        *bytes_read += extent.bytes;
+        if (status.ok()) {
+          CheckExtent(table, extent, result.data, options.check, &payloads.views,
+                      &payloads.damaged);
+        }
+      }
       if (result.buffer != unit->buffer) payloads.buffers.push_back(std::move(result.buffer));
     }
     if (status.ok() && options.damage.skip && payloads.damaged.size() > damaged_before) {

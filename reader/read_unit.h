@@ -66,9 +66,11 @@ struct ReadUnit : PlannedUnit {
 };
 
 // Fills the payloads of a unit whose results are complete: one view per record, an empty one for a
-// damaged record. Compressed extents are inflated here, into buffers of `pool`; `bytes_read` counts
-// what has to be read for that. The unit keeps neither results nor extents, and of its reservation
-// what it needs.
+// damaged record. Compressed extents are inflated here, into buffers of `pool`. The unit keeps
+// neither results nor extents, and of its reservation what it needs.
+//
+// If records are damaged in bytes that the engine has not verified (ReadResult::unverified), these
+// are read again here. `bytes_read` counts what is read here, for that and to inflate.
 //
 // With options.damage.skip, damaged records are looked up in `salvaged`, and those that remain
 // damaged are not an error. Errors: those of reading, of InflateExtent and of

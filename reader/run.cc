@@ -369,6 +369,7 @@ class ThreadedRun : public ReadRun {
         if (file.ok()) {
           requests.push_back({*std::move(file), extent.file_offset, extent.file_bytes, tag});
           ReadRequest& request = requests.back();
+          request.has_checksums = !extent.compressed() && options_.check == CrcCheck::kAll;
           if (extent.compressed()) {
             // Past the page cache, reads have whole pages of their own.
             if (!choice_.engine.direct) unit.rooms[i] = pool_->Allocate(RoomBytes(extent));
@@ -567,9 +568,8 @@ class ThreadedRun : public ReadRun {
   bool planning_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Plan
   bool plan_stuck_ ABSL_GUARDED_BY(mutex_) =
       false;  // whether planning found no room, and nothing has changed since
-  absl::Status failure_
-      ABSL_GUARDED_BY(mutex_);  // error of planning, reported after the planned blocks
-  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);  // error of a thread, reported at once
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of planning, reported after what was planned
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);    // error of a thread, reported at once
   std::deque<std::shared_ptr<Block>> blocks_
       ABSL_GUARDED_BY(mutex_);  // planned and not delivered, in their order
   std::deque<std::shared_ptr<Block>> done_ ABSL_GUARDED_BY(mutex_);  // if not deterministic

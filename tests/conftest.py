@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -27,9 +28,44 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "folder_only(why): what only folders have, in a suite HERE_AND_IN_STORE")
     if not harness.BINARY.exists():
         pytest.exit(f"{harness.BINARY} is missing: build it with 'bazel build --config=opt "
                     "//cli:shardfeed', or set SHARDFEED_BIN", returncode=3)
+
+
+def pytest_generate_tests(metafunc):
+    """Suites that say HERE_AND_IN_STORE = True run twice: over folders, and over a store."""
+    if getattr(metafunc.module, "HERE_AND_IN_STORE", False):
+        only_folders = metafunc.definition.get_closest_marker("folder_only")
+        metafunc.parametrize("folder_or_store", ["folder"] if only_folders else ["folder", "store"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def bucket():
+    """The endpoint of a store whose bucket "files" has the files of this machine."""
+    with harness.served("/", "delay-2", bucket=("--bucket", "files")) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def folder_or_store(request, monkeypatch):
+    """Where the datasets of a test are: "store" makes URLs of the paths that the program and the package get."""
+    if getattr(request, "param", "folder") == "folder":
+        return
+    # Writers that are killed leave their indexes in the folder for temporary files.
+    temporary = request.getfixturevalue("tmp_path_factory").mktemp("temporary")
+    for name, value in {"AWS_ENDPOINT_URL": request.getfixturevalue("bucket"), "AWS_ACCESS_KEY_ID": "key",
+                        "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "here", "TMPDIR": str(temporary)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(harness, "STORE", "s3://files")
+    sf = sys.modules.get("shardfeed")
+    for name in ("read", "write", "verify", "index", "inspect") if sf else ():
+        def over_store(dataset, *arguments, of=getattr(sf, name), **options):
+            if isinstance(dataset, (list, tuple)):
+                return of([harness.in_store(each) for each in dataset], *arguments, **options)
+            return of(harness.in_store(dataset), *arguments, **options)
+        monkeypatch.setattr(sf, name, over_store)
 
 
 @pytest.fixture(scope="session")

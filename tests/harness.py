@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 from dataclasses import dataclass
@@ -43,15 +44,40 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+# While a test runs over a store, "s3://files": a bucket that has all files of this machine, so that
+# tests look at objects as files, and make and damage them.
+STORE = ""
+REQUESTS_NOTE = (r"shardfeed: note: (a manifest and an index pack would save|\d+ of \d+ shards had no index; "
+                 r"they were built in memory).*\n")
+FLAGS = {"--allow-duplicates", "--dry-run", "--fix", "--json", "--overwrite", "--quiet", "-q"}
+
+
+def in_store(path):
+    """The URL of a file while a test runs over a store, and otherwise the path."""
+    return f"{STORE}{path}" if str(path).startswith("/") else str(path)
+
+
 def command(*arguments):
-    return [str(BINARY), *map(str, arguments)]
+    """The absolute paths of datasets become URLs over a store; values of options, and what is converted,
+    stay as they are."""
+    texts = list(map(str, arguments))
+    found = [n for n in range(1, len(texts)) if texts[n].startswith("/")
+             and (not texts[n - 1].startswith("-") or texts[n - 1] in FLAGS)]
+    for n in found[-1:] if texts[0] == "convert" else found:
+        texts[n] = in_store(texts[n])
+    return [str(BINARY), *texts]
 
 
 def run(*arguments, cwd=None, preexec=None, env=None, timeout=120):
-    """Runs shardfeed to its end, whether it succeeds or not."""
+    """Runs shardfeed to its end, whether it succeeds or not. What it prints has paths for URLs, and no
+    notes that a dataset is opened by many requests."""
     done = subprocess.run(command(*arguments), cwd=cwd, preexec_fn=preexec, env=env, timeout=timeout,
                           stdin=subprocess.DEVNULL, capture_output=True)
-    return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    out, err = done.stdout, done.stderr.decode(errors="replace")
+    if STORE:
+        out = out.replace(STORE.encode(), b"")
+        err = re.sub(REQUESTS_NOTE, "", err.replace(STORE, ""))
+    return Result(done.returncode, out, err)
 
 
 def succeed(*arguments, **options):
@@ -254,11 +280,11 @@ def members(data):
 
 
 @contextlib.contextmanager
-def served(folder, *fault):
-    """The URL of a server of the folder."""
+def served(folder, *fault, bucket=()):
+    """The URL of a server of the folder; with bucket=("--bucket", NAME), of one that speaks S3's protocol."""
     if not FAULT_SERVER.exists():
         pytest.skip(f"{FAULT_SERVER} is missing: bazel build --config=opt //tests/net:fault_server")
-    process = subprocess.Popen([FAULT_SERVER, folder, *map(str, fault)], stdout=subprocess.PIPE,
+    process = subprocess.Popen([FAULT_SERVER, *bucket, folder, *map(str, fault)], stdout=subprocess.PIPE,
                                text=True)
     try:
         yield process.stdout.readline().strip()

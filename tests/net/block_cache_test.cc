@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -280,6 +281,48 @@ TEST_F(BlockCacheTest, DamagedBlocksAreFetchedAnew) {
   EXPECT_TRUE(server_.requests().empty());
 }
 
+TEST_F(BlockCacheTest, OneThatIsOpenedSmallerShrinks) {
+  Cache();
+  ReadAt(*Open(), 0, bytes_.size());
+  EXPECT_EQ(Blocks().size(), 3);
+  Cache(2 * kFile);
+  EXPECT_EQ(Blocks().size(), 2);
+}
+
+// Bytes that the caller compares with checksums of its own are not compared twice, and the caller
+// learns it.
+TEST_F(BlockCacheTest, BytesWithChecksumsAreNotCompared) {
+  Cache();
+  const std::shared_ptr<File> file = Open();
+  ReadAt(*file, 0, bytes_.size());
+  const std::string block = Blocks()[0];
+  std::string content = ReadBytes(block);
+  content[kBlockHeaderBytes + 1000] = static_cast<char>(content[kBlockHeaderBytes + 1000] ^ 1);
+  std::ofstream(block, std::ios::binary).write(content.data(), content.size());
+  const std::string whole = content.substr(kBlockHeaderBytes);
+  const auto read = [&](bool has_checksums) {
+    const auto engine = MakeRemoteEngine(1, nullptr);
+    ReadRequest request = {file, 0, whole.size()};
+    // Which of the three it is, is a matter of hashes.
+    while (request.offset < bytes_.size() &&
+           bytes_.compare(request.offset + 2000, 100, whole, 2000, 100) != 0) {
+      request.offset += kCacheBlockBytes;
+    }
+    request.has_checksums = has_checksums;
+    engine->Submit({&request, 1});
+    std::vector<ReadResult> results;
+    engine->Wait(1, &results);
+    EXPECT_OK(results[0].status);
+    EXPECT_EQ(results[0].unverified, has_checksums);
+    EXPECT_TRUE(results[0].data ==
+                (has_checksums ? whole : bytes_.substr(request.offset, whole.size())));
+  };
+  read(true);
+  EXPECT_EQ(Blocks().size(), 3);
+  read(false);
+  EXPECT_EQ(Blocks().size(), 2);
+}
+
 // The share of the data that is in the cache is saved in each further epoch, in any order.
 TEST_F(BlockCacheTest, AShareOfTheDataSavesThatShareOfEachEpoch) {
   const std::string large = RandomBytes(8 * kCacheBlockBytes, 9);
@@ -336,8 +379,7 @@ TEST_F(BlockCacheTest, AProcessThatDoesNotComeForwardIsPassedBy) {
   KillChild(other);
 }
 
-// Stands for a full disk. Comes last: the first error is told for the whole process, and the cache
-// is left alone for a while.
+// Stands for a full disk. Comes before other errors: the first is told for the whole process.
 TEST_F(BlockCacheTest, WhatCannotBeWrittenIsReadFromTheStore) {
   ::signal(SIGXFSZ, SIG_IGN);
   Cache();
@@ -352,6 +394,28 @@ TEST_F(BlockCacheTest, WhatCannotBeWrittenIsReadFromTheStore) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_THAT(GetBlockCacheStats().trouble, HasSubstr(".tmp: cannot"));
   EXPECT_TRUE(Blocks().empty());
+}
+
+// Beside the block that such a thing keeps away, all are kept as ever.
+TEST_F(BlockCacheTest, WhatIsNoFileIsRemovedOrPassedBy) {
+  Cache();
+  ReadAt(*Open(), 0, bytes_.size());
+  const std::vector<std::string> blocks = Blocks();
+  ASSERT_EQ(blocks.size(), 3);
+  for (const std::string& block : blocks) std::filesystem::remove(block);
+  ASSERT_EQ(::mkfifo(blocks[0].c_str(), 0600), 0);
+  std::filesystem::create_directory(blocks[1]);
+  std::filesystem::create_directories(blocks[2] + "/mine");
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_TRUE(ReadByEngine(Open(), 1'000'000, epoch) == bytes_);
+    EXPECT_TRUE(ReadAt(*Open(), 0, bytes_.size()) == bytes_);
+  }
+  EXPECT_TRUE(std::filesystem::is_regular_file(blocks[0]));
+  EXPECT_TRUE(std::filesystem::is_regular_file(blocks[1]));
+  EXPECT_TRUE(std::filesystem::is_directory(blocks[2] + "/mine"));
+  std::filesystem::remove(blocks[2] + "/mine");
+  EXPECT_TRUE(ReadAt(*Open(), 0, bytes_.size()) == bytes_);
+  EXPECT_EQ(Blocks().size(), 3);
 }
 
 TEST_F(BlockCacheTest, OnlyDatasetsThatAreServedGoThroughIt) {

@@ -188,7 +188,8 @@ TEST_F(CacheFolderTest, NoMoreThanTheLimitIsKept) {
   EXPECT_FALSE(Add(folder, Name(1, 3), 2 * kFile));
   EXPECT_TRUE(Has(folder, Name(1, 1)));
   EXPECT_EQ(Bytes(folder), 2 * kFile);
-  folder.Remove(Name(1, 1));
+  EXPECT_OK(folder.Remove(Name(1, 1)));
+  EXPECT_OK(folder.Remove(Name(1, 1)));
   EXPECT_TRUE(Add(folder, Name(1, 3), 2 * kFile));
   EXPECT_FALSE(Add(folder, Name(1, 4), kFile / 2));
 }
@@ -322,6 +323,35 @@ TEST_F(CacheFolderTest, TrimAndClear) {
   EXPECT_EQ(Bytes(folder), 0);
   EXPECT_EQ(ReadBytes(foreign), "x");
   EXPECT_TRUE(Add(folder, Name(1, 1), kFile));
+}
+
+TEST_F(CacheFolderTest, ShrinksWhatNobodyReads) {
+  CacheFolder folder(opened_);
+  for (uint64_t dataset = 1; dataset <= 3; ++dataset) {
+    EXPECT_TRUE(Add(folder, Name(dataset, dataset), 9 * kFile));
+    SetUsed(folder, dataset, static_cast<std::time_t>(dataset));
+  }
+  folder.Use(1, 1, 1);
+  EXPECT_OK(folder.Shrink(3 * kFile));
+  EXPECT_EQ(Bytes(folder), 3 * kFile);
+  EXPECT_OK(folder.Shrink(kFile - 1));
+  EXPECT_EQ(Bytes(folder), kFile);
+  EXPECT_TRUE(Has(folder, Name(1, 1)));
+}
+
+TEST_F(CacheFolderTest, WhatIsNoBlockIsRemovedUnlessItHasSomethingInIt) {
+  CacheFolder folder(opened_);
+  EXPECT_TRUE(Add(folder, Name(1, 1), 9 * kFile));
+  EXPECT_EQ(::mkfifo(folder.PathOf(Name(1, 2)).c_str(), 0600), 0);
+  EXPECT_EQ(::symlink("/dev/null", folder.PathOf(Name(1, 3)).c_str()), 0);
+  std::filesystem::create_directory(folder.PathOf(Name(1, 4)));
+  for (uint64_t number = 2; number <= 4; ++number) {
+    EXPECT_OK(folder.Remove(Name(1, number)));
+    EXPECT_FALSE(Has(folder, Name(1, number)));
+  }
+  EXPECT_EQ(Bytes(folder), kFile);
+  std::filesystem::create_directories(folder.PathOf(Name(1, 5)) + "/mine");
+  EXPECT_FAILS(folder.Remove(Name(1, 5)), kUnavailable, "cannot remove");
 }
 
 TEST_F(CacheFolderTest, ListingsTellDatasetsAndDamage) {

@@ -335,9 +335,14 @@ def test_the_command(folder, store, url, tmp_path, shard_bytes):
     cache = tmp_path / "c"
     bench = succeed("bench", url, "--cache", cache, "--cache-size", "1GiB", "--json").json
     assert bench["cache_stored_bytes"] == shard_bytes
+    again = succeed("bench", url, "--cache", tmp_path / "other", "--epochs", "2").out.decode()
+    saved, read, _, fetched = re.search(
+        r"cache: saved (\S+ MiB): (\S+ MiB) read from it in (\S+) reads, (\S+ MiB) fetched into it",
+        again).groups()
+    assert saved == fetched == f"{shard_bytes / 2**20:.0f} MiB" and read == f"{shard_bytes / 2**19:.0f} MiB"
     bench = succeed("bench", url, "--cache", cache, "--json", "--epochs", "2").json
     assert bench["cache_hit_bytes"] == 2 * shard_bytes and bench["cache_misses"] == 0
-    assert "cache: " in succeed("bench", url, "--cache", cache).out.decode()
+    assert f"cache: saved {shard_bytes / 2**20:.0f} MiB" in succeed("bench", url, "--cache", cache).out.decode()
     for name in (["verify", url], ["inspect", url, "--records", "2"], ["plan", url]):
         store.forget()
         succeed(*name, "--cache", cache)

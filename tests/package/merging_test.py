@@ -12,6 +12,8 @@ from harness import REPOSITORY
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
 
+HERE_AND_IN_STORE = True
+
 RECORDS = 211
 
 

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from package_data import sf
 
+HERE_AND_IN_STORE = True
+
 
 def without_kind(*names):
     """An Example of features that have no kind, as TFX writes missing values."""

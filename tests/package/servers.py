@@ -280,3 +280,29 @@ class S3:
                      f"<NextUploadIdMarker>{escape(found[page - 1][1])}</NextUploadIdMarker>")
         return 200, {}, (f"<ListMultipartUploadsResult><IsTruncated>{str(more).lower()}</IsTruncated>"
                          f"{text}</ListMultipartUploadsResult>").encode()
+
+
+class Versioned(S3):
+    """The same with versioning switched on: what is replaced or deleted stays as a noncurrent version, deleting
+    leaves a marker, and answers name versions."""
+
+    def __init__(self, bucket):
+        super().__init__(bucket)
+        self.noncurrent = []  # (key, Object)
+        self.markers = set()
+
+    def do(self, request, key, query, body):
+        before = self.objects.get(key)
+        status, headers, text = super().do(request, key, query, body)
+        now = self.objects.get(key)
+        if before is not None and now is not before:
+            self.noncurrent.append((key, before))
+        if now is not None:
+            self.markers.discard(key)
+        if request.command == "DELETE" and "uploadId" not in query:
+            self.markers.add(key)
+        if key in self.markers:
+            headers = {**headers, "x-amz-delete-marker": "true"}
+        if key and "uploads" not in query:
+            headers = {**headers, "x-amz-version-id": f"{len(self.requests):032x}"}
+        return status, headers, text

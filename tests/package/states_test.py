@@ -5,6 +5,8 @@ import pickle
 import pytest
 from package_data import dataset, parsed, sf
 
+HERE_AND_IN_STORE = True
+
 
 def test_states_at_any_element(dataset):
     chains = [

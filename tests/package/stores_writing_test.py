@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from gcs_server import Gcs
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
-from servers import S3, Object, answering, forget_credentials
+from servers import S3, Object, Versioned, answering, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -104,12 +104,12 @@ def moto(moto_server, monkeypatch, request):
     return Place(f"s3://{BUCKET}/{prefix.rstrip('/')}", files, uploads)
 
 
-@pytest.fixture(params=["s3", "gs", "moto"])
+@pytest.fixture(params=["s3", "versioned", "gs", "moto"])
 def place(request, monkeypatch):
     if request.param == "moto":
         yield request.getfixturevalue("moto")
         return
-    with stand_in(S3 if request.param == "s3" else Gcs, monkeypatch) as store:
+    with stand_in({"s3": S3, "versioned": Versioned, "gs": Gcs}[request.param], monkeypatch) as store:
         yield store.place
 
 
@@ -453,6 +453,33 @@ def test_parts_that_are_gone_are_told(s3, tmp_path):
             assert "write it again, replacing what is there" in result.err
             succeed(*command)
             assert s3.place.files() == new
+
+
+@pytest.mark.parametrize("ends", ["DELETE", "PUT", "POST"])
+def test_versions_of_the_past_do_not_come_back(monkeypatch, tmp_path, ends):
+    """In a bucket with versioning, a writer that ends anywhere in its commit is finished by `clean`; deleted
+    records and replaced shards are seen by nobody, whatever versions there are."""
+    with stand_in(Versioned, monkeypatch) as s3:
+        for turn, seed in enumerate((1, 2, 1)):  # the last has the bytes of the first
+            write(tmp_path / f"{turn}/d@2", seed=seed)
+            expected = files(tmp_path / str(turn))
+
+            def fault(number, method, key, query):
+                """Refuses everything from the first such request on, once there is a commit record."""
+                fault.on |= key.endswith("d.commit") and method == "PUT"
+                fault.ended |= fault.on and method == ends and not key.endswith("d.commit")
+                return "refuse" if fault.ended else None
+            fault.on = fault.ended = False
+            s3.fault = fault
+            with pytest.raises(OSError, match="'shardfeed clean .*d' puts the rest of it into place"):
+                write(s3.place / "d@2", seed=seed, overwrite=True)
+            s3.fault = None
+            assert "d: " in succeed("clean", s3.place / "d").out.decode()
+            assert s3.place.is_clean(succeed("clean", s3.place / "d").out)
+            assert s3.place.files() == expected and s3.uploads == {}
+            assert list(sf.read(s3.place / "d@2")) == list(sf.read(tmp_path / f"{turn}/d@2"))
+        old = {key.rsplit("/", 1)[1] for key, _ in s3.noncurrent}
+        assert old >= {"d.commit", "d.manifest.json", "d-00000-of-00002"}
 
 
 def test_two_writers_of_one_name(place, tmp_path):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from package_data import RECORDS, dataset, features, parsed, sf
 
+HERE_AND_IN_STORE = True
+
 
 def test_what_is_written_is_what_tensorflow_reads(tf, dataset):
     paths = sorted(pathlib.Path(dataset).parent.glob("train-*"))

@@ -7,6 +7,8 @@ import harness
 import pytest
 from harness import DEFECTS, TESTDATA, convert, verify
 
+HERE_AND_IN_STORE = True
+
 RAW = (TESTDATA / "tensorflow/examples.tfrecord").read_bytes()
 FRAMES = harness.frames(RAW)
 OFFSETS = [offset for offset, _ in FRAMES] + [len(RAW)]
@@ -115,6 +117,7 @@ def test_other_commands_refuse_damaged_compression(name, command, copy_of):
     assert str(path) in harness.fail(DEFECTS, command, path)
 
 
+@pytest.mark.folder_only("indexes of stores are built first, from intact records")
 def test_read_without_checksums_reads_past_a_flipped_payload():
     path = TESTDATA / "bad/flipped_payload.tfrecord"
     assert harness.succeed("bench", path, "--checksum", "header", "--json").json["records"] == 40
@@ -173,6 +176,7 @@ def test_every_single_flipped_bit_is_found(tmp_path):
         assert (defect["record"], defect["offset"]) == (hit, OFFSETS[hit]), offset
 
 
+@pytest.mark.folder_only("a thousand runs of the program")
 def test_every_cut_is_found(tmp_path):
     path = tmp_path / "x.tfrecord"
     for size in range(OFFSETS[2] + 1, OFFSETS[3]):
@@ -192,6 +196,7 @@ def test_all_defects_are_counted_and_the_first_hundred_listed(tmp_path):
     assert lines[100] == f"{path}: 50 more defects"
 
 
+@pytest.mark.folder_only("links")
 def test_a_shard_that_cannot_be_read_does_not_keep_the_others_from_it(tmp_path):
     (tmp_path / "x-00000-of-00002").write_bytes(RAW)
     (tmp_path / "x-00001-of-00002").symlink_to(tmp_path / "nowhere")

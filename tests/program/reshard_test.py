@@ -10,6 +10,8 @@ import harness
 import pytest
 from harness import DEFECTS, DONE, IO_FAILED, TESTDATA, USAGE, convert, fail, succeed, verify
 
+HERE_AND_IN_STORE = True
+
 POEM = TESTDATA / "tables/poem.txt"
 
 
@@ -193,6 +195,7 @@ def test_damage_is_told_and_leaves_nothing(dataset, out):
     assert harness.tree(out) == {}
 
 
+@pytest.mark.folder_only("the manifest tells what there is, so a missing shard is an error of reading")
 def test_a_cut_shard_is_told(dataset, out):
     shard = dataset.parent / "a-00004-of-00005"
     os.truncate(shard, shard.stat().st_size - 10)
@@ -245,6 +248,7 @@ def test_killed_at_any_step_nothing_half_done_looks_complete(faults, out, tmp_pa
         assert harness.tree(out) == expected, step
 
 
+@pytest.mark.folder_only("the files of a running writer; package/stores_writing_test.py has its uploads")
 def test_interrupt_leaves_nothing(faults, lines, tmp_path, out):
     convert("jsonl", lines, tmp_path / "in/a@4", "--no-sync")
     process = subprocess.Popen(

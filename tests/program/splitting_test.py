@@ -12,6 +12,8 @@ import harness
 import pytest
 from harness import TESTDATA, USAGE, convert, fail, payloads
 
+HERE_AND_IN_STORE = True
+
 IMAGES = TESTDATA / "images"
 
 
@@ -150,6 +152,7 @@ def start_and_wait(arguments, condition):
     return process
 
 
+@pytest.mark.folder_only("resuming")
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 @pytest.mark.parametrize("order", [[], ["--shuffle", "1"]], ids=["order", "shuffled"])
 def test_resumed_conversion_gives_the_same_bytes(slow_source, out, tmp_path, how, order):
@@ -170,6 +173,7 @@ def test_resumed_conversion_gives_the_same_bytes(slow_source, out, tmp_path, how
     assert harness.tree(out) == harness.tree(tmp_path / "fresh")
 
 
+@pytest.mark.folder_only("resuming")
 def test_what_differs_is_not_resumed(slow_source, out, tmp_path):
     arguments = ["convert", "text", slow_source, out / "x@8", *SLOW]
     process = start_and_wait(arguments, lambda: staged(out, "*.done") >= 2)
@@ -190,6 +194,7 @@ def test_what_differs_is_not_resumed(slow_source, out, tmp_path):
     assert report["shards_taken_over"] == 0
 
 
+@pytest.mark.folder_only("resuming")
 def test_a_mended_image_lets_the_conversion_go_on(out, tmp_path):
     """A broken record also ends a conversion. Repairing the image changes the input, so everything is
     redone: no shard of the earlier input may remain."""
@@ -205,6 +210,7 @@ def test_a_mended_image_lets_the_conversion_go_on(out, tmp_path):
     assert harness.tree(out) == harness.tree(tmp_path / "fresh")
 
 
+@pytest.mark.folder_only("resuming")
 @pytest.mark.parametrize("kind, source", [("text", TESTDATA / "tables/poem.txt"),
                                           ("imagefolder", IMAGES)], ids=["text", "images"])
 def test_killed_at_any_step_resuming_gives_the_same_bytes(faults, out, tmp_path, kind, source):

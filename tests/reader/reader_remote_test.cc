@@ -4,10 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "net/block_cache.h"
 #include "net/transfers.h"
 #include "reader/epoch_cost.h"
 #include "reader/reader.h"
@@ -35,6 +41,7 @@ using testing::Orders;
 using testing::ReaderFixture;
 using testing::RecordText;
 using testing::SeenRequest;
+using testing::TestFolder;
 using testing::WriteShards;
 
 enum class Form { kRaw, kOwn, kGzip, kZlib };
@@ -67,7 +74,26 @@ class ReaderRemoteTest : public ReaderFixture {
     return OpenTable(*ResolveSpec(fmt::format("{}/d@{}", server_.url(), kSizes.size())));
   }
 
+  // The table is read through a cache on disk from now on.
+  void Cache() {
+    setenv("SHARDFEED_NET_HEDGED_PERCENT", "0", 1);  // the tests count requests
+    const auto cache = BlockCache::Open(cache_folder_ / "cache", std::nullopt);
+    ASSERT_OK(cache);
+    serving_ = BlockCache::Serve(*cache, {});
+  }
+  std::vector<std::string> CachedBlocks() const {
+    std::vector<std::string> paths;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(cache_folder_ / "cache")) {
+      const std::string name = entry.path().filename();
+      if (entry.is_regular_file() && name != "shardfeed-cache") paths.push_back(entry.path());
+    }
+    return paths;
+  }
+
   FaultServer server_;
+  TestFolder cache_folder_;
+  std::shared_ptr<const void> serving_;
 };
 
 TEST_F(ReaderRemoteTest, EveryOrderOfEveryForm) {
@@ -203,6 +229,73 @@ TEST_F(ReaderRemoteTest, RangesAreLarge) {
     if (form != Form::kRaw) {
       EXPECT_LT(ranges, 4);
     }
+  }
+}
+
+// Whether the reader compares the records' CRCs or the cache its own: damaged blocks are removed,
+// and what they had comes from the store.
+TEST_F(ReaderRemoteTest, DamageOfTheCacheIsNotThatOfTheDataset) {
+  for (const Form form : {Form::kRaw, Form::kOwn}) {
+    Write(form);
+    std::filesystem::remove_all(cache_folder_ / "cache");
+    Cache();
+    const auto table = Table();
+    for (const CrcCheck check : {CrcCheck::kAll, CrcCheck::kHeader, CrcCheck::kNone}) {
+      for (const OrderSpec& order : Orders()) {
+        for (const bool skip : {false, true}) {
+          SCOPED_TRACE(
+              fmt::format("{} {} {}", static_cast<int>(form), static_cast<int>(check), skip));
+          ReaderOptions options;
+          options.order = order;
+          options.check = check;
+          options.damage.skip = skip;
+          options.threads = 2;
+          ExpectAll(table, options, 3000);  // fills it
+          ExpectAll(table, options, 3000);  // now it has everything
+          const std::vector<std::string> blocks = CachedBlocks();
+          ASSERT_GE(blocks.size(), 7);
+          const uint64_t damaged = GetBlockCacheStats().damaged;
+          for (const std::string& block : blocks) {
+            std::string content = testing::ReadBytes(block);
+            const size_t at = kBlockHeaderBytes + (content.size() - kBlockHeaderBytes) / 2;
+            content[at] = static_cast<char>(content[at] ^ 1);
+            std::ofstream(block, std::ios::binary).write(content.data(), content.size());
+          }
+          ExpectAll(table, options, 3000);
+          // Two threads may find the same one.
+          EXPECT_GE(GetBlockCacheStats().damaged, damaged + blocks.size());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ReaderRemoteTest, DamageOfTheDatasetIsNotThatOfTheCache) {
+  Write(Form::kRaw);
+  const std::string shard = ShardName("d", 2, kSizes.size(), "");
+  std::string content = testing::ReadBytes(folder_ / shard);
+  const size_t at = content.size() / 2;
+  content[at] = static_cast<char>(content[at] ^ 1);
+  folder_.Write(shard, content);
+  Cache();
+  const auto table = Table();
+  const uint64_t damaged = GetBlockCacheStats().damaged;
+  for (const OrderSpec& order : Orders()) {
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      ReaderOptions options;
+      options.order = order;
+      EXPECT_FAILS(testing::Drain(*MakeReader(table, options)).status(), kDataLoss, shard);
+      options.damage.skip = true;
+      const auto all = testing::Drain(*MakeReader(table, options));
+      ASSERT_OK(all);
+      EXPECT_EQ(all->damaged.size(), 1);
+    }
+  }
+  EXPECT_EQ(GetBlockCacheStats().damaged, damaged);
+  server_.ForgetRequests();
+  EXPECT_OK(testing::Drain(*MakeReader(table, {.damage = {.skip = true}})));
+  for (const SeenRequest& request : server_.requests()) {
+    EXPECT_FALSE(request.headers.contains("range")) << request.target;
   }
 }
 
