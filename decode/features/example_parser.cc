@@ -21,6 +21,12 @@ Conversion ConversionOf(const FeatureSpec& spec) {
   switch (spec.dtype) {
     case DType::kUInt8:
       return Conversion::kUInt8;
+    case DType::kInt8:
+      return Conversion::kInt8;
+    case DType::kUInt16:
+      return Conversion::kUInt16;
+    case DType::kInt16:
+      return Conversion::kInt16;
     case DType::kInt32:
       return Conversion::kInt32;
     case DType::kInt64:
@@ -31,6 +37,8 @@ Conversion ConversionOf(const FeatureSpec& spec) {
       return Conversion::kBFloat16;
     case DType::kFloat32:
       return Conversion::kFloat32;
+    case DType::kFloat64:
+      return Conversion::kFloat64;
     default:
       return Conversion::kBytes;
   }
@@ -121,17 +129,32 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
                   Name(plan, step), bytes, DTypeName(plan.spec.dtype), DTypeSize(plan.spec.dtype)));
 }
 
+// Whether a type has an integer.
+bool Has(Conversion conversion, int64_t value) {
+  switch (conversion) {
+    case Conversion::kInt32:
+      return value == static_cast<int32_t>(value);
+    case Conversion::kUInt8:
+      return value == static_cast<uint8_t>(value);
+    case Conversion::kInt8:
+      return value == static_cast<int8_t>(value);
+    case Conversion::kUInt16:
+      return value == static_cast<uint16_t>(value);
+    case Conversion::kInt16:
+      return value == static_cast<int16_t>(value);
+    default:
+      return true;
+  }
+}
+
 // Names the first value that does not fit.
 [[gnu::cold, gnu::noinline]] absl::Status DoesNotFit(const FeaturePlan& plan, int64_t step,
                                                      const EffectiveLists& lists, size_t n) {
   std::vector<int64_t> values(n);
   bool fit;
   lists.Store(Conversion::kInt64, reinterpret_cast<char*>(values.data()), &fit);
-  const auto misfit = std::find_if(values.begin(), values.end(), [&](int64_t value) {
-    return value != (plan.conversion == Conversion::kInt32
-                         ? static_cast<int64_t>(static_cast<int32_t>(value))
-                         : static_cast<int64_t>(static_cast<uint8_t>(value)));
-  });
+  const auto misfit = std::find_if(values.begin(), values.end(),
+                                   [&](int64_t value) { return !Has(plan.conversion, value); });
   return absl::InvalidArgumentError(
       fmt::format("{}: value {} at position {} does not fit {}; ask for it as int64",
                   Name(plan, step), *misfit, misfit - values.begin(), DTypeName(plan.spec.dtype)));
@@ -348,10 +371,14 @@ std::string InMemory(const FeatureValues& values, Conversion conversion) {
       if (conversion == Conversion::kInt64) AppendValue<int64_t>(value, &memory);
       if (conversion == Conversion::kInt32) AppendValue<int32_t>(value, &memory);
       if (conversion == Conversion::kUInt8) AppendValue<uint8_t>(value, &memory);
+      if (conversion == Conversion::kInt8) AppendValue<int8_t>(value, &memory);
+      if (conversion == Conversion::kUInt16) AppendValue<uint16_t>(value, &memory);
+      if (conversion == Conversion::kInt16) AppendValue<int16_t>(value, &memory);
     }
   } else if (const auto* floats = std::get_if<std::vector<float>>(&values)) {
     for (float value : *floats) {
       if (conversion == Conversion::kFloat32) AppendValue<float>(value, &memory);
+      if (conversion == Conversion::kFloat64) AppendValue<double>(value, &memory);
       if (conversion == Conversion::kFloat16) AppendValue<uint16_t>(ToFloat16(value), &memory);
       if (conversion == Conversion::kBFloat16) AppendValue<uint16_t>(ToBFloat16(value), &memory);
     }

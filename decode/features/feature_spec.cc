@@ -41,15 +41,9 @@ FeatureKind KindOf(const FeatureValues& values) {
 
 // Each Defect function says what is wrong with a spec, or returns an empty string.
 std::string DTypeDefect(const FeatureSpec& spec) {
-  if (spec.decode_raw) {
-    return spec.dtype == DType::kBytes ? "decode_raw produces numbers, so its type cannot be bytes"
-                                       : "";
-  }
-  if (ListKind(spec) != FeatureKind::kNone) return "";
-  return fmt::format(
-      "no list becomes {} without decode_raw; int64 lists become int64, int32 or uint8, float "
-      "lists float32, float16 or bfloat16",
-      DTypeName(spec.dtype));
+  return spec.decode_raw && spec.dtype == DType::kBytes
+             ? "decode_raw produces numbers, so its type cannot be bytes"
+             : "";
 }
 
 std::string ShapeDefect(const FeatureSpec& spec) {
@@ -101,7 +95,10 @@ std::string DefaultDefect(const FeatureSpec& spec) {
   if (const auto* numbers = std::get_if<std::vector<int64_t>>(&*spec.default_value)) {
     for (int64_t number : *numbers) {
       if ((spec.dtype == DType::kInt32 && number != static_cast<int32_t>(number)) ||
-          (spec.dtype == DType::kUInt8 && number != static_cast<uint8_t>(number))) {
+          (spec.dtype == DType::kUInt8 && number != static_cast<uint8_t>(number)) ||
+          (spec.dtype == DType::kInt8 && number != static_cast<int8_t>(number)) ||
+          (spec.dtype == DType::kUInt16 && number != static_cast<uint16_t>(number)) ||
+          (spec.dtype == DType::kInt16 && number != static_cast<int16_t>(number))) {
         return fmt::format("its default {} does not fit {}", number, DTypeName(spec.dtype));
       }
     }
@@ -123,18 +120,21 @@ FeatureKind ListKind(const FeatureSpec& spec) {
   if (spec.decode_raw) return FeatureKind::kBytes;
   switch (spec.dtype) {
     case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kUInt16:
+    case DType::kInt16:
     case DType::kInt32:
     case DType::kInt64:
       return FeatureKind::kInt64;
     case DType::kFloat16:
     case DType::kBFloat16:
     case DType::kFloat32:
+    case DType::kFloat64:
       return FeatureKind::kFloat;
     case DType::kBytes:
       return FeatureKind::kBytes;
-    default:
-      return FeatureKind::kNone;
   }
+  return FeatureKind::kNone;
 }
 
 int64_t NumValues(const FeatureSpec& spec) {

@@ -138,6 +138,16 @@ char* StoreHalves(std::string_view piece, char* to) {
   return to;
 }
 
+char* StoreDoubles(std::string_view piece, char* to) {
+  for (size_t at = 0; at < piece.size(); at += sizeof(float), to += sizeof(double)) {
+    float value;
+    std::memcpy(&value, piece.data() + at, sizeof(value));
+    const double wide = value;
+    std::memcpy(to, &wide, sizeof(wide));
+  }
+  return to;
+}
+
 }  // namespace
 
 const char* CheckFeature(const FeatureView& view, bool is_list) {
@@ -173,10 +183,18 @@ char* StorePiece(Conversion conversion, std::string_view piece, char* to, uint64
       return StoreVarints<int32_t>(piece, to, lost);
     case Conversion::kUInt8:
       return StoreVarints<uint8_t>(piece, to, lost);
+    case Conversion::kInt8:
+      return StoreVarints<int8_t>(piece, to, lost);
+    case Conversion::kUInt16:
+      return StoreVarints<uint16_t>(piece, to, lost);
+    case Conversion::kInt16:
+      return StoreVarints<int16_t>(piece, to, lost);
     case Conversion::kFloat16:
       return StoreHalves<ToFloat16>(piece, to);
     case Conversion::kBFloat16:
       return StoreHalves<ToBFloat16>(piece, to);
+    case Conversion::kFloat64:
+      return StoreDoubles(piece, to);
     case Conversion::kFloat32:
     case Conversion::kRaw:
       std::memcpy(to, piece.data(), piece.size());

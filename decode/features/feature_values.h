@@ -24,7 +24,11 @@ enum class Conversion : uint8_t {
   kInt64,
   kInt32,
   kUInt8,
+  kInt8,
+  kUInt16,
+  kInt16,
   kFloat32,
+  kFloat64,
   kFloat16,
   kBFloat16,
   kBytes,  // std::string_views

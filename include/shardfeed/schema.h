@@ -56,8 +56,8 @@ using FeatureValues =
 
 // One feature to read. These lists can become these types:
 //
-//   int64 list  kInt64; kInt32 and kUInt8, where a value that does not fit is an error
-//   float list  kFloat32; kFloat16 and kBFloat16, rounded to nearest, ties to even
+//   int64 list  kInt64; narrower integers, where a value that does not fit is an error
+//   float list  kFloat32; kFloat64; kFloat16 and kBFloat16, rounded to nearest, ties to even
 //   bytes list  kBytes; with decode_raw, every type but kBytes
 struct FeatureSpec {
   // Name in the record. The empty name is a valid one.

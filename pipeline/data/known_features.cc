@@ -134,9 +134,13 @@ DType ParsedType(const FeatureSchema& feature) {
     case FeatureKind::kFloat:
       return noted == "float16"    ? DType::kFloat16
              : noted == "bfloat16" ? DType::kBFloat16
+             : noted == "float64"  ? DType::kFloat64
                                    : DType::kFloat32;
     case FeatureKind::kInt64:
       return noted == "uint8" || noted == "bool" ? DType::kUInt8
+             : noted == "int8"                   ? DType::kInt8
+             : noted == "uint16"                 ? DType::kUInt16
+             : noted == "int16"                  ? DType::kInt16
              : noted == "int32"                  ? DType::kInt32
                                                  : DType::kInt64;
     default:

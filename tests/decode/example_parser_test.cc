@@ -454,7 +454,8 @@ TEST(ExampleParser, StepsThatDoNotFitAreErrors) {
 TEST(ExampleParser, SpecsAreChecked) {
   EXPECT_FAILS(ExampleParser::Make({Spec("x", DType::kInt64), Spec("x", DType::kFloat32)}),
                kInvalidArgument, "feature 'x' appears twice");
-  EXPECT_FAILS(ExampleParser::Make({Spec("x", DType::kInt16)}), kInvalidArgument, "feature 'x'");
+  EXPECT_FAILS(ExampleParser::Make({Spec("x", DType::kInt16, Layout::kFixed, {0})}),
+               kInvalidArgument, "feature 'x'");
   EXPECT_FAILS(ExampleParser::Make({}, {Spec("x", DType::kInt64)}), kInvalidArgument,
                "feature list 'x'");
   // One name may be a feature and a feature list.

@@ -34,7 +34,10 @@ TEST(FeatureSpec, KindFollowsFromTheType) {
   EXPECT_EQ(ListKind(Spec(DType::kInt64)), FeatureKind::kInt64);
   EXPECT_EQ(ListKind(Spec(DType::kInt32)), FeatureKind::kInt64);
   EXPECT_EQ(ListKind(Spec(DType::kUInt8)), FeatureKind::kInt64);
+  EXPECT_EQ(ListKind(Spec(DType::kInt8)), FeatureKind::kInt64);
+  EXPECT_EQ(ListKind(Spec(DType::kUInt16)), FeatureKind::kInt64);
   EXPECT_EQ(ListKind(Spec(DType::kFloat32)), FeatureKind::kFloat);
+  EXPECT_EQ(ListKind(Spec(DType::kFloat64)), FeatureKind::kFloat);
   EXPECT_EQ(ListKind(Spec(DType::kFloat16)), FeatureKind::kFloat);
   EXPECT_EQ(ListKind(Spec(DType::kBFloat16)), FeatureKind::kFloat);
   EXPECT_EQ(ListKind(Spec(DType::kBytes)), FeatureKind::kBytes);
@@ -45,8 +48,9 @@ TEST(FeatureSpec, KindFollowsFromTheType) {
 
 TEST(FeatureSpec, SoundOnesPass) {
   for (Layout layout : {Layout::kFixed, Layout::kRagged, Layout::kPadded, Layout::kSparse}) {
-    for (DType dtype : {DType::kUInt8, DType::kInt32, DType::kInt64, DType::kFloat16,
-                        DType::kBFloat16, DType::kFloat32, DType::kBytes}) {
+    for (DType dtype :
+         {DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16, DType::kInt32, DType::kInt64,
+          DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kBytes}) {
       EXPECT_OK(Validate(Spec(dtype, layout), false));
       if (layout != Layout::kFixed) {
         EXPECT_OK(Validate(Spec(dtype, layout), true));
@@ -69,8 +73,8 @@ TEST(FeatureSpec, SoundOnesPass) {
 }
 
 TEST(FeatureSpec, DefectsAreToldWithTheirRemedy) {
-  EXPECT_FAILS(Validate(Spec(DType::kInt16), false), kInvalidArgument,
-               "feature 'x': no list becomes int16 without decode_raw; int64 lists become int64");
+  EXPECT_FAILS(Validate(Default(Spec(DType::kInt16), std::vector<int64_t>{32768}), false),
+               kInvalidArgument, "feature 'x': its default 32768 does not fit int16");
   EXPECT_FAILS(Validate(Raw(Spec(DType::kBytes)), false), kInvalidArgument,
                "decode_raw produces numbers, so its type cannot be bytes");
   EXPECT_FAILS(Validate(Spec(DType::kInt64, Layout::kFixed, {2, -1}), false), kInvalidArgument,

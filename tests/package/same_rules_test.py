@@ -94,7 +94,7 @@ def test_integers_become_declared_floats(tmp_path):
     columns = {"x": np.array([1, -2 ** 24]), "h": [[1, 2048], []], "d": np.array([[1, 2], [3, 2 ** 30]], np.uint32)}
     rows, batch = rows_and_batch(tmp_path, features, columns)
     assert rows == batch and rows[:2] == [{"x": 1, "h": [1, 2048], "d": [1, 2]}, {"x": -2 ** 24, "h": [], "d": [3, 2 ** 30]}]
-    assert rows[2]["h"] == ("float16", (), True)
+    assert rows[2]["d"] == ("float64", (2,), False) and rows[2]["h"] == ("float16", (), True)
     with sf.write(tmp_path / "b@1", features={"x": sf.float32}) as writer:
         writer.write_batch({"x": np.array([True, False])})
         writer.write_batch({"x": [1, 0.5]})
@@ -288,9 +288,11 @@ def verified(spec):
 
 
 TYPES = {"u8": sf.uint8, "v": sf.var(sf.uint8), "i32": sf.fixed(2, sf.int32), "i64": sf.int64, "f16": sf.float16,
-         "bf16": sf.bfloat16, "f32": sf.fixed((2, 3)), "b": sf.bytes}
+         "bf16": sf.bfloat16, "f32": sf.fixed((2, 3)), "b": sf.bytes, "i8": sf.int8, "u16": sf.fixed(2, sf.uint16),
+         "i16": sf.var(sf.int16), "f64": sf.float64}
 SPECS = {"u8": ("uint8", (), False), "v": ("uint8", (), True), "i32": ("int32", (2,), False), "i64": ("int64", (), False),
-         "f16": ("float16", (), False), "bf16": ("bfloat16", (), False), "f32": ("float32", (2, 3), False), "b": ("bytes", (), False)}
+         "f16": ("float16", (), False), "bf16": ("bfloat16", (), False), "f32": ("float32", (2, 3), False), "b": ("bytes", (), False),
+         "i8": ("int8", (), False), "u16": ("uint16", (2,), False), "i16": ("int16", (), True), "f64": ("float64", (), False)}
 
 
 def test_declared_types_come_back_also_without_records(tmp_path):
@@ -302,9 +304,11 @@ def test_declared_types_come_back_also_without_records(tmp_path):
     assert manifest["f32"] == {"dtype": "float32", "kind": "float", "max_values": 0, "min_values": 0, "records": 0, "shape": [2, 3]}
     assert verified(tmp_path / "a@2")
     with sf.write(tmp_path / "b@1", features=TYPES) as writer:
-        writer.write({"u8": 255, "v": [3], "i32": [0, -65535], "i64": 2, "f16": 0.5, "bf16": 1, "f32": np.ones((2, 3)), "b": "x"})
+        writer.write({"u8": 255, "v": [3], "i32": [0, -65535], "i64": 2, "f16": 0.5, "bf16": 1, "f32": np.ones((2, 3)), "b": "x",
+                      "i8": -128, "u16": [0, 65535], "i16": [-3], "f64": 0.5})
     (row,) = sf.read(tmp_path / "b@1").parse()
     assert sf.read(tmp_path / "b@1").parse().element_spec == dict(sorted(SPECS.items()))
+    assert row["i8"] == -128 and row["u16"].tolist() == [0, 65535] and row["f64"] == 0.5 and row["i16"].tolist() == [-3]
     assert row["i32"].tolist() == [0, -65535] and row["u8"] == 255 and row["v"].tolist() == [3]
 
 
@@ -317,6 +321,16 @@ def test_declared_features_that_no_record_has_stay_known(tmp_path):
     assert verified(tmp_path / "a@2")
     manifest = json.loads((tmp_path / ".shardfeed/a.manifest.json").read_text())["features"]
     assert manifest["x"]["records"] == 3 and manifest["y"]["records"] == 0
+
+
+def test_types_that_are_asked_for(tmp_path):
+    with sf.write(tmp_path / "a@1") as writer:
+        writer.write({"x": [1, 300], "f": 0.5})
+    wanted = {"x": sf.var(sf.uint16), "f": sf.float64}
+    (row,) = sf.read(tmp_path / "a@1").parse(wanted)
+    assert row["x"].dtype == np.uint16 and row["f"] == 0.5
+    with pytest.raises(ValueError, match="feature 'x': value 300 at position 1 does not fit int8; ask for it as int64"):
+        list(sf.read(tmp_path / "a@1").parse({"x": sf.var(sf.int8)}))
 
 
 def test_undeclared_features_without_a_value(tmp_path):

@@ -171,7 +171,7 @@ def test_declared_floats(tmp_path):
     features = {"x": sf.float32, "h": sf.float16, "d": np.float64}
     name = written(tmp_path, {"x": 1 << 24, "h": 1, "d": 0.1}, features=features)
     assert sf.read(name).parse().element_spec == {
-        "x": ("float32", (), False), "h": ("float16", (), False), "d": ("float32", (), False)}
+        "x": ("float32", (), False), "h": ("float16", (), False), "d": ("float64", (), False)}
     assert manifest(tmp_path)["d"]["dtype"] == "float64"
     good = {"x": 0, "h": 0, "d": 0}
     refuses(tmp_path, ValueError, "feature 'x': float32 cannot hold the integer 16777217",
