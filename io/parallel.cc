@@ -56,7 +56,7 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
   };
   std::vector<std::thread> others;
   const size_t useful = std::min<size_t>(std::max(threads, 1), count);
-  const absl::Status room = CatchAll([&] { others.reserve(useful); });
+  absl::Status room = CatchAll([&] { others.reserve(useful); });
   if (!room.ok()) return room;
   for (size_t i = 1; i < useful; ++i) {
     absl::StatusOr<std::thread> thread = StartThread(run);
