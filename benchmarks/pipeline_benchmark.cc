@@ -136,7 +136,7 @@ void Map(int threads) {
     for (int round = 0; round < kRounds; ++round) {
       double start = NowSeconds();
       std::atomic<double> sum = 0;
-      Check(ParallelFor(kElements, threads, {}, [&](size_t i) {
+      Check(ParallelFor(kElements, threads, {}, [&, slow_every = slow_every](size_t i) {
         sum = Arithmetic(static_cast<int64_t>(i), i % slow_every == 0 ? 20 : 1);
         return absl::OkStatus();
       }));

@@ -51,7 +51,7 @@ struct BenchFlags {
 // Returns decoded images of `flags.image` x `flags.image` pixels, and all columns of fixed size
 // that are not bytes.
 Dataset DecodeImages(const Dataset& shards, const BenchFlags& flags) {
-  const Dataset all = shards.ParseAll();
+  Dataset all = shards.ParseAll();
   if (!all.status().ok()) return all;
   if (FindColumn(all.spec(), flags.image_feature) < 0) return all.DecodeImage(flags.image_feature);
   std::vector<FeatureSpec> features = {{.name = flags.image_feature, .dtype = DType::kBytes}};

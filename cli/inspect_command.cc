@@ -172,8 +172,9 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   std::optional<DatasetStatistics> statistics;
   const auto read_statistics = [&]() -> absl::Status {
     absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
-    if (read.ok()) statistics = *std::move(read);
-    return read.status();
+    if (!read.ok()) return read.status();
+    statistics = *std::move(read);
+    return absl::OkStatus();
   };
   if (!has_manifest && flags.statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);

@@ -88,7 +88,7 @@ std::string ValueMeant(std::string_view message) {
 }
 
 std::string Message(const CLI::App& command, const CLI::Error& error) {
-  const std::string message = error.what();
+  std::string message = error.what();
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     const std::string_view start = "Could not convert: ";
     if (!message.starts_with(start)) return message;

@@ -128,13 +128,16 @@ absl::Status CudaDriver::Check(CuResult result, std::string_view call) const {
 }
 
 absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
+  struct Loaded {
+    Mutex mutex;
+    std::map<std::string, std::unique_ptr<CudaDriver>> drivers ABSL_GUARDED_BY(mutex);  // by path
+  };
   // Drivers stay loaded: their threads may run until the process ends.
-  static Mutex mutex;
-  static auto* const drivers = new std::map<std::string, std::unique_ptr<CudaDriver>>();
+  static auto* const loaded = new Loaded();
   const char* named = std::getenv(kPathVariable);
   const std::string path = named != nullptr && *named != '\0' ? named : kLibrary;
-  MutexLock lock(mutex);
-  std::unique_ptr<CudaDriver>& driver = (*drivers)[path];
+  MutexLock lock(loaded->mutex);
+  std::unique_ptr<CudaDriver>& driver = loaded->drivers[path];
   if (driver == nullptr) {
     absl::StatusOr<std::unique_ptr<CudaDriver>> opened = Open(path, path != kLibrary);
     if (!opened.ok()) return opened.status();

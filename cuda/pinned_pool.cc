@@ -6,8 +6,8 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/mutex.h"
@@ -158,8 +158,8 @@ std::shared_ptr<char> PinnedPool::TakeIdle(size_t size) {
 absl::StatusOr<std::shared_ptr<char>> PinnedPool::Pin(size_t size) {
   char* data = Map(size, device_->numa_node());
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(
-        fmt::format("cannot allocate {} bytes of memory to pin: {}", size, std::strerror(errno)));
+    return absl::ResourceExhaustedError(fmt::format("cannot allocate {} bytes of memory to pin: {}",
+                                                    size, std::generic_category().message(errno)));
   }
   const CudaContextScope scope(*device_);
   const CudaDriver& driver = device_->driver();

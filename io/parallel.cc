@@ -8,37 +8,55 @@
 #include <cstdint>
 #include <fstream>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "io/thread.h"
 
 namespace shardfeed {
+namespace {
+
+// The failure of the lowest index. Thread-safe.
+class FirstFailure {
+ public:
+  void Add(size_t index, absl::Status status) {
+    MutexLock lock(mutex_);
+    if (!status_.ok() && index > index_) return;
+    index_ = index;
+    status_ = std::move(status);
+  }
+  absl::Status Take() {
+    MutexLock lock(mutex_);
+    return std::move(status_);
+  }
+
+ private:
+  Mutex mutex_;
+  size_t index_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
 
 absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
                          const std::function<absl::Status(size_t)>& work) {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
-  Mutex mutex;
-  absl::Status first_failure;
-  size_t first_index = count;
+  FirstFailure first;
   auto run = [&] {
     while (!failed && !stop.stop_requested()) {
       const size_t index = next++;
       if (index >= count) return;
       absl::Status status = CatchAll([&] { return work(index); });
       if (status.ok()) continue;
-      MutexLock lock(mutex);
       failed = true;
-      if (index < first_index) {
-        first_index = index;
-        first_failure = std::move(status);
-      }
+      first.Add(index, std::move(status));
     }
   };
   std::vector<std::thread> others;
   const size_t useful = std::min<size_t>(std::max(threads, 1), count);
-  const absl::Status room = CatchAll([&] { others.reserve(useful); });
+  absl::Status room = CatchAll([&] { others.reserve(useful); });
   if (!room.ok()) return room;
   for (size_t i = 1; i < useful; ++i) {
     absl::StatusOr<std::thread> thread = StartThread(run);
@@ -47,7 +65,7 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
   }
   run();
   for (std::thread& thread : others) thread.join();
-  if (!first_failure.ok()) return first_failure;
+  if (absl::Status status = first.Take(); !status.ok()) return status;
   if (stop.stop_requested()) return absl::CancelledError("interrupted");
   return absl::OkStatus();
 }

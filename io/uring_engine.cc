@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "base/mutex.h"
@@ -37,7 +37,7 @@ std::string WhyNot(int error) {
     case ENOMEM:
       return "io_uring cannot lock enough memory (ulimit -l)";
     default:
-      return fmt::format("io_uring cannot be used: {}", std::strerror(error));
+      return fmt::format("io_uring cannot be used: {}", std::generic_category().message(error));
   }
 }
 
@@ -56,7 +56,7 @@ std::string WhyNotRegistered(int error) {
   if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
     return fmt::format("no more than {} KiB may be locked (ulimit -l)", limit.rlim_cur >> 10);
   }
-  return std::strerror(error);
+  return std::generic_category().message(error);
 }
 
 // Held while a ring is set up or torn down. The kernel orders these by itself; the mutex makes the

@@ -528,7 +528,7 @@ namespace {
 
 struct ProcessClient {
   Mutex mutex;
-  HttpClient* client = nullptr;
+  HttpClient* client ABSL_GUARDED_BY(mutex) = nullptr;
 
   // Never destroyed: the client's thread runs until the process ends.
   static ProcessClient& Get() {

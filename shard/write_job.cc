@@ -363,7 +363,7 @@ absl::Status WriteJob::CheckOneType(const std::vector<PartMessage>& parts) const
       const auto [it, is_new] = seen.try_emplace(name, Seen{&part, &feature});
       if (is_new) continue;
       const Seen& first = it->second;
-      const auto place = [&](const Seen& of) {
+      const auto place = [&, &name = name](const Seen& of) {
         return fmt::format(
             "{} of part {}",
             FirstOfKind(PartBase(JoinPath(Folder(), of.part->folder), of.part->part) + ".shard",

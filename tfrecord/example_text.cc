@@ -105,12 +105,11 @@ struct ValuesText {
 
 ValuesText TextOf(const Feature& feature) {
   ValuesText text;
-  auto& [kind, size, values] = text;
   const auto list = [&](const char* name, const auto& all, const auto& format) {
-    kind = name;
-    size = all.size();
-    for (int i = 0; i < std::min(size, kValuesShown); ++i) {
-      values += (i > 0 ? ", " : "") + format(all.Get(i));
+    text.kind = name;
+    text.size = all.size();
+    for (int i = 0; i < std::min(text.size, kValuesShown); ++i) {
+      text.values += (i > 0 ? ", " : "") + format(all.Get(i));
     }
   };
   switch (feature.kind_case()) {
@@ -126,8 +125,8 @@ ValuesText TextOf(const Feature& feature) {
     case Feature::KIND_NOT_SET:
       break;
   }
-  if (size > kValuesShown) values += fmt::format(", ... ({} values)", size);
-  if (size != 1) values = "[" + values + "]";
+  if (text.size > kValuesShown) text.values += fmt::format(", ... ({} values)", text.size);
+  if (text.size != 1) text.values = "[" + text.values + "]";
   return text;
 }
 

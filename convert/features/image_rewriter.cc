@@ -136,8 +136,9 @@ std::vector<std::string> ImageRewriter::notes() const {
   }
   if (counts_.damaged > 0) {
     std::vector<std::string> names;
-    for (const auto& [name, what] : counts_.damaged_names)
-      names.push_back(name + " (" + what + ")");
+    for (const auto& [name, what] : counts_.damaged_names) {
+      names.push_back(fmt::format("{} ({})", name, what));
+    }
     notes.push_back(fmt::format("{} damaged {} kept: {}{}", counts_.damaged,
                                 counts_.damaged == 1 ? "JPEG was" : "JPEGs were",
                                 fmt::join(names, ", "),

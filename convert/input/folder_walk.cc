@@ -128,7 +128,7 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
   while (true) {
     errno = 0;
     // Thread safe, since no other thread uses this DIR (POSIX.1-2024).
-    const dirent* entry = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe)
+    const dirent* entry = ::readdir(open.get());
     if (entry == nullptr) {
       if (errno != 0) return ErrnoStatus(errno, folder, "list the folder");
       break;

@@ -19,7 +19,9 @@ absl::StatusOr<std::vector<std::string>> ExpandGlobs(const std::vector<std::stri
       continue;
     }
     glob_t found{};
-    const int result = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &found);
+    // glob is unsafe in threads only where it looks up users, for a tilde.
+    const int result =
+        ::glob(path.c_str(), GLOB_NOSORT, nullptr, &found);  // NOLINT(concurrency-mt-unsafe)
     const size_t first = expanded.size();
     for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i) {
       expanded.emplace_back(found.gl_pathv[i]);

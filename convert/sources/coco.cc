@@ -151,7 +151,7 @@ absl::Status CocoSource::ForEachObject(TextReader& reader, std::string_view key,
     JsonArray::Element element;
     while (array.Next(&element)) {
       if (++n % 1024 == 0 && stop.stop_requested()) return absl::CancelledError("interrupted");
-      const absl::Status status =
+      absl::Status status =
           (second ? second_visit : visit)(element, reader.offset() - element.text.size());
       if (!status.ok()) return status;
     }
@@ -177,7 +177,7 @@ absl::Status CocoSource::ScanImage(const JsonArray::Element& element) {
   const uint64_t number = num_images();
   status = AddFile(0, image.file_name);
   source_ids_.push_back(image.source_id);
-  Size& size = sizes_.emplace_back(image.width, image.height);
+  Size& size = sizes_.emplace_back(Size{image.width, image.height});
   if (status.ok() && (size.width == 0 || size.height == 0)) {
     absl::StatusOr<ImageHeader> header = ReadHeader(number);
     status = header.status();
@@ -286,7 +286,7 @@ absl::Status CocoSource::CheckIds() {
   for (size_t i = 1; i < annotation_ids_.size(); ++i) {
     const Id& id = annotation_ids_[i];
     if (id.id != annotation_ids_[i - 1].id || is_dropped(id.image)) continue;
-    const absl::Status status =
+    absl::Status status =
         At(id.line, absl::DataLossError(fmt::format(
                         "annotation {}: another annotation, in line {}, has the same id; give each "
                         "its own, or remove one if they are copies",

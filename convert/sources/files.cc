@@ -52,7 +52,7 @@ absl::Status FilesSource::Scan(std::stop_token stop,
                                 fmt::format("{}{}", folder.path, folder.listing.name(i)));
           };
           if (folder.listing.kind(i) == EntryKind::kBrokenLink) {
-            const absl::Status defect = absl::NotFoundError(
+            absl::Status defect = absl::NotFoundError(
                 fmt::format("{}: the target of the link does not exist", path()));
             if (!LeaveOut(defect)) return defect;
             continue;

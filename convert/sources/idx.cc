@@ -64,7 +64,7 @@ uint32_t LoadBigEndian32(const char* from) {
 // Loads a big-endian integer of the given type, which is signed unless `type` is 0x08.
 int64_t LoadLabel(const char* from, uint8_t type) {
   if (type == 0x08) return static_cast<uint8_t>(*from);
-  int64_t value = static_cast<signed char>(*from);
+  int64_t value = static_cast<int8_t>(*from);
   for (int i = 1; i < ValueBytes(type); ++i) value = value * 256 + static_cast<uint8_t>(from[i]);
   return value;
 }
@@ -124,7 +124,7 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
   }
   Array array;
   array.type = type;
-  const auto num_dimensions = static_cast<uint8_t>((*head)[3]);
+  const size_t num_dimensions = static_cast<uint8_t>((*head)[3]);
   absl::StatusOr<std::string_view> sizes = reader.Read(4 * num_dimensions);
   if (!sizes.ok()) return sizes.status();
   if (sizes->size() < 4 * num_dimensions) {
@@ -132,7 +132,7 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
                                           "dimensions",
                                           reader.offset(), num_dimensions));
   }
-  for (int i = 0; i < num_dimensions; ++i) {
+  for (size_t i = 0; i < num_dimensions; ++i) {
     array.dimensions.push_back(LoadBigEndian32(sizes->data() + 4 * i));
   }
   const bool images = type == 0x08 && (num_dimensions == 3 || num_dimensions == 4);
@@ -144,7 +144,7 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
                           TypeName(type), num_dimensions));
   }
   unsigned __int128 bytes = ValueBytes(type);
-  for (int i = 1; i < num_dimensions; ++i) bytes *= array.dimensions[i];
+  for (size_t i = 1; i < num_dimensions; ++i) bytes *= array.dimensions[i];
   if (bytes == 0) {
     return files_.Error(
         file, fmt::format("images of size {} are empty",

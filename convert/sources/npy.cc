@@ -401,16 +401,16 @@ absl::StatusOr<std::unique_ptr<Source>> MakeNpySource(std::vector<std::string> s
   if (sources.empty()) return absl::InvalidArgumentError("expected .npy files, got none");
   std::vector<std::string> names;
   std::vector<std::string> paths;
-  for (const std::string& source : sources) {
-    std::string path = source;
+  for (std::string& source : sources) {
+    std::string path = std::move(source);
     std::string name;
     struct stat stat;
-    const size_t equals = source.find('=');
-    if (equals != source.npos && ::stat(source.c_str(), &stat) != 0) {
-      name = source.substr(0, equals);
-      path = source.substr(equals + 1);
+    const size_t equals = path.find('=');
+    if (equals != path.npos && ::stat(path.c_str(), &stat) != 0) {
+      name = path.substr(0, equals);
+      path.erase(0, equals + 1);
     } else {
-      name = source.substr(source.rfind('/') + 1);
+      name = path.substr(path.rfind('/') + 1);
       if (name.ends_with(".npy")) name.resize(name.size() - 4);
     }
     if (name.empty() || !simdjson::validate_utf8(name.data(), name.size())) {

@@ -181,7 +181,7 @@ absl::Status VocSource::ScanAnnotation(uint32_t root, const std::string& path, b
   }
   const uint64_t number = num_images();
   status = AddFile(root, image->second);
-  Size& size = sizes_.emplace_back(annotation_.width, annotation_.height);
+  Size& size = sizes_.emplace_back(Size{annotation_.width, annotation_.height});
   if (status.ok()) status = AddAnnotationFile(path);
   if (status.ok() && (size.width == 0 || size.height == 0)) {
     absl::StatusOr<ImageHeader> header = ReadHeader(number);
@@ -233,14 +233,14 @@ absl::Status VocSource::ScanRoot(uint32_t number, std::stop_token stop,
     const bool is_wanted = names.empty() || wanted != names.end();
     // The others count for the classes.
     if (!is_wanted && options_.classes) continue;
-    const absl::Status status =
+    absl::Status status =
         ScanAnnotation(number, fmt::format("{}/{}", root.annotations, name), is_wanted, images);
     if (!status.ok() && !LeaveOut(status)) return status;
     images.erase(StemOf(name));
   }
   for (const auto& [name, is_found] : names) {
     if (is_found) continue;
-    const absl::Status status = absl::DataLossError(
+    absl::Status status = absl::DataLossError(
         fmt::format("{}/{}.xml does not exist, but ImageSets/Main/{}.txt lists {}",
                     root.annotations, name, options_.subset, Excerpt(name)));
     if (!LeaveOut(status)) return status;

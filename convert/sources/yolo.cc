@@ -235,7 +235,7 @@ absl::Status YoloSource::ScanLabels(const std::string& path) {
   ObjectColumns columns = columns_;
   NameList outside = outside_, empty = empty_, outlined = outlined_;
   uint64_t objects = 0;
-  const absl::Status status =
+  absl::Status status =
       ForEachLabel(path, *text, &label_, [&](const YoloLabel& label, size_t line) {
         ++objects;
         const auto place = [&] { return fmt::format("{}:{}", path, line); };

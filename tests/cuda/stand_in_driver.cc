@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,33 +38,33 @@ uint64_t Sum(const char* data, size_t size) {
 extern "C" {
 
 void StandInSetSpeed(double copy_bytes_per_second, double kernel_seconds) {
+  MutexLock lock(driver_mutex);
   Driver& d = D();
-  Lock lock(d.mutex);
   d.copy_bytes_per_second = copy_bytes_per_second;
   d.kernel_seconds = kernel_seconds;
 }
 
 void StandInSetWork(int work) {
+  MutexLock lock(driver_mutex);
   Driver& d = D();
-  Lock lock(d.mutex);
   d.work = work != 0;
 }
 
 const char* StandInTakeMisuses() {
   static std::string taken;
+  MutexLock lock(driver_mutex);
   Driver& d = D();
-  Lock lock(d.mutex);
   taken = std::exchange(d.misuses, "");
   return taken.c_str();
 }
 
 CuResult cuInit(unsigned) {
+  MutexLock lock(MutexFor("cuInit"));
   Driver& d = D();
-  Lock lock = LockDriver("cuInit");
   const char* devices = std::getenv("STAND_IN_DEVICES");
   const int count = devices == nullptr ? 2 : std::atoi(devices);
   if (count == 0) return kCuErrorNoDevice;
-  d.process = getpid();
+  process = getpid();
   for (int i = 0; !d.initialised && i < count; ++i) {
     d.contexts.push_back(std::make_unique<Context>());
     d.contexts.back()->device = i;
@@ -90,14 +89,14 @@ CuResult cuGetErrorString(CuResult, const char** text) {
 }
 
 CuResult cuDeviceGetCount(int* count) {
+  MutexLock lock(MutexFor("cuDeviceGetCount"));
   Driver& d = D();
-  Lock lock = LockDriver("cuDeviceGetCount");
   *count = static_cast<int>(d.contexts.size());
   return kCuSuccess;
 }
 CuResult cuDeviceGet(CuDevice* device, int ordinal) {
+  MutexLock lock(MutexFor("cuDeviceGet"));
   Driver& d = D();
-  Lock lock = LockDriver("cuDeviceGet");
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= d.contexts.size()) {
     return kCuErrorInvalidDevice;
   }
@@ -113,15 +112,15 @@ CuResult cuDeviceGetPCIBusId(char* id, int size, CuDevice device) {
   return kCuSuccess;
 }
 CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice device) {
+  MutexLock lock(MutexFor("cuDevicePrimaryCtxRetain"));
   Driver& d = D();
-  Lock lock = LockDriver("cuDevicePrimaryCtxRetain");
   ++d.contexts.at(device)->retained;
   *context = reinterpret_cast<CuContext>(d.contexts[device].get());
   return kCuSuccess;
 }
 CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
+  MutexLock lock(MutexFor("cuDevicePrimaryCtxRelease"));
   Driver& d = D();
-  Lock lock = LockDriver("cuDevicePrimaryCtxRelease");
   Context* const context = d.contexts.at(device).get();
   if (--context->retained > 0) return kCuSuccess;
   const auto of = [&](const auto& objects) {
@@ -146,8 +145,8 @@ CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
   return kCuSuccess;
 }
 CuResult cuCtxPushCurrent_v2(CuContext context) {
+  MutexLock lock(MutexFor("cuCtxPushCurrent"));
   Driver& d = D();
-  Lock lock = LockDriver("cuCtxPushCurrent");
   auto* pushed = reinterpret_cast<Context*>(context);
   for (const auto& known : d.contexts) {
     if (known.get() != pushed) continue;
@@ -158,7 +157,7 @@ CuResult cuCtxPushCurrent_v2(CuContext context) {
   return Misuse(kCuErrorInvalidContext, "cuCtxPushCurrent: the context is gone");
 }
 CuResult cuCtxPopCurrent_v2(CuContext* context) {
-  Lock lock = LockDriver("cuCtxPopCurrent");
+  MutexLock lock(MutexFor("cuCtxPopCurrent"));
   if (current.empty()) return Misuse(kCuErrorInvalidContext, "cuCtxPopCurrent: there is none");
   *context = reinterpret_cast<CuContext>(current.back());
   current.pop_back();
@@ -166,8 +165,8 @@ CuResult cuCtxPopCurrent_v2(CuContext* context) {
 }
 
 CuResult cuCtxSynchronize() {
+  MutexLock lock(MutexFor("cuCtxSynchronize"));
   Driver& d = D();
-  Lock lock = LockDriver("cuCtxSynchronize");
   Context* context = Current("cuCtxSynchronize");
   if (context == nullptr) return kCuErrorInvalidContext;
   if (InvalidateCaptures(context, "cuCtxSynchronize")) return kCuErrorCaptureUnsupported;
@@ -184,8 +183,8 @@ CuResult cuThreadExchangeStreamCaptureMode(int* mode) {
 }
 
 CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+  MutexLock lock(MutexFor("cuMemHostRegister"));
   Driver& d = D();
-  Lock lock = LockDriver("cuMemHostRegister");
   Context* context = Current("cuMemHostRegister");
   if (context == nullptr) return kCuErrorInvalidContext;
   if (!IsSafe("cuMemHostRegister")) return kCuErrorCaptureUnsupported;
@@ -196,8 +195,8 @@ CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   return kCuSuccess;
 }
 CuResult cuMemHostUnregister(void* memory) {
+  MutexLock lock(MutexFor("cuMemHostUnregister"));
   Driver& d = D();
-  Lock lock = LockDriver("cuMemHostUnregister");
   if (!IsSafe("cuMemHostUnregister")) return kCuErrorCaptureUnsupported;
   const auto it = d.pinned.find(static_cast<char*>(memory));
   if (it == d.pinned.end()) {
@@ -208,8 +207,8 @@ CuResult cuMemHostUnregister(void* memory) {
   return kCuSuccess;
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, size_t bytes) {
+  MutexLock lock(MutexFor("cuMemAlloc"));
   Driver& d = D();
-  Lock lock = LockDriver("cuMemAlloc");
   Context* context = Current("cuMemAlloc");
   if (context == nullptr) return kCuErrorInvalidContext;
   if (!IsSafe("cuMemAlloc")) return kCuErrorCaptureUnsupported;
@@ -221,8 +220,8 @@ CuResult cuMemAlloc_v2(CuDevicePtr* memory, size_t bytes) {
   return kCuSuccess;
 }
 CuResult cuMemFree_v2(CuDevicePtr memory) {
+  MutexLock lock(MutexFor("cuMemFree"));
   Driver& d = D();
-  Lock lock = LockDriver("cuMemFree");
   const auto it = d.memory.find(memory);
   if (it == d.memory.end()) {
     return Misuse(kCuErrorInvalidValue, "cuMemFree: no such memory; freed twice?");
@@ -231,15 +230,15 @@ CuResult cuMemFree_v2(CuDevicePtr memory) {
   if (!IsSafe("cuMemFree")) return kCuErrorCaptureUnsupported;
   if (it->second.under_way > 0) {
     Misuse(0, "cuMemFree: work on it is under way");
-    d.changed.wait(lock, [&] { return it->second.under_way == 0; });
+    d.changed.Wait(lock, [&] { return it->second.under_way == 0; });
   }
   d.memory.erase(it);
   std::free(reinterpret_cast<void*>(memory));
   return kCuSuccess;
 }
 CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, CuStream handle) {
+  MutexLock lock(MutexFor("cuMemcpyHtoDAsync"));
   Driver& d = D();
-  Lock lock = LockDriver("cuMemcpyHtoDAsync");
   Stream* stream = StreamOf(handle, "cuMemcpyHtoDAsync");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   auto work = std::make_shared<Work>();
@@ -259,12 +258,12 @@ CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, Cu
   const uint64_t sum = moves ? Sum(source, bytes) : 0;
   const double seconds = static_cast<double>(bytes) / d.copy_bytes_per_second;
   work->run = [=, context = stream->context] {
-    std::lock_guard<std::mutex> one(context->copying);
+    MutexLock one(context->copying);
     Sleep(seconds);
     if (!moves) return;
     std::memcpy(reinterpret_cast<void*>(to), source, bytes);
     if (Sum(reinterpret_cast<const char*>(to), bytes) != sum) {
-      Lock inner(D().mutex);
+      MutexLock inner(driver_mutex);
       Misuse(0, "cuMemcpyHtoDAsync: the source changed before it was copied");
     }
   };
@@ -272,8 +271,8 @@ CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, Cu
   return kCuSuccess;
 }
 CuResult cuMemcpyDtoHAsync_v2(void* to, CuDevicePtr from, size_t bytes, CuStream handle) {
+  MutexLock lock(MutexFor("cuMemcpyDtoHAsync"));
   Driver& d = D();
-  Lock lock = LockDriver("cuMemcpyDtoHAsync");
   Stream* stream = StreamOf(handle, "cuMemcpyDtoHAsync");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   auto work = std::make_shared<Work>();
@@ -290,27 +289,27 @@ CuResult cuMemcpyDtoHAsync_v2(void* to, CuDevicePtr from, size_t bytes, CuStream
 }
 
 CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
-  Lock lock = LockDriver("cuStreamCreate");
+  MutexLock lock(MutexFor("cuStreamCreate"));
   Context* context = Current("cuStreamCreate");
   if (context == nullptr) return kCuErrorInvalidContext;
   *stream = reinterpret_cast<CuStream>(NewStream(context, flags != kCuStreamNonBlocking));
   return kCuSuccess;
 }
 CuResult cuStreamDestroy_v2(CuStream handle) {
+  MutexLock lock(MutexFor("cuStreamDestroy"));
   Driver& d = D();
-  Lock lock = LockDriver("cuStreamDestroy");
   Stream* stream = From(d.streams, handle);
   if (stream == nullptr) return Misuse(kCuErrorInvalidHandle, "cuStreamDestroy: it is gone");
   d.streams.erase(stream);
   stream->closing = true;
-  d.changed.notify_all();
-  lock.unlock();
+  d.changed.NotifyAll();
+  lock.Unlock();
   stream->thread.join();
   delete stream;
   return kCuSuccess;
 }
 CuResult cuStreamSynchronize(CuStream handle) {
-  Lock lock = LockDriver("cuStreamSynchronize");
+  MutexLock lock(MutexFor("cuStreamSynchronize"));
   Stream* stream = StreamOf(handle, "cuStreamSynchronize");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   if (stream->capture != kCuCaptureNone) {
@@ -322,8 +321,8 @@ CuResult cuStreamSynchronize(CuStream handle) {
   return kCuSuccess;
 }
 CuResult cuStreamWaitEvent(CuStream handle, CuEvent event_handle, unsigned) {
+  MutexLock lock(MutexFor("cuStreamWaitEvent"));
   Driver& d = D();
-  Lock lock = LockDriver("cuStreamWaitEvent");
   Stream* stream = StreamOf(handle, "cuStreamWaitEvent");
   Event* event = From(d.events, event_handle);
   if (stream == nullptr) return kCuErrorInvalidHandle;
@@ -340,7 +339,7 @@ CuResult cuStreamWaitEvent(CuStream handle, CuEvent event_handle, unsigned) {
   return kCuSuccess;
 }
 CuResult cuStreamGetCtx(CuStream handle, CuContext* context) {
-  Lock lock = LockDriver("cuStreamGetCtx");
+  MutexLock lock(MutexFor("cuStreamGetCtx"));
   Stream* stream = StreamOf(handle, "cuStreamGetCtx");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   *context = reinterpret_cast<CuContext>(stream->context);
@@ -348,8 +347,8 @@ CuResult cuStreamGetCtx(CuStream handle, CuContext* context) {
 }
 
 CuResult cuStreamIsCapturing(CuStream handle, int* status) {
+  MutexLock lock(MutexFor("cuStreamIsCapturing"));
   Driver& d = D();
-  Lock lock = LockDriver("cuStreamIsCapturing");
   Stream* stream = StreamOf(handle, "cuStreamIsCapturing");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   *status = stream->capture;
@@ -362,7 +361,7 @@ CuResult cuStreamIsCapturing(CuStream handle, int* status) {
   return waits ? kCuErrorCaptureImplicit : kCuSuccess;
 }
 CuResult cuStreamBeginCapture_v2(CuStream handle, int mode) {
-  Lock lock = LockDriver("cuStreamBeginCapture");
+  MutexLock lock(MutexFor("cuStreamBeginCapture"));
   Stream* stream = StreamOf(handle, "cuStreamBeginCapture");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   stream->capture = kCuCaptureActive;
@@ -372,7 +371,7 @@ CuResult cuStreamBeginCapture_v2(CuStream handle, int mode) {
 }
 // No graph is made: `graph` is set to null.
 CuResult cuStreamEndCapture(CuStream handle, void** graph) {
-  Lock lock = LockDriver("cuStreamEndCapture");
+  MutexLock lock(MutexFor("cuStreamEndCapture"));
   *graph = nullptr;
   Stream* stream = StreamOf(handle, "cuStreamEndCapture");
   if (stream == nullptr) return kCuErrorInvalidHandle;
@@ -382,8 +381,8 @@ CuResult cuStreamEndCapture(CuStream handle, void** graph) {
 }
 
 CuResult cuEventCreate(CuEvent* event, unsigned flags) {
+  MutexLock lock(MutexFor("cuEventCreate"));
   Driver& d = D();
-  Lock lock = LockDriver("cuEventCreate");
   Context* context = Current("cuEventCreate");
   if (context == nullptr) return kCuErrorInvalidContext;
   auto* made = new Event();
@@ -394,8 +393,8 @@ CuResult cuEventCreate(CuEvent* event, unsigned flags) {
   return kCuSuccess;
 }
 CuResult cuEventDestroy_v2(CuEvent handle) {
+  MutexLock lock(MutexFor("cuEventDestroy"));
   Driver& d = D();
-  Lock lock = LockDriver("cuEventDestroy");
   Event* event = From(d.events, handle);
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventDestroy: it is gone");
   d.events.erase(event);
@@ -403,8 +402,8 @@ CuResult cuEventDestroy_v2(CuEvent handle) {
   return kCuSuccess;
 }
 CuResult cuEventRecord(CuEvent handle, CuStream stream_handle) {
+  MutexLock lock(MutexFor("cuEventRecord"));
   Driver& d = D();
-  Lock lock = LockDriver("cuEventRecord");
   Stream* stream = StreamOf(stream_handle, "cuEventRecord");
   Event* event = From(d.events, handle);
   if (stream == nullptr) return kCuErrorInvalidHandle;
@@ -417,8 +416,8 @@ CuResult cuEventRecord(CuEvent handle, CuStream stream_handle) {
   return kCuSuccess;
 }
 CuResult cuEventQuery(CuEvent handle) {
+  MutexLock lock(MutexFor("cuEventQuery"));
   Driver& d = D();
-  Lock lock = LockDriver("cuEventQuery");
   Event* event = From(d.events, handle);
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventQuery: no such event");
   if (event->captured) return Misuse(kCuErrorCapturedEvent, "cuEventQuery: it was captured");
@@ -429,8 +428,8 @@ CuResult cuEventQuery(CuEvent handle) {
   return kCuSuccess;
 }
 CuResult cuEventSynchronize(CuEvent handle) {
+  MutexLock lock(MutexFor("cuEventSynchronize"));
   Driver& d = D();
-  Lock lock = LockDriver("cuEventSynchronize");
   Event* event = From(d.events, handle);
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventSynchronize: no such event");
   if (event->captured) return Misuse(kCuErrorCapturedEvent, "cuEventSynchronize: it was captured");
@@ -439,8 +438,8 @@ CuResult cuEventSynchronize(CuEvent handle) {
   return kCuSuccess;
 }
 CuResult cuEventElapsedTime(float* milliseconds, CuEvent start_handle, CuEvent end_handle) {
+  MutexLock lock(MutexFor("cuEventElapsedTime"));
   Driver& d = D();
-  Lock lock = LockDriver("cuEventElapsedTime");
   Event* start = From(d.events, start_handle);
   Event* end = From(d.events, end_handle);
   if (start == nullptr || end == nullptr || !start->timing || !end->timing ||
@@ -454,8 +453,8 @@ CuResult cuEventElapsedTime(float* milliseconds, CuEvent start_handle, CuEvent e
 }
 
 CuResult cuModuleLoadData(CuModule* module, const void* image) {
+  MutexLock lock(MutexFor("cuModuleLoadData"));
   Driver& d = D();
-  Lock lock = LockDriver("cuModuleLoadData");
   Context* context = Current("cuModuleLoadData");
   if (context == nullptr) return kCuErrorInvalidContext;
   auto* made = new Module();
@@ -466,8 +465,8 @@ CuResult cuModuleLoadData(CuModule* module, const void* image) {
   return kCuSuccess;
 }
 CuResult cuModuleUnload(CuModule handle) {
+  MutexLock lock(MutexFor("cuModuleUnload"));
   Driver& d = D();
-  Lock lock = LockDriver("cuModuleUnload");
   Module* module = From(d.modules, handle);
   if (module == nullptr) return Misuse(kCuErrorInvalidHandle, "cuModuleUnload: it is gone");
   d.modules.erase(module);
@@ -475,8 +474,8 @@ CuResult cuModuleUnload(CuModule handle) {
   return kCuSuccess;
 }
 CuResult cuModuleGetFunction(CuFunction* function, CuModule handle, const char* name) {
+  MutexLock lock(MutexFor("cuModuleGetFunction"));
   Driver& d = D();
-  Lock lock = LockDriver("cuModuleGetFunction");
   Module* module = From(d.modules, handle);
   if (module == nullptr) return Misuse(kCuErrorInvalidHandle, "cuModuleGetFunction: no module");
   if (module->ptx.find(fmt::format(".entry {}(", name)) == std::string::npos) {
@@ -490,8 +489,8 @@ CuResult cuModuleGetFunction(CuFunction* function, CuModule handle, const char* 
 CuResult cuLaunchKernel(CuFunction handle, unsigned grid_x, unsigned grid_y, unsigned,
                         unsigned block_x, unsigned, unsigned, unsigned, CuStream stream_handle,
                         void** params, void**) {
+  MutexLock lock(MutexFor("cuLaunchKernel"));
   Driver& d = D();
-  Lock lock = LockDriver("cuLaunchKernel");
   Stream* stream = StreamOf(stream_handle, "cuLaunchKernel");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   const std::string& name = reinterpret_cast<Function*>(handle)->name;

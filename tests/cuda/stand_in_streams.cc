@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,20 +14,20 @@ namespace {
 
 // The body of a stream's thread.
 void Run(Stream* stream) {
+  MutexLock lock(driver_mutex);
   Driver& d = D();
-  Lock lock(d.mutex);
   while (true) {
-    d.changed.wait(lock, [&] { return !stream->queue.empty() || stream->closing; });
+    d.changed.Wait(lock, [&] { return !stream->queue.empty() || stream->closing; });
     if (stream->queue.empty()) return;
     const std::shared_ptr<Work> work = stream->queue.front();
-    d.changed.wait(lock, [&] {
+    d.changed.Wait(lock, [&] {
       return std::all_of(work->after.begin(), work->after.end(),
                          [](const auto& w) { return w->done; });
     });
     if (work->run) {
-      lock.unlock();
+      lock.Unlock();
       work->run();
-      lock.lock();
+      lock.Lock();
     }
     work->after.clear();
     work->run = nullptr;
@@ -41,7 +42,7 @@ void Run(Stream* stream) {
       }
     }
     stream->queue.pop_front();
-    d.changed.notify_all();
+    d.changed.NotifyAll();
   }
 }
 
@@ -54,6 +55,9 @@ void Join(VectorClock* clock, const VectorClock& from) {
   }
 }
 
+Mutex driver_mutex;
+std::atomic<int> process = 0;
+
 Driver& D() {
   static auto* const driver = new Driver();
   return *driver;
@@ -62,12 +66,12 @@ Driver& D() {
 thread_local std::vector<Context*> current;
 thread_local int thread_capture_mode = kCuCaptureModeGlobal;
 
-Lock LockDriver(const char* call) {
-  if (D().process != 0 && D().process != getpid()) {
+Mutex& MutexFor(const char* call) {
+  if (process != 0 && process != getpid()) {
     std::fprintf(stderr, "%s: called in a child after fork\n", call);
     std::abort();
   }
-  return Lock(D().mutex);
+  return driver_mutex;
 }
 
 // "Prohibited from potentially unsafe API calls", in the words of CUDA's documentation.
@@ -162,7 +166,7 @@ std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work) {
   work->clock = stream->clock;
   stream->queue.push_back(work);
   stream->last = work;
-  d.changed.notify_all();
+  d.changed.NotifyAll();
   return work;
 }
 
@@ -192,7 +196,7 @@ bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, 
   }
   const Access now = {begin, begin + size, stream->id, clock[stream->id] + 1, write};
   bool told = false;
-  std::erase_if(memory.accesses, [&](const Access& was) {
+  const auto superseded = [&](const Access& was) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex) {
     if (was.end <= now.begin || now.end <= was.begin) return false;
     const bool ordered = was.stream == stream->id || clock[was.stream] >= was.number;
     if (!ordered && (was.write || write) && !std::exchange(told, true)) {
@@ -202,7 +206,8 @@ bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, 
     }
     const bool covered = now.begin <= was.begin && was.end <= now.end;
     return ordered && covered && (write || !was.write);
-  });
+  };
+  std::erase_if(memory.accesses, superseded);
   memory.accesses.push_back(now);
   ++memory.under_way;
   work->touches.push_back(reinterpret_cast<const void*>(it->first));
@@ -217,10 +222,10 @@ std::map<const char*, Pinned>::iterator FindPinned(const char* data, size_t size
   return data + size <= it->first + it->second.size ? it : d.pinned.end();
 }
 
-void Await(Lock& lock, const std::shared_ptr<Work>& work) {
+void Await(MutexLock& lock, const std::shared_ptr<Work>& work) {
   Driver& d = D();
   if (work == nullptr) return;
-  d.changed.wait(lock, [&] { return work->done; });
+  d.changed.Wait(lock, [&] { return work->done; });
   Join(&d.host, work->clock);
 }
 

@@ -1,33 +1,32 @@
 // The objects of the stand-in driver: contexts, streams and their threads, events, memory, and the
 // order in which work on it must happen (by vector clocks).
 //
-// All of it is guarded by Driver::mutex, which callers hold unless a comment says otherwise.
+// All of it is guarded by driver_mutex, through D(), by which everything is found.
 // Misuses are noted, as stand_in_driver.h lists them, and the work is done anyway if possible.
 
 #ifndef SHARDFEED_TESTS_CUDA_STAND_IN_STREAMS_H_
 #define SHARDFEED_TESTS_CUDA_STAND_IN_STREAMS_H_
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cuda/driver.h"
 
 namespace shardfeed::stand_in {
 
 using Clock = std::chrono::steady_clock;
-using Lock = std::unique_lock<std::mutex>;
 
 // How much of each stream's work is known to have happened.
 using VectorClock = std::map<int, uint64_t>;
@@ -45,7 +44,7 @@ struct Work {
 struct Context {
   int device = 0;
   int retained = 0;
-  std::mutex copying;  // one copy at a time
+  Mutex copying;  // one copy at a time
 };
 
 struct Stream {
@@ -100,10 +99,8 @@ struct Module {
 };
 
 struct Driver {
-  std::mutex mutex;  // guards all members below
-  std::condition_variable changed;
+  CondVar changed;
   bool initialised = false;
-  int process = 0;
   double copy_bytes_per_second = 10e9;
   double kernel_seconds = 1e-4;
   bool work = true;
@@ -120,8 +117,12 @@ struct Driver {
   int num_streams = 0;
 };
 
+extern Mutex driver_mutex;
+// The process that initialised the driver, or 0.
+extern std::atomic<int> process;
+
 // The driver of this process, which outlives everything: threads may run until the process ends.
-Driver& D();
+Driver& D() ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 // The contexts that are current on this thread, the last one first. Needs no mutex.
 extern thread_local std::vector<Context*> current;
@@ -129,17 +130,19 @@ extern thread_local std::vector<Context*> current;
 // This thread's capture mode, as set by cuThreadExchangeStreamCaptureMode.
 extern thread_local int thread_capture_mode;
 
-// Locks the mutex for the other functions. Before that, ends a process that was forked from the one
-// that initialised the driver, where the mutex may be locked for ever.
-Lock LockDriver(const char* call);
+// The mutex, for `call` to lock. Ends a process that was forked from the one that initialised the
+// driver, where the mutex may be locked for ever.
+Mutex& MutexFor(const char* call) ABSL_LOCK_RETURNED(driver_mutex);
 // Whether `call` may be made during the current captures; if not, it is a misuse that invalidates
 // them.
-bool IsSafe(const char* call);
+bool IsSafe(const char* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 // Invalidates the captures of the context's streams. Returns false if there are none.
-bool InvalidateCaptures(Context* context, const char* call);
+bool InvalidateCaptures(Context* context, const char* call)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 // Notes a misuse and returns `result`.
-CuResult Misuse(CuResult result, const std::string& what);
+CuResult Misuse(CuResult result, const std::string& what)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 // The object of a handle, or null if it was destroyed.
 template <typename T, typename Handle>
@@ -149,25 +152,29 @@ T* From(const std::set<T*>& known, Handle handle) {
 }
 
 // The current context, or null, which is a misuse of `call`.
-Context* Current(const char* call);
+Context* Current(const char* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 // Makes a stream with its thread. `blocking`: whether it is ordered with the legacy stream.
-Stream* NewStream(Context* context, bool blocking);
+Stream* NewStream(Context* context, bool blocking) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 // The stream of a handle, or null, which is a misuse of `call`.
-Stream* StreamOf(CuStream handle, const char* call);
+Stream* StreamOf(CuStream handle, const char* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 // Adds to `clock` everything that `from` knows to have happened.
 void Join(VectorClock* clock, const VectorClock& from);
 // Appends work to a stream, whose thread does it without the mutex.
-std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work);
+std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 // Notes that `work`, which is about to be enqueued on `stream`, reads or writes device memory.
 // Returns false if it is not device memory.
-bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, const char* call);
-// Waits for work, if there is any. Releases the mutex, which `lock` holds, meanwhile.
-void Await(Lock& lock, const std::shared_ptr<Work>& work);
+bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, const char* call)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
+// Waits for work, if there is any. Releases the mutex meanwhile.
+void Await(MutexLock& lock, const std::shared_ptr<Work>& work)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 // The block of pinned memory that contains the whole range, or the end.
-std::map<const char*, Pinned>::iterator FindPinned(const char* data, size_t size);
+std::map<const char*, Pinned>::iterator FindPinned(const char* data, size_t size)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex);
 
 }  // namespace shardfeed::stand_in
 

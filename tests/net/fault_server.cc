@@ -72,45 +72,45 @@ FaultServer::~FaultServer() {
   accepting_.join();
   ::close(listening_);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (int fd : open_) ::shutdown(fd, SHUT_RDWR);
   }
   for (std::thread& thread : threads_) thread.join();
 }
 
 void FaultServer::Put(const std::string& path, std::string bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const std::string tag =
       fmt::format("\"{:x}-{:x}\"", bytes.size(), std::hash<std::string>()(bytes));
   const uint64_t size = bytes.size();
   objects_[path] = {.bytes = std::move(bytes), .tag = tag, .size = size};
 }
 void FaultServer::Remove(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   objects_.erase(path);
 }
 void FaultServer::ServeFolder(const std::string& folder) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   folder_ = folder;
 }
 void FaultServer::ServeBucket(const std::string& name, const std::string& folder) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   bucket_ = std::make_shared<FolderBucket>(name, folder);
 }
 void FaultServer::SetFaults(Decide decide) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   decide_ = std::move(decide);
 }
 void FaultServer::SetAnswers(Answer answer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   answer_ = std::move(answer);
 }
 std::vector<SeenRequest> FaultServer::requests() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return requests_;
 }
 void FaultServer::ForgetRequests() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   requests_.clear();
 }
 
@@ -121,11 +121,11 @@ void FaultServer::Accept() {
     // The body of an answer does not wait for the client to confirm its head, which takes 40 ms.
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     open_.insert(fd);
     threads_.emplace_back([this, fd] {
       Serve(fd);
-      std::lock_guard done(mutex_);
+      MutexLock done(mutex_);
       open_.erase(fd);
       ::close(fd);
     });
@@ -175,7 +175,7 @@ std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) co
   std::string folder;
   std::shared_ptr<const FolderBucket> bucket;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (const auto it = objects_.find(path); it != objects_.end()) return it->second;
     folder = folder_;
     bucket = bucket_;
@@ -222,7 +222,7 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
   Answer answer;
   std::shared_ptr<FolderBucket> bucket;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     request.number = requests_.size();
     requests_.push_back(request);
     if (bucket_ != nullptr) requests_.back().body.clear();  // may be a lot

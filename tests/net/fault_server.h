@@ -9,13 +9,14 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace shardfeed::testing {
 
@@ -103,15 +104,15 @@ class FaultServer {
   std::string url_;
   std::thread accepting_;
   std::atomic<bool> stopping_ = false;
-  mutable std::mutex mutex_;
-  std::map<std::string, Object> objects_;
-  std::string folder_;
-  std::shared_ptr<FolderBucket> bucket_;
-  Decide decide_;
-  Answer answer_;
-  std::vector<SeenRequest> requests_;
-  std::set<int> open_;
-  std::vector<std::thread> threads_;
+  mutable Mutex mutex_;
+  std::map<std::string, Object> objects_ ABSL_GUARDED_BY(mutex_);
+  std::string folder_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<FolderBucket> bucket_ ABSL_GUARDED_BY(mutex_);
+  Decide decide_ ABSL_GUARDED_BY(mutex_);
+  Answer answer_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SeenRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  std::set<int> open_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;  // started by accepting_
 };
 
 }  // namespace shardfeed::testing

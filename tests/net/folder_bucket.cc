@@ -144,7 +144,7 @@ std::optional<FolderBucket::Object> FolderBucket::Find(const std::string& path) 
   const std::string start = "/" + name_ + "/";
   if (!path.starts_with(start) || path.find("/../") != path.npos) return std::nullopt;
   const std::string key = path.substr(start.size());
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const std::optional<Content> content = Read(key);
   if (!content) return std::nullopt;
   Object object = {.bytes = content->bytes, .tag = content->tag, .writer = ""};
@@ -173,7 +173,7 @@ std::optional<std::string> FolderBucket::Answer(const SeenRequest& request) {
   }
   const std::string id = Get(query, "uploadId");
   const std::string writer = HeaderOf(request, "x-amz-meta-shardfeed-writer");
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (request.method == "GET" || request.method == "HEAD") {
     if (query.contains("uploads")) return ListUploads(query);
     if (query.contains("list-type")) return List(query);

@@ -8,12 +8,13 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace shardfeed::testing {
 
@@ -52,27 +53,29 @@ class FolderBucket {
     std::shared_ptr<const std::string> bytes;
     std::string tag;
   };
-  std::optional<Content> Read(const std::string& key) const;
-  void Write(const std::string& key, const std::string& bytes, const std::string& writer);
-  void Remove(const std::string& key);
-  std::string Complete(const std::string& key, const std::string& id, const std::string& body);
-  std::string List(const Query& query) const;
-  std::string ListUploads(const Query& query) const;
+  std::optional<Content> Read(const std::string& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Write(const std::string& key, const std::string& bytes, const std::string& writer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remove(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Complete(const std::string& key, const std::string& id, const std::string& body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string List(const Query& query) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string ListUploads(const Query& query) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string name_;
   const std::string folder_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // By key: the tag of the object when it was written, and by whom.
-  std::map<std::string, std::pair<std::string, std::string>> writers_;
-  std::map<std::string, Upload> uploads_;
-  std::set<std::string> made_folders_;
+  std::map<std::string, std::pair<std::string, std::string>> writers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Upload> uploads_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> made_folders_ ABSL_GUARDED_BY(mutex_);
   // What was read lately, by key: as long as the file has the time and size that it had then.
   struct Known {
     std::filesystem::file_time_type time;
     Content content;
   };
-  mutable std::map<std::string, Known> known_;
-  uint64_t begun_ = 0;
+  mutable std::map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);
+  uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // A response with its Content-Length. `headers`: "Name: value\r\n".

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,13 +52,13 @@ class UploadTest : public ::testing::Test {
   std::optional<std::string> Answer(const SeenRequest& request) {
     std::function<std::optional<std::string>(const SeenRequest&)> before;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       before = before_;
     }
     if (before) {
       if (std::optional<std::string> answer = before(request)) return answer;
     }
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const size_t question = request.target.find('?');
     const std::string key = request.target.substr(0, question);
     const std::string query =
@@ -107,7 +107,7 @@ class UploadTest : public ::testing::Test {
   }
 
   void Before(std::function<std::optional<std::string>(const SeenRequest&)> answer) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     before_ = std::move(answer);
   }
   std::unique_ptr<UploadGroup> Begin() {
@@ -116,19 +116,19 @@ class UploadTest : public ::testing::Test {
     return *std::move(group);
   }
   std::map<std::string, std::string> objects() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return objects_;
   }
   size_t num_uploads() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return uploads_.size();
   }
 
-  std::function<std::optional<std::string>(const SeenRequest&)> before_;
-  std::mutex mutex_;
-  int begun_ = 0;
-  std::map<std::string, std::map<int, std::string>> uploads_;
-  std::map<std::string, std::string> objects_;
+  Mutex mutex_;
+  std::function<std::optional<std::string>(const SeenRequest&)> before_ ABSL_GUARDED_BY(mutex_);
+  int begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::map<int, std::string>> uploads_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> objects_ ABSL_GUARDED_BY(mutex_);
   FaultServer server_;  // destroyed first: its threads use the others
 };
 

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/dataset.h"
@@ -31,20 +31,22 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 
 TEST(DatasetTest, BatchesAreInTheMemoryOfTheAllocator) {
-  std::mutex mutex;
-  std::map<const char*, size_t> blocks;
+  struct Blocks {
+    Mutex mutex;
+    std::map<const char*, size_t> sizes ABSL_GUARDED_BY(mutex);
+  } blocks;
   const HostAllocator allocator = [&](size_t size) {
     std::shared_ptr<char> memory(new (std::align_val_t{64}) char[size],
                                  [](char* p) { ::operator delete[](p, std::align_val_t{64}); });
-    std::lock_guard<std::mutex> lock(mutex);
-    blocks[memory.get()] = size;
+    MutexLock lock(blocks.mutex);
+    blocks.sizes[memory.get()] = size;
     return memory;
   };
   const auto within = [&](const void* p) {
-    std::lock_guard<std::mutex> lock(mutex);
+    MutexLock lock(blocks.mutex);
     const char* at = static_cast<const char*>(p);
-    auto it = blocks.upper_bound(at);
-    return it != blocks.begin() && at < (--it)->first + it->second;
+    auto it = blocks.sizes.upper_bound(at);
+    return it != blocks.sizes.begin() && at < (--it)->first + it->second;
   };
   // Steps and batching as one stage, and a batch of the rows that a filter kept.
   for (const Dataset& ds : {Ragged(Square(Dataset::Range(0, 40))).Batch(8),

@@ -428,7 +428,7 @@ TEST_F(ShardsTest, StatesOfRanksThatAdvanceUnevenlyAreTheirOwn) {
             }},
        }) {
     SCOPED_TRACE(name);
-    const auto chain = [&](uint64_t rank, uint64_t world) {
+    const auto chain = [&, &steps = steps](uint64_t rank, uint64_t world) {
       return steps(Parsed(Dataset::Read(table).Shard(rank, world))).Batch(4);
     };
     auto it = Start(chain(0, 2));

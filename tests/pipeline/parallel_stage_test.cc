@@ -3,10 +3,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/mutex.h"
 #include "gtest/gtest.h"
 #include "pipeline/data/work_stop.h"
 #include "pipeline/stages/batching.h"
@@ -62,7 +62,7 @@ class OneAtATime : public Stage {
     std::this_thread::yield();
     absl::Status status;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       status = input_->Next(out);
     }
     --inside_;
@@ -72,8 +72,8 @@ class OneAtATime : public Stage {
   absl::Status Load(StateReader* words) override { return input_->Load(words); }
 
  private:
-  const std::unique_ptr<Stage> input_;
-  std::mutex mutex_;
+  const std::unique_ptr<Stage> input_;  // its Next is called under mutex_
+  Mutex mutex_;
   std::atomic<int> inside_ = 0;
   std::atomic<int>& overlaps_;
 };

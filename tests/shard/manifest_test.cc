@@ -160,7 +160,8 @@ TEST(Manifest, LiesAboutClassesAreRefused) {
       {R"({"i": {"names": ["x"], "numbers": [0.5]}})", "0.5 is not the number of a class"},
       {R"({"i": {"names": ["x"], "numbers": {}}})", "\"numbers\": expected a list"}};
   for (const auto& [classes, message] : lies) {
-    const auto lie = Changed([&](Json& json) { json["classes"] = Json::parse(classes); });
+    const Json parsed = Json::parse(classes);
+    const auto lie = Changed([&](Json& json) { json["classes"] = parsed; });
     EXPECT_FAILS(ParseManifest(lie, kPath), kDataLoss, message);
   }
 }
