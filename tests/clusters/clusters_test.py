@@ -335,7 +335,7 @@ class TestBeam:
         assert all(250 < split.records < 420 for split in sf.splits(tmp_path / "new@3", 3))
         assert sf.verify(tmp_path / "new@3") and not left_behind(tmp_path / "new@3")
         with pytest.raises(FileExistsError):
-            shardfeed.beam.Write(tmp_path / "new@3")
+            beam.Pipeline() | beam.Create([{"n": 1}]) | shardfeed.beam.Write(tmp_path / "new@3")
         # The order and the division of the rows do not matter, nor who writes, nor whether they are records.
         again = shardfeed.beam.Write(tmp_path / "again@3", compression="gzip")
         run(lambda p: p | shardfeed.beam.Read(dataset, n=9, record=True) | again,
@@ -384,6 +384,11 @@ class TestBeam:
         from apache_beam.transforms.periodicsequence import PeriodicImpulse
         with pytest.raises(TypeError, match="Write: key must be a function of a row, not 'n'"):
             shardfeed.beam.Write(tmp_path / "new@2", key="n")
+        with shardfeed.beam.Write(tmp_path / "new@2") as unused:
+            unused.abort()
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(ValueError, match="the number of shards is missing"):
+            beam.Pipeline() | beam.Create([{"n": 1}]) | shardfeed.beam.Write(tmp_path / "new")
         with pytest.raises(RuntimeError, match="is written by this transform already; make another Write"):
             with shardfeed.beam.Write(tmp_path / "new@2") as write:
                 rows = beam.Pipeline() | beam.Create([{"n": 1}])
