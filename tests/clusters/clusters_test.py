@@ -195,6 +195,27 @@ class TestRay:
         assert records(tmp_path / "d/new@4") == records(dataset)
         assert not left_behind(tmp_path / "d/new@4")
 
+    def test_feeding_workers(self, ray, dataset, tmp_path):
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+        def train(settings):
+            import ray.train
+            import shardfeed.ray
+            rows = [int(n) for batch in shardfeed.ray.feed(sf.read(settings["spec"], batch=10).shuffle(seed=1))
+                    .parse({"n": sf.int64}).batch(10) for n in batch["n"]]
+            rank = ray.train.get_context().get_world_rank()
+            pathlib.Path(settings["folder"], f"rank{rank}").write_bytes(pickle.dumps(rows))
+
+        DataParallelTrainer(train, train_loop_config={"spec": dataset, "folder": str(tmp_path)},
+                            scaling_config=ScalingConfig(num_workers=2),
+                            run_config=RunConfig(storage_path=str(tmp_path / "train"))).fit()
+        found = [pickle.loads((tmp_path / f"rank{rank}").read_bytes()) for rank in range(2)]
+        for rank in range(2):
+            alone = sf.read(dataset, batch=10).shuffle(seed=1).shard(rank, 2).parse({"n": sf.int64}).batch(10)
+            assert found[rank] == [int(n) for batch in alone for n in batch["n"]]
+        assert sorted(found[0] + found[1]) == list(range(ROWS))
+
     def test_feeding_outside_a_worker_is_told(self, ray, dataset):
         import shardfeed.ray
         with pytest.raises(RuntimeError, match="this is not a worker of Ray Train"):
