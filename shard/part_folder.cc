@@ -49,6 +49,8 @@ absl::Status CheckSize(const std::string& path, uint64_t bytes) {
       path, bytes, S_ISREG(info.st_mode) ? fmt::format("{} bytes", info.st_size) : "no file"));
 }
 
+}  // namespace
+
 absl::Status JobIsGone(const std::string& job_folder) {
   return absl::FailedPreconditionError(
       fmt::format("{}: the folder of the job does not exist: the job has been committed, aborted "
@@ -56,8 +58,6 @@ absl::Status JobIsGone(const std::string& job_folder) {
                   "created the job",
                   job_folder));
 }
-
-}  // namespace
 
 std::string FormatMessage(const PartMessage& message) {
   const nlohmann::json json = {{"job", message.job},
@@ -131,10 +131,15 @@ bool IsHiddenJobName(std::string_view name) {
   return name.starts_with(kHiddenJobBeginning) && HasNameCharacters(name);
 }
 
+std::string_view IdOfHidden(std::string_view name) {
+  const size_t around = kHiddenJobBeginning.size() + 1 + kRandomDigits;
+  if (!IsHiddenJobName(name) || name.size() < around) return "";
+  const std::string_view id = name.substr(kHiddenJobBeginning.size(), name.size() - around);
+  return name[kHiddenJobBeginning.size() + id.size()] == '-' ? id : "";
+}
+
 bool IsHiddenNameOf(std::string_view name, std::string_view id) {
-  const size_t size = kHiddenJobBeginning.size() + id.size() + 1 + kRandomDigits;
-  return IsHiddenJobName(name) && name.size() == size &&
-         name.substr(kHiddenJobBeginning.size()).starts_with(fmt::format("{}-", id));
+  return !id.empty() && IdOfHidden(name) == id;
 }
 
 std::string SharedJobPath(std::string_view job_folder) { return JoinPath(job_folder, "job"); }
@@ -207,6 +212,7 @@ absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard
     status = SyncDirectory(path_);
     if (status.ok()) status = SyncDirectory(std::string(SplitPath(path_).directory));
   }
+  if (absl::IsNotFound(status)) return JobIsGone(std::string(SplitPath(path_).directory));
   if (!status.ok()) return status;
   MutexLock lock(mutex_);
   messages_[number] = std::move(text);

@@ -49,9 +49,13 @@ absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& me
 bool IsPlainName(std::string_view text);
 // Whether this is a name of a folder of attempts.
 bool IsPartFolderName(std::string_view name);
+// What a task or a commit says that finds no folder of its job any more.
+absl::Status JobIsGone(const std::string& job_folder);
 // A name for the folder of a job that is being created or removed, and whether `name` is one.
 std::string HiddenJobName(std::string_view id);
 bool IsHiddenJobName(std::string_view name);
+// Returns the id that HiddenJobName was given. Empty: there is none in the name.
+std::string_view IdOfHidden(std::string_view name);
 // Whether `name` is such a name for the job `id`.
 bool IsHiddenNameOf(std::string_view name, std::string_view id);
 // The description of a job that tasks share, in its folder.

@@ -29,6 +29,7 @@ constexpr char kFormat[] = "shardfeed shared job 1";
 constexpr std::string_view kTemporaryEnding = ".tmp";
 constexpr std::string_view kInputFile = "input";
 constexpr uint64_t kMaxFileBytes = 64 << 20;
+constexpr int kMaxBeginnings = 100;
 constexpr size_t kHostBytes = 40;  // with a process's number, less than an attempt's name may have
 
 // Tells people which process wrote an attempt.
@@ -177,7 +178,7 @@ absl::Status SharedJob::CheckNotCommitted() const {
 }
 
 // Creates the folder of the job with its description in it, by one rename. AlreadyExists: there is
-// such a folder.
+// such a folder. NotFound: `clean` has removed the new folder.
 absl::Status SharedJob::Publish() const {
   const WriteJob& job = job_;
   const std::string jobs = JobsPath(job.spec_.directory, job.spec_.stem);
@@ -233,17 +234,21 @@ absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const Write
 }
 
 absl::Status SharedJob::Join() {
-  for (const bool again : {false, true}) {
-    absl::Status status = CheckNotCommitted();
-    if (!status.ok()) return status;
+  absl::Status status;
+  // There may be a folder already, because another task was quicker; then this one finds its job.
+  for (int attempt = 0, taken = 0; attempt < kMaxBeginnings && taken < 2; ++attempt) {
+    if (status = CheckNotCommitted(); !status.ok()) return status;
     const absl::StatusOr<bool> there = TakeOver();
     if (!there.ok() || *there) return there.status();
-    if (again) break;
     status = job_.NoteManifest();
     if (status.ok()) status = Publish();
-    // Another task may have been quicker.
-    if (!absl::IsAlreadyExists(status)) return status;
+    if (absl::IsAlreadyExists(status)) {
+      ++taken;
+    } else if (!absl::IsNotFound(status)) {
+      return status;  // NotFound: `clean` has removed it meanwhile
+    }
   }
+  if (absl::IsNotFound(status)) return status;
   return absl::FailedPreconditionError(
       fmt::format("{}: the folder has no description of a job that tasks share; choose another "
                   "name for the job, or remove the folder",
@@ -292,6 +297,7 @@ std::string SharedJob::InputPath(const std::string& folder) const {
 // Returns the names of the folders that tasks have written to, sorted.
 absl::StatusOr<std::vector<std::string>> SharedJob::TaskFolders() const {
   absl::StatusOr<Folder> listed = ListFolder(job_.Folder());
+  if (absl::IsNotFound(listed.status())) return JobIsGone(job_.Folder());
   if (!listed.ok()) return listed.status();
   std::vector<std::string> folders = std::move(listed->folders);
   std::erase_if(folders, [](const std::string& name) { return !IsPartFolderName(name); });
@@ -318,6 +324,7 @@ absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) 
   const std::string text = FormatJobInput(input);
   const std::string own(SplitPath(staging.path()).name);
   absl::Status status = WriteFile(InputPath(own), text, job_.options_.sync);
+  if (absl::IsNotFound(status)) return JobIsGone(job_.Folder());
   const absl::StatusOr<std::vector<std::string>> folders = TaskFolders();
   if (status.ok()) status = folders.status();
   if (!status.ok()) return status;

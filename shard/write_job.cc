@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
 constexpr size_t kIdDigits = 32;
-constexpr int kMaxRemovals = 100;
+constexpr int kMaxAttempts = 100;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
 
 std::string Dump(const nlohmann::json& json) {
@@ -78,7 +78,7 @@ std::time_t LatestChange(const std::string& path) {
 // something.
 absl::Status RemoveAll(const std::string& path) {
   std::error_code error;
-  for (int attempt = 0; attempt < kMaxRemovals; ++attempt) {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     fs::remove_all(path, error);
     if (error != std::errc::directory_not_empty) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -86,10 +86,19 @@ absl::Status RemoveAll(const std::string& path) {
   return error ? ErrnoStatus(error.value(), path, "remove") : absl::OkStatus();
 }
 
+// Removes a hidden folder, unless the task that makes it gives it the name of a job meanwhile. It
+// gets another name first: only one of both renames succeeds, so that no job loses its files.
+absl::Status RemoveHidden(const std::string& jobs, const std::string& name) {
+  const std::string path = JoinPath(jobs, HiddenJobName(IdOfHidden(name)));
+  absl::Status status = MoveFile(JoinPath(jobs, name), path);
+  if (absl::IsNotFound(status)) return absl::OkStatus();
+  return status.ok() ? RemoveAll(path) : status;
+}
+
 // Removes the folder of a job, and what a call that was killed has left of it. Tasks that still
 // write find no folder of this name any more, so nothing is created in it while it is removed.
 absl::Status RemoveJob(const std::string& jobs, const std::string& name) {
-  if (IsHiddenJobName(name)) return RemoveAll(JoinPath(jobs, name));
+  if (IsHiddenJobName(name)) return RemoveHidden(jobs, name);
   absl::Status status = MoveFile(JoinPath(jobs, name), JoinPath(jobs, HiddenJobName(name)));
   if (!status.ok() && !absl::IsNotFound(status)) return status;
   const absl::StatusOr<Folder> listed = ListFolder(jobs);
@@ -97,7 +106,7 @@ absl::Status RemoveJob(const std::string& jobs, const std::string& name) {
   if (!listed.ok()) return listed.status();
   for (const std::string& folder : listed->folders) {
     if (!IsHiddenNameOf(folder, name)) continue;
-    if (status = RemoveAll(JoinPath(jobs, folder)); !status.ok()) return status;
+    if (status = RemoveHidden(jobs, folder); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -172,8 +181,12 @@ absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJob
   if (!job.ok()) return job;
   absl::Status status = CheckIsNoLink(JobsPath(job->spec_.directory, spec.stem));
   if (status.ok()) status = FinishCommit(job->spec_.directory, spec.stem);
-  // The dataset's own folder may be new as well.
-  if (status.ok()) status = CreateFolders(job->Folder());
+  // The dataset's own folder may be new as well. NotFound: `clean` has removed one that was empty.
+  for (int attempt = 0; status.ok() && attempt < kMaxAttempts; ++attempt) {
+    status = CreateFolders(job->Folder());
+    if (!absl::IsNotFound(status) || attempt + 1 == kMaxAttempts) break;
+    status = absl::OkStatus();
+  }
   if (status.ok()) status = job->CheckName();
   if (status.ok()) status = job->NoteManifest();
   if (status.ok()) return job;

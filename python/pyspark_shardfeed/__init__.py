@@ -17,10 +17,22 @@ bytes are always binary, a missing feature is null, and a value that does not fi
 error that names shard and record.
 
 Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is
-empty. Options: `compression` ("none", "gzip", "zlib"), `level`. The mode must be named: "append" makes a new
+empty. Options: `compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk). The mode must be named: "append" makes a new
 dataset and fails where the name is taken, "overwrite" replaces it; Spark refuses its default
 ("errorifexists") and "ignore" for sources in Python. The dataset is there as a whole, or not at all, whatever
 happens to tasks and executors. All of them must reach the folder by one path.
+
+Streams are written, too, with exactly-once semantics:
+
+    df.writeStream.format("shardfeed").option("checkpointLocation", "check").start("out/new@4")
+
+Micro-batch 17 becomes the dataset "out/new-00000017@4", whole or not at all. A batch that Spark runs again, after
+a failure of the driver, is written once. Datasets do not grow, and a shard's name has the number of shards: that is
+why a batch is not appended to one. Merge them (`shardfeed merge`), or read them as a list. Output mode
+"complete" is refused.
+
+Filters are Spark's work: no manifest or index tells which records have which values. So the option `pushdown`
+is refused, and the source does not need spark.sql.python.filterPushdown.enabled.
 """
 
 from __future__ import annotations
@@ -86,6 +98,22 @@ class _Message(WriterCommitMessage):
         self.text = text
 
 
+def part_of_task(job: sf.WriteJob, context: Any) -> int:
+    part = context.partitionId()
+    if part >= len(job):
+        raise ValueError(f"{job.spec}: the rows are in more than {len(job)} partitions; "
+                         f"write df.repartition({len(job)})")
+    return part
+
+
+def write_part(job: sf.WriteJob, part: int, context: Any, batches: Iterator[Any]) -> str:
+    """Writes the rows of a task, and returns its message."""
+    with job.shard(part, context.attemptNumber()) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return writer.message
+
+
 class _Writer(DataSourceArrowWriter):
     def __init__(self, job: sf.WriteJob):
         self._job = job
@@ -94,14 +122,7 @@ class _Writer(DataSourceArrowWriter):
         from pyspark import TaskContext
         context = TaskContext.get()
         assert context is not None
-        part = context.partitionId()
-        if part >= len(self._job):
-            raise ValueError(f"{self._job.spec}: the rows are in more than {len(self._job)} partitions; "
-                             f"write df.repartition({len(self._job)})")
-        with self._job.shard(part, context.attemptNumber()) as writer:
-            for batch in iterator:
-                writer.write_batch(batch)
-        return _Message(writer.message)
+        return _Message(write_part(self._job, part_of_task(self._job, context), context, iterator))
 
     def commit(self, messages: List[Any]) -> None:
         texts = [message.text for message in messages if message is not None]
@@ -123,6 +144,20 @@ class DefaultSource(DataSource):
             raise ValueError('shardfeed: name the dataset: .load("out/train@16") or .save("out/new@8")')
         return path
 
+    def _flag(self, name: str, default: str) -> bool:
+        text = self.options.get(name, default).lower()
+        if text not in ("true", "false"):
+            raise ValueError(f"option {name} is 'true' or 'false', not {text!r}")
+        return text == "true"
+
+    def _number(self, name: str, default: int, least: int) -> int:
+        text = self.options.get(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+            raise ValueError(f"option {name} is a number from {least} on, not {text!r}")
+        return int(text)
+
     def _fields(self) -> Optional[Tuple[Field, ...]]:
         record = self.options.get("record", "example")
         if record not in ("example", "raw"):
@@ -135,6 +170,9 @@ class DefaultSource(DataSource):
         return _spark_schema(self._fields())
 
     def reader(self, schema: Any) -> DataSourceReader:
+        if self._flag("pushdown", "false"):
+            raise ValueError("option pushdown: no filter can be pushed down, since neither a manifest nor an "
+                             "index tells which records have which values; Spark filters the rows itself")
         raw = self.options.get("record") == "raw"
         text = self.options.get("split", "shard")
         match = re.fullmatch(r"(\d+)\s*(KiB|MiB|GiB)?", text)
@@ -147,11 +185,22 @@ class DefaultSource(DataSource):
             parts = splits(self._path(), bytes=int(match[1]) * _UNITS[match[2]])
         else:
             parts = splits(self._path(), int(match[1]))
-        rows = self.options.get("rows_per_batch")
-        return _Reader(parts, None if raw else _fields_of_schema(schema), None if rows is None else int(rows),
-                       self.options.get("skip_damaged", "false").lower() == "true")
+        return _Reader(parts, None if raw else _fields_of_schema(schema),
+                       self._number("rows_per_batch", 0, 1) or None, self._flag("skip_damaged", "false"))
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        return _Writer(sf.write_job(self._path(), overwrite=overwrite,
-                                    compression=self.options.get("compression", "none"),
-                                    level=int(self.options.get("level", "6"))))
+        return _Writer(self._job(overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        from .streaming import StreamWriter
+        if overwrite:
+            raise ValueError("shardfeed: a stream is written by outputMode 'append' or 'update': each micro-batch "
+                             "becomes a dataset of its own, and 'complete' would replace them all")
+        job = self._job(False)  # checks the name and the options
+        job.abort()
+        return StreamWriter(job._core.text)
+
+    def _job(self, overwrite: bool) -> sf.WriteJob:
+        return sf.write_job(self._path(), overwrite=overwrite, sync=self._flag("sync", "true"),
+                            compression=self.options.get("compression", "none"),
+                            level=self._number("level", 6, 0))

@@ -154,10 +154,11 @@ class Write(beam.PTransform):
     part small. All parts are committed in one step when the last one is written. A task that is
     repeated or runs twice leaves an attempt that is not taken, so no row is doubled or lost.
 
-    The job begins here, and is of one pipeline's run. At the end of the `with`, an exception aborts it,
-    which removes what tasks have written; `abort` does the same for a pipeline that runs elsewhere. What a
-    killed driver leaves, `shardfeed clean` removes. `spec` and further options are those of sf.write_job,
-    which also has its errors: FileExistsError and others here, those of commit in the pipeline.
+    The job begins when the transform is applied, and is of one pipeline's run. At the end of the `with`, an
+    exception aborts it, which removes what tasks have written; `abort` does the same for a pipeline that
+    runs elsewhere. What a killed driver leaves, `shardfeed clean` removes. `spec` and further options are
+    those of sf.write_job, which also has its errors: FileExistsError and others when the transform is
+    applied, those of commit in the pipeline.
 
     ValueError: the PCollection is unbounded. RuntimeError: this Write was applied before."""
 
@@ -166,19 +167,20 @@ class Write(beam.PTransform):
         if key is not None and not callable(key):
             raise TypeError(f"Write: key must be a function of a row, not {shown(key)}")
         self._key = key
-        self._applied = False
-        self._job = write_job(spec, **options)
+        self._spec = os.fspath(spec)
+        self._options = options
+        self._job: Optional[WriteJob] = None  # once it is applied
 
     def expand(self, rows: Any) -> Any:
         if not rows.is_bounded:
             raise ValueError("Write: the PCollection is unbounded, and a dataset has an end; read a "
                              "bounded source")
-        if self._applied:
-            raise RuntimeError(f"Write: {self._job.spec} is written by this transform already; make another "
+        if self._job is not None:
+            raise RuntimeError(f"Write: {self._spec} is written by this transform already; make another "
                                "Write for other rows")
-        self._applied = True
-        parts = len(self._job)
-        divide = beam.ParDo(_Divide(parts, self._job._features, self._key))
+        self._job = job = write_job(self._spec, **self._options)
+        parts = len(job)
+        divide = beam.ParDo(_Divide(parts, job._features, self._key))
         marks = beam.Create([(part, _MARK) for part in range(parts)])
         kind = Tuple[int, Keyed]
         divided = (rows | "Whole" >> beam.WindowInto(window.GlobalWindows())
@@ -186,17 +188,18 @@ class Write(beam.PTransform):
         # With the marks, parts without rows are written, too.
         marked = (divided, rows.pipeline | "Parts" >> marks.with_output_types(kind)) | beam.Flatten()
         messages = (marked | beam.GroupByKey()
-                    | "Write" >> beam.ParDo(_WritePart(self._job)).with_output_types(str)
+                    | "Write" >> beam.ParDo(_WritePart(job)).with_output_types(str)
                     | beam.combiners.ToList())
         # Runners keep what is behind a shuffle: if what follows fails, the same messages are committed
         # again, which has the same result.
         return (messages | beam.Reshuffle()
-                | "Commit" >> beam.ParDo(_Commit(self._job)).with_output_types(Dict[str, int]))
+                | "Commit" >> beam.ParDo(_Commit(job)).with_output_types(Dict[str, int]))
 
     def abort(self) -> None:
         """Removes what the job's tasks have written; tasks that still write fail. Once the
-        dataset is there, it does nothing."""
-        self._job.abort()
+        dataset is there, or before the transform is applied, it does nothing."""
+        if self._job is not None:
+            self._job.abort()
 
     def __enter__(self) -> "Write":
         return self

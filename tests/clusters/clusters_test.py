@@ -195,6 +195,27 @@ class TestRay:
         assert records(tmp_path / "d/new@4") == records(dataset)
         assert not left_behind(tmp_path / "d/new@4")
 
+    def test_feeding_workers(self, ray, dataset, tmp_path):
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+        def train(settings):
+            import ray.train
+            import shardfeed.ray
+            rows = [int(n) for batch in shardfeed.ray.feed(sf.read(settings["spec"], batch=10).shuffle(seed=1))
+                    .parse({"n": sf.int64}).batch(10) for n in batch["n"]]
+            rank = ray.train.get_context().get_world_rank()
+            pathlib.Path(settings["folder"], f"rank{rank}").write_bytes(pickle.dumps(rows))
+
+        DataParallelTrainer(train, train_loop_config={"spec": dataset, "folder": str(tmp_path)},
+                            scaling_config=ScalingConfig(num_workers=2),
+                            run_config=RunConfig(storage_path=str(tmp_path / "train"))).fit()
+        found = [pickle.loads((tmp_path / f"rank{rank}").read_bytes()) for rank in range(2)]
+        for rank in range(2):
+            alone = sf.read(dataset, batch=10).shuffle(seed=1).shard(rank, 2).parse({"n": sf.int64}).batch(10)
+            assert found[rank] == [int(n) for batch in alone for n in batch["n"]]
+        assert sorted(found[0] + found[1]) == list(range(ROWS))
+
     def test_feeding_outside_a_worker_is_told(self, ray, dataset):
         import shardfeed.ray
         with pytest.raises(RuntimeError, match="this is not a worker of Ray Train"):
@@ -253,6 +274,87 @@ class TestSpark:
         with pytest.raises(Exception, match=r"the rows are in more than 2 partitions; write df.repartition\(2\)"):
             df.write.format("shardfeed").mode("append").save(f"{tmp_path}/few@2")
         assert not left_behind(tmp_path / "few@2")
+
+    def test_filters_are_left_to_spark(self, spark, dataset):
+        for enabled in ("true", "false"):
+            spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
+            df = spark.read.format("shardfeed").load(dataset)
+            assert [r["n"] for r in df.filter("n = 500").collect()] == [500]
+            assert df.filter("some is not null and n < 100").count() == len([i for i in range(100) if i % 7])
+        with pytest.raises(Exception, match="option pushdown: no filter can be pushed down, since neither"):
+            spark.read.format("shardfeed").option("pushdown", "true").load(dataset).collect()
+        for option, value, why in [("skip_damaged", "yes", "option skip_damaged is 'true' or 'false', not 'yes'"),
+                                   ("rows_per_batch", "0", "option rows_per_batch is a number from 1 on")]:
+            with pytest.raises(Exception, match=why):
+                spark.read.format("shardfeed").option(option, value).load(dataset).collect()
+
+    @pytest.fixture
+    def stream(self, spark, tmp_path):
+        """Writes the files that are new in a folder, each as a micro-batch."""
+        files = tmp_path / "files"
+        files.mkdir()
+
+        def run(name="new@2", checkpoint="check", change=lambda df: df, mode="append"):
+            df = (spark.readStream.schema("n bigint").option("maxFilesPerTrigger", "1").json(str(files)))
+            query = (change(df).writeStream.format("shardfeed").outputMode(mode).trigger(availableNow=True)
+                     .option("checkpointLocation", f"{tmp_path}/{checkpoint}").start(f"{tmp_path}/out/{name}"))
+            query.awaitTermination()
+
+        def add(*rows):
+            number = len(list(files.iterdir()))
+            (files / f"{number:05}.json").write_text("".join('{"n": %d}\n' % n for n in rows))
+            os.utime(files / f"{number:05}.json", (10**9 + number,) * 2)
+        run.add = add
+        return run
+
+    @staticmethod
+    def batches(folder):
+        return [sorted(in_order(f"{folder}/new-{batch:08}@2"))
+                for batch in range(len(list(folder.glob("new-*-00000-of-00002"))))]
+
+    def test_micro_batches_are_datasets(self, spark, stream, tmp_path):
+        out = tmp_path / "out"
+        stream.add(1, 2, 3)
+        stream.add(4)
+        stream()
+        stream.add(5, 6)
+        stream()
+        assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
+        assert sf.verify([out / f"new-{batch:08}@2" for batch in range(3)])
+        # As if the driver had been killed between the commit of the dataset and Spark's own.
+        for name in ("2", ".2.crc"):
+            (tmp_path / "check/commits" / name).unlink()
+        stream()
+        assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
+        with pytest.raises(Exception, match="there is a dataset of this name, and another query has written it"):
+            stream(checkpoint="other", change=lambda df: df.selectExpr("n + 1 as n"))
+        assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
+        assert not list(out.rglob("*.jobs")) and not list(out.rglob("*.incomplete"))
+
+    def test_streams_that_cannot_be_written(self, spark, stream, tmp_path):
+        stream.add(1, 2, 3)
+        with pytest.raises(Exception, match="'complete' would replace them all"):
+            stream(mode="complete", change=lambda df: df.groupBy("n").count())
+        with pytest.raises(Exception, match=r"more than 2 partitions; write df.repartition\(2\)"):
+            stream(change=lambda df: df.repartition(3))
+        with pytest.raises(Exception, match="the number of shards is missing"):
+            stream("new")
+        assert not list((tmp_path / "out").glob("new-*"))
+        subprocess.run([sys.executable, "-m", "shardfeed", "clean", f"{tmp_path}/out/", "--older-than", "0s"],
+                       check=True, capture_output=True)
+        assert not list((tmp_path / "out").rglob("*.jobs"))
+
+    def test_killed_workers_of_a_stream_are_replaced(self, spark, stream, tmp_path):
+        die = DiesOnce(tmp_path / "died", 2)
+
+        def meet(batches):
+            for batch in batches:
+                die(batch.column("n").to_pylist())
+                yield batch
+
+        stream.add(1, 2, 3)
+        stream(change=lambda df: df.mapInArrow(meet, df.schema))
+        assert (tmp_path / "died").exists() and self.batches(tmp_path / "out") == [[1, 2, 3]]
 
     def test_killed_workers_are_replaced(self, spark, dataset, tmp_path):
         die = DiesOnce(tmp_path / "died", 500)
@@ -335,7 +437,7 @@ class TestBeam:
         assert all(250 < split.records < 420 for split in sf.splits(tmp_path / "new@3", 3))
         assert sf.verify(tmp_path / "new@3") and not left_behind(tmp_path / "new@3")
         with pytest.raises(FileExistsError):
-            shardfeed.beam.Write(tmp_path / "new@3")
+            beam.Pipeline() | beam.Create([{"n": 1}]) | shardfeed.beam.Write(tmp_path / "new@3")
         # The order and the division of the rows do not matter, nor who writes, nor whether they are records.
         again = shardfeed.beam.Write(tmp_path / "again@3", compression="gzip")
         run(lambda p: p | shardfeed.beam.Read(dataset, n=9, record=True) | again,
@@ -384,6 +486,11 @@ class TestBeam:
         from apache_beam.transforms.periodicsequence import PeriodicImpulse
         with pytest.raises(TypeError, match="Write: key must be a function of a row, not 'n'"):
             shardfeed.beam.Write(tmp_path / "new@2", key="n")
+        with shardfeed.beam.Write(tmp_path / "new@2") as unused:
+            unused.abort()
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(ValueError, match="the number of shards is missing"):
+            beam.Pipeline() | beam.Create([{"n": 1}]) | shardfeed.beam.Write(tmp_path / "new")
         with pytest.raises(RuntimeError, match="is written by this transform already; make another Write"):
             with shardfeed.beam.Write(tmp_path / "new@2") as write:
                 rows = beam.Pipeline() | beam.Create([{"n": 1}])

@@ -4,11 +4,17 @@
 //   FAULTS_CALLS=changes    counts calls that change files; all: also those that read them
 //   COUNT_TO=FILE           writes the name of each counted call to FILE at the end, one per line
 //   KILL_AT=n               ends the process as kill -9 would, before its nth call
+//   KILL_ALSO=PID           and before it that process
+//   STOP_AT=n               stops the process before its nth call, until it gets SIGCONT
 //   FAIL_AT=n, FAIL_WITH=e  makes the nth call fail with errno e (a number); FAIL_WITH=short: it
 //                           reads or writes half of the requested bytes
 //   FAIL_CALL=name          limits FAIL_AT to a call of this name
 //   SLOW_WRITES_MS=n        a slow disk: each write takes n milliseconds longer
 //   THREADS=n               at most n threads can be started
+//
+// The variables are read at each call, so a process may set them for a part of its work: after
+// FaultsReset() its next call is the first, FaultsCalls() says how many there were, and FaultsName(i)
+// which.
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -33,6 +39,12 @@ static int calls = 0;
 static const char* names[MAX_CALLS];
 // Whether a descriptor belongs to a file whose calls are counted.
 static unsigned char watched[MAX_FDS];
+
+void FaultsReset(void) { __atomic_store_n(&calls, 0, __ATOMIC_SEQ_CST); }
+
+int FaultsCalls(void) { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST); }
+
+const char* FaultsName(int i) { return i >= 0 && i < MAX_CALLS && names[i] != NULL ? names[i] : ""; }
 
 static int Under(const char* path) {
   const char* folders = getenv("FAULTS_UNDER");
@@ -75,9 +87,13 @@ static enum Fault Step(const char* name) {
   const int n = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
   if (n <= MAX_CALLS) names[n - 1] = name;
   if (kill_at != NULL && n == atoi(kill_at)) {
+    const char* also = getenv("KILL_ALSO");
+    if (also != NULL && atoi(also) > 1) kill(atoi(also), SIGKILL);
     kill(getpid(), SIGKILL);
     pause();
   }
+  const char* stop_at = getenv("STOP_AT");
+  if (stop_at != NULL && n == atoi(stop_at)) raise(SIGSTOP);
   if (fail_at == NULL || with == NULL || n != atoi(fail_at)) return kNone;
   // Threads do not always interleave in the same way, so an error that this call cannot have is
   // dropped.
@@ -127,6 +143,7 @@ __attribute__((destructor)) static void Tell(void) {
   }
 
 WRAP(int, rename, (const char* from, const char* to), (from, to), Under(from), -1)
+WRAP(int, link, (const char* from, const char* to), (from, to), Under(to), -1)
 WRAP(int, unlink, (const char* path), (path), Under(path), -1)
 WRAP(int, unlinkat, (int dir, const char* path, int flags), (dir, path, flags), UnderAt(dir, path), -1)
 WRAP(int, remove, (const char* path), (path), Under(path), -1)

@@ -1,0 +1,90 @@
+"""Streams of Spark written as datasets: each micro-batch is a dataset of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Dict, Iterator, List, Optional
+
+import shardfeed as sf
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from shardfeed.jobs import with_empty_parts
+
+from . import part_of_task, write_part
+
+
+class _Message(WriterCommitMessage):
+    def __init__(self, text: str, job: str, query: str):
+        self.text = text
+        self.job = job
+        self.query = query
+
+
+def _sidecar(job: sf.WriteJob, ending: str) -> str:
+    """The path of what belongs to the job's dataset, or to its jobs."""
+    folder, name = os.path.split(job.spec)
+    return os.path.join(folder, ".shardfeed", name.rpartition("@")[0] + ending)
+
+
+def _made_by(job: sf.WriteJob) -> Dict[str, str]:
+    """Where the dataset of the job's name comes from, by its manifest."""
+    with open(_sidecar(job, ".manifest.json"), "rb") as file:
+        made_by = json.load(file).get("made_by", {})
+    return made_by if isinstance(made_by, dict) else {}
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Spark makes one for the tasks of a micro-batch and another for its commit, and tells only these the
+    number of the batch. So a batch's job has an id that tasks derive, and the first of them begins it.
+
+    `text`: the text of a job like that of each batch."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def _job(self, query: str, batch: int) -> sf.WriteJob:
+        like = json.loads(self._text)
+        like["stem"] += f"-{batch:08}"
+        # After a failure Spark runs a batch again under its number.
+        like["id"] = hashlib.blake2b(f"{query} {batch}".encode(), digest_size=16).hexdigest()
+        return sf.WriteJob(json.dumps(like), ())
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+        context = TaskContext.get()
+        assert context is not None
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        if query is None or batch is None:
+            raise RuntimeError("shardfeed: Spark does not tell which query and which micro-batch this task "
+                               "belongs to; write in foreachBatch")
+        job = self._job(query, int(batch))
+        part = part_of_task(job, context)
+        os.makedirs(os.path.join(_sidecar(job, ".jobs"), job.id), exist_ok=True)
+        return _Message(write_part(job, part, context, iterator), job._core.text, query)
+
+    def commit(self, messages: List[Optional[Any]], batchId: int) -> None:
+        there = [message for message in messages if message is not None]
+        if not there:
+            return  # a batch without tasks has no rows
+        job = sf.WriteJob(there[0].job, ())
+        made_by = {"tool": "shardfeed (Spark)", "query": there[0].query, "batch": str(batchId)}
+        try:
+            job.commit(with_empty_parts(job, [message.text for message in there]), made_by=made_by)
+        except (FileExistsError, RuntimeError):
+            # An earlier run of the batch may have been committed, without Spark taking notice of it.
+            if not os.path.exists(_sidecar(job, ".manifest.json")):
+                raise
+            found = _made_by(job)
+            if (found.get("query"), found.get("batch")) != (made_by["query"], made_by["batch"]):
+                job.abort()
+                raise FileExistsError(
+                    f"{job.spec}: there is a dataset of this name, and another query has written it; choose "
+                    "another name, or the checkpointLocation of that query") from None
+            job.abort()
+
+    def abort(self, messages: List[Optional[Any]], batchId: int) -> None:
+        # Without any message, what tasks have written stays until the batch runs again, or `shardfeed clean`.
+        for text in {message.job for message in messages if message is not None}:
+            sf.WriteJob(text, ()).abort()
