@@ -69,6 +69,32 @@ def _sendable(value: Any) -> Any:
     return value
 
 
+class _OnePiece:
+    """A BytesArray that is sent in one piece, of which the array that arrives has views."""
+
+    __slots__ = ("joined", "offsets", "shape")
+
+    def __init__(self, array: BytesArray):
+        self.joined, self.offsets = array.joined()
+        self.shape = list(array.shape)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _array_of, (pickle.PickleBuffer(self.joined), self.offsets, self.shape)
+
+
+def _array_of(joined: Any, offsets: np.ndarray, shape: List[int]) -> BytesArray:
+    return BytesArray.split(joined, offsets, shape)
+
+
+def as_one_piece(value: Any) -> Any:
+    """Returns a column whose BytesArray arrives as one, and without a copy."""
+    if isinstance(value, BytesArray):
+        return _OnePiece(value)
+    if isinstance(value, Ragged):
+        return Ragged(as_one_piece(value.values), value.row_splits)
+    return value
+
+
 class Channel:
     """One end of a channel between two processes, which take turns to send.
 

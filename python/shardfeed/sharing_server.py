@@ -16,13 +16,9 @@ import types
 from multiprocessing.connection import Connection
 from typing import Any, Dict, List, Optional, Tuple
 
-import numpy as np
-
 from . import _core, iterator, sharing
-from ._core import BytesArray
-from .channel import Channel
+from .channel import Channel, as_one_piece
 from .processes import as_sent
-from .ragged import Ragged
 
 # How many batches are kept for those of a feed's ranks that are behind.
 _MOST_KEPT = 16
@@ -246,7 +242,7 @@ class Feed:
         except BaseException as error:
             return _Made("failed", None, 0, as_sent(error))
         return _Made("batch", _place(self._it), self._it.padded,
-                     {name: _sendable(value) for name, value in columns.items()})
+                     {name: as_one_piece(value) for name, value in columns.items()})
 
     def stats(self) -> Dict[str, Any]:
         return self._it.stats()
@@ -258,29 +254,6 @@ def _place(it: Any) -> Tuple[Optional[str], int, Any]:
         return it.state(), it.epoch(), None
     except RuntimeError as error:
         return None, it.epoch(), as_sent(error)[0]
-
-
-class _Strings:
-    """A BytesArray whose strings are sent in one piece."""
-
-    def __init__(self, array: BytesArray):
-        self.joined, self.offsets = array.joined()
-        self.shape = list(array.shape)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _array_of, (pickle.PickleBuffer(self.joined), self.offsets, self.shape)
-
-
-def _array_of(joined: Any, offsets: np.ndarray, shape: List[int]) -> BytesArray:
-    return BytesArray.split(joined, offsets, shape)
-
-
-def _sendable(value: Any) -> Any:
-    if isinstance(value, BytesArray):
-        return _Strings(value)
-    if isinstance(value, Ragged):
-        return Ragged(_sendable(value.values), value.row_splits)
-    return value
 
 
 class _Client:
