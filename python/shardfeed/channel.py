@@ -112,7 +112,11 @@ class Channel:
         self._released: Any = collections.deque()  # files whose last reference is gone, from any thread
 
     def close(self) -> None:
-        self._connection.close()
+        # A signal's handler may raise anywhere here: rather a descriptor that stays open than one
+        # that is closed twice, since another file may have its number by then.
+        handle, self._connection._handle = self._connection._handle, None
+        if handle is not None:
+            os.close(handle)
         while self._files:
             os.close(self._files.pop()[0])
 
