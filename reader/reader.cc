@@ -15,6 +15,7 @@
 #include "reader/leftover.h"
 #include "reader/permutation.h"
 #include "reader/read_plan.h"
+#include "reader/shared_run.h"
 
 namespace shardfeed {
 namespace {
@@ -144,13 +145,17 @@ absl::Status Reader::Next(ReadBlock* block) {
     run_.release();
   }
   if (run_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<ReadRun>> run =
-        ReadRun::Start(table_, options_, selection_, order_, place_, place_.position);
-    if (!run.ok()) return run.status();
-    run_ = *std::move(run);
+    run_ =
+        SharedRun::Join(OrderText(), table_, options_, selection_, order_, place_, place_.position);
+    if (absl::Status status = StartRun(); !status.ok()) return status;
     run_process_ = process;
   }
   absl::Status status = run_->Next(block);
+  if (absl::IsAborted(status)) {
+    run_ = nullptr;
+    if (status = StartRun(); !status.ok()) return status;
+    status = run_->Next(block);
+  }
   if (!status.ok()) error_ = status;
   if (!status.ok() || block->records.empty()) return status;
   if (place_.epoch != block->epoch) place_.from = 0;
@@ -162,6 +167,15 @@ absl::Status Reader::Next(ReadBlock* block) {
     place_.position = options_.rank;
   }
   return status;
+}
+
+absl::Status Reader::StartRun() {
+  if (run_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<ReadRun>> run =
+      ReadRun::Start(table_, options_, selection_, order_, place_, place_.position);
+  if (!run.ok()) return run.status();
+  run_ = *std::move(run);
+  return absl::OkStatus();
 }
 
 void Reader::Seek(uint64_t epoch, uint64_t position) {

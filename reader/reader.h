@@ -69,6 +69,8 @@ class Reader {
  private:
   Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection);
   std::string OrderText() const;
+  // Starts a run of this reader's own, unless there is a run.
+  absl::Status StartRun();
 
   const std::shared_ptr<const ShardTable> table_;
   ReaderOptions options_;

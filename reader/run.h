@@ -31,7 +31,8 @@ class ReadRun {
 
   virtual ~ReadRun() = default;
 
-  // As Reader::Next; must not be called again after an error.
+  // As Reader::Next; must not be called again after an error. Aborted: the reader must start
+  // another run where it is (see SharedRun).
   virtual absl::Status Next(ReadBlock* block) = 0;
   virtual ReaderStats stats() const = 0;
 };

@@ -252,6 +252,30 @@ nb::tuple BytesArray::Joined() const {
       MakeArray(m.offsets.data(), DType::kInt64, {n + 1}, owner, true));
 }
 
+BytesArray BytesArray::Split(nb::object joined, nb::handle offsets, std::vector<int64_t> shape) {
+  const ContiguousBytes bytes(joined);
+  const ContiguousBytes bounds(offsets);
+  const auto* at = reinterpret_cast<const int64_t*>(bounds.bytes().data());
+  const size_t n = bounds.size() / sizeof(int64_t);
+  bool good =
+      n > 0 && !shape.empty() && at[0] >= 0 && at[n - 1] <= static_cast<int64_t>(bytes.size());
+  for (size_t i = 1; good && i < n; ++i) good = at[i - 1] <= at[i];
+  uint64_t size = 1;
+  for (int64_t s : shape) {
+    good = good && s >= 0 && !__builtin_mul_overflow(size, static_cast<uint64_t>(s), &size);
+  }
+  if (!good || size != n - 1) ThrowValue("these are not the offsets of an array of bytes");
+  auto views =
+      std::make_shared<std::pair<std::shared_ptr<PyObject>, std::vector<std::string_view>>>();
+  views->second.reserve(n - 1);
+  for (size_t i = 1; i < n; ++i) {
+    views->second.push_back(bytes.bytes().substr(at[i - 1], at[i] - at[i - 1]));
+  }
+  views->first = ShareObject(std::move(joined));
+  const std::string_view* data = views->second.data();
+  return {std::move(views), data, std::move(shape)};
+}
+
 // ---- To Python
 
 nb::object ValueToPython(const ColumnSpec& spec, const char* data, int64_t elements,
@@ -456,7 +480,9 @@ void BindBatches(nb::module_& m) {
       .def("view", &BytesArray::View, nb::arg("index"),
            "Returns string `index` of all strings as a read-only uint8 array without a copy.")
       .def("joined", &BytesArray::Joined,
-           "Returns a copy of all strings end to end: (uint8 array, int64 offsets and the end).");
+           "Returns a copy of all strings end to end: (uint8 array, int64 offsets and the end).")
+      .def_static("split", &BytesArray::Split, nb::arg("joined"), nb::arg("offsets"),
+                  nb::arg("shape"), "The reverse of joined, without a copy.");
 }
 
 }  // namespace shardfeed::python

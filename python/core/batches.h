@@ -36,6 +36,10 @@ class BytesArray {
   // Returns a copy of all strings end to end, as a uint8 array, and the offset of each string, plus
   // one for the end.
   nanobind::tuple Joined() const;
+  // The reverse: strings that lie end to end in `joined`, without a copy. Raises ValueError if the
+  // offsets are not within it.
+  static BytesArray Split(nanobind::object joined, nanobind::handle offsets,
+                          std::vector<int64_t> shape);
 
  private:
   int64_t Row(int64_t index) const;

@@ -13,6 +13,8 @@
 #include "python/core/shared_object.h"
 #include "python/core/tasks.h"
 #include "python/core/writing.h"
+#include "reader/shared_run.h"
+#include "shardfeed/iterator.h"
 #include "shardfeed/version.h"
 #include "tfrecord/record_stream.h"
 
@@ -62,4 +64,6 @@ NB_MODULE(_core, m) {
     PyDeviceIterator::AfterFork();
   });
   m.def("drop_objects", &DropObjects);
+  m.def("share_reads", &shardfeed::ShareReads);
+  m.def("default_budget_bytes", &shardfeed::DefaultBudgetBytes);
 }

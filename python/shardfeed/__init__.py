@@ -29,6 +29,7 @@ from .iterator import Iterator, merge_states
 from .jobs import PartWriter, WriteJob, commit, write_job
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
+from .sharing import SharedDataset, SharedIterator, share
 from .sources import (cache_stats, choose, concatenate, from_arrays, from_generator, interleave,
                       mix, read)
 from .sources import range_ as range
@@ -47,13 +48,13 @@ __version__ = _version()
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
     "DeviceIterator", "Difference", "Drift", "Feature", "Inspection", "Iterator", "Normalize",
-    "PartWriter", "Ragged", "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer",
+    "PartWriter", "Ragged", "SharedDataset", "SharedIterator", "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer",
     "augment", "bfloat16", "bytes", "cache_stats", "choose", "commit", "concatenate", "convert",
     "diff", "fixed", "float16", "float32", "float64", "from_arrays", "from_arrow", "from_generator",
     "from_hf", "from_pandas", "from_parquet", "from_polars", "index", "index_shard", "inspect",
     "int16", "int32", "int64", "int8", "interleave",
     "merge_reports", "merge_states", "mix", "ragged", "range", "rank_and_world", "read",
-    "set_credentials", "set_max_record_bytes", "sparse", "splits", "uint16", "uint8", "var",
+    "set_credentials", "set_max_record_bytes", "share", "sparse", "splits", "uint16", "uint8", "var",
     "verify", "verify_split", "write", "write_job", "zip",
 ]
 

@@ -13,7 +13,10 @@ from .arguments import Size, checked, specs_of
 from .dataset import Dataset
 from .jobs import WriteJob, with_empty_parts, write_job
 from .ranks import rank_and_world
+from .ray_workers import RemoteDataset, RemoteIterator, workers
 from .splits import Columns, Split, arrow_schema, columns_of, splits, tables_of
+
+__all__ = ["RemoteDataset", "RemoteIterator", "feed", "read", "workers", "write"]
 
 PathLike = Union[str, os.PathLike]
 

@@ -114,6 +114,7 @@ def targets(folder):
                           "reports": [sf.verify_split(split) for split in sf.splits(folder + "/x@2")]},
         "merge_states": {"states": [iter(parsed).state_dict()]},
         "write_job": {"spec": folder + "/j@1"}, "commit": {"spec": folder + "/j@1", "job": "none"},
+        "share": {"dataset": batched, "name": "arguments", "ranks": 1},
         "set_credentials": {"url": "s3://bucket", "function": dict},
         "set_max_record_bytes": {"size": 1 << 20},
         "write": {"spec": folder + "/new@1", "overwrite": True},
@@ -131,6 +132,12 @@ def targets(folder):
         found[name] = (getattr(sources, "_" + name), arguments)
     it = iter(parsed)
     found["Iterator.load_state_dict"] = (it.load_state_dict, {"state": it.state_dict()})
+    shared = sf.share(batched, name="arguments " + folder, ranks=1)
+    found["SharedDataset.start"] = (shared.start, {})
+    found["SharedDataset.set_epoch"] = (shared.set_epoch, {"epoch": 1})
+    found["SharedDataset.jax"] = (shared.jax, {})
+    shared_it = iter(shared)
+    found["SharedIterator.load_state_dict"] = (shared_it.load_state_dict, {"state": shared_it.state_dict()})
     writer = sf.write(folder + "/w@1", overwrite=True)
     job = sf.write_job(folder + "/k@1", overwrite=True)
     for name, one in (("Writer", writer), ("PartWriter", job.shard(0))):

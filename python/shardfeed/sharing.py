@@ -1,0 +1,596 @@
+"""One reader for all ranks of a machine; sharing_server.py is its process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from multiprocessing.connection import Connection
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _core, iterator, step_arguments
+from . import structure as structures
+from .arguments import Count, Size, Threads, checked, checked_methods
+from .channel import Channel
+from .dataset import Dataset
+from .processes import RemoteTraceback
+from .ragged import Ragged
+from .ranks import rank_and_world
+from .views import View
+
+# What tells the processes of one machine that they belong together, and how many there are.
+_RUNS = (
+    ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),   # torchrun
+    ("MASTER_ADDR", "MASTER_PORT"),                          # Lightning, Accelerate, DeepSpeed
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("PMIX_NAMESPACE",),                                     # Open MPI 5
+    ("OMPI_MCA_ess_base_jobid",),
+)
+_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE")
+
+# How often in a row the server may die before it has delivered anything.
+_MOST_DEATHS = 3
+_ANSWER_SECONDS = 120.0
+
+serving = False  # whether this process is a server
+
+
+@checked
+def share(dataset: Dataset, *, name: Optional[str] = None, ranks: Optional[Size] = None,
+          ahead: Size = 2, within: Optional[Size] = None) -> "SharedDataset":
+    """Returns the same batches as `dataset`, made by one process for all ranks of this machine.
+
+        ds = sf.read("out/train@64").shuffle(seed=1).shard().parse(...).batch(256)
+        for batch in sf.share(ds):              # on each rank
+            step(batch)
+
+    All processes of the machine make this call with the same chain, of which each takes the part
+    of its own rank. The first one starts a process that reads; it has one budget and one set of
+    threads, reads what ranks have in common once, and hands the batches over in shared memory,
+    without a copy where they are received. Ranks that take the same part (`shard(rank // peers,
+    world // peers)`) get the same batches, which are made once. The order, the states and errors
+    are those that the chain has alone, so a run can be resumed with or without `share`.
+
+    If a rank dies, the others go on. If the reading process dies, the ranks start another one,
+    which goes on where each of them is. It ends with the last rank, and leaves nothing behind.
+
+    - `name`: what the processes that share have in common, and others on the machine do not. By
+      default the run of torchrun, Slurm or Open MPI.
+    - `ranks`: how many processes of this machine share. By default that which these say.
+    - `ahead`: how many batches are ready for each rank beyond the one that it has.
+    - `within`: a rank waits for a batch that comes this many or more after the one that the slowest
+      rank has; 1 keeps them in step. By default no rank waits for another: those that are
+      further apart than the budget reaches read for themselves.
+
+    The options `threads` and `budget_bytes` of the chain are those of all ranks together.
+    Functions of the chain run in the reading process, so they must be importable (not lambdas).
+
+    ValueError: the elements are not batches; or no launcher says `name` or `ranks`. TypeError:
+    the chain cannot be sent."""
+    if not dataset.batched:
+        raise ValueError("share: expected batches, but the elements here are rows: batch first")
+    if "trace" in dataset._options:
+        raise ValueError("share: a trace records threads of this process, but the chain runs in "
+                         "another one; trace the chain without share")
+    if name == "":
+        raise ValueError("share: name must not be empty")
+    return SharedDataset(dataset, _run_of(name), _ranks_of(ranks), ahead, within)
+
+
+def _run_of(name: Optional[str]) -> str:
+    if name is not None:
+        return "name " + name
+    for variables in _RUNS:
+        if all(os.environ.get(variable) for variable in variables):
+            return " ".join(f"{variable}={os.environ[variable]}" for variable in variables)
+    raise ValueError("share: no launcher says which processes belong together; pass name=, the same "
+                     "one in all of them")
+
+
+def _ranks_of(ranks: Optional[int]) -> int:
+    if ranks is not None:
+        return ranks
+    for variable in _LOCAL_RANKS:
+        if variable in os.environ:
+            text = os.environ[variable]
+            if not text.isdecimal() or int(text) < 1:
+                raise ValueError(f"share: {variable}={text} is not a number of processes; pass ranks=")
+            return int(text)
+    raise ValueError("share: no launcher says how many processes of this machine share; pass ranks=")
+
+
+@checked_methods
+class SharedDataset:
+    """The result of sf.share, which is iterated like the chain itself."""
+
+    def __init__(self, dataset: Dataset, run: str, ranks: int, ahead: int, within: Optional[int]):
+        self.dataset = dataset
+        self._run = run
+        self._ranks = ranks
+        self._ahead = ahead
+        self._within = within
+        self._link = Link(run)
+        self._recipe(dataset)  # report now what cannot be sent
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_link": None}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._link = Link(self._run)
+
+    def __repr__(self) -> str:
+        return f"sf.share({self.dataset!r})"
+
+    def _recipe(self, dataset: Dataset) -> bytes:
+        try:
+            return pickle.dumps(_with_rank(dataset), 5)
+        except Exception as error:
+            raise TypeError(f"share: {dataset!r} cannot be sent to the process that reads ({error}); "
+                            "use functions that a module defines, not lambdas") from error
+
+    def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False,
+               epoch: Optional[int] = None, **options: Any) -> "SharedIterator":
+        if serving:
+            raise RuntimeError("share: this process reads for others; the main part of a script must "
+                               "be under if __name__ == \"__main__\"")
+        world = rank_and_world()[1]
+        parts = _num_parts(self.dataset)
+        order = {
+            "chain": self._recipe(self.dataset),
+            "options": {**self.dataset._options, **options},
+            "epoch": self.dataset._epochs.take(epoch),
+            "begin": None,  # the state that has been loaded
+            "ranks": self._ranks,
+            "peers": max(1, max(world, self._ranks) // parts),
+            "ahead": self._ahead,
+            "within": self._within,
+            "path": [os.getcwd() if p == "" else p for p in sys.path],
+            "main": getattr(sys.modules["__main__"], "__file__", None),
+            "max_record_bytes": _core.max_record_bytes(),
+        }
+        it = SharedIterator(self._link, order, self.dataset._structure, convert)
+        it.epochs = self.dataset._epochs
+        return it
+
+    def __iter__(self) -> "SharedIterator":
+        return self._start()
+
+    def start(self, *, epoch: Optional[Count] = None, threads: Optional[Threads] = None,
+              budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
+              cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
+              tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "SharedIterator":
+        """Starts a run and returns its iterator: see Dataset.start."""
+        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
+                 "cpu_share": cpu_share, "autotune": autotune, "tuning": tuning}
+        return self._start(epoch=epoch, **step_arguments.given(given))
+
+    def set_epoch(self, epoch: Count) -> None:
+        """Sets the epoch of the next iterator, and of that of the chain itself."""
+        self.dataset.set_epoch(epoch)
+
+    def numpy(self) -> View:
+        """Returns an iterable whose iterators yield NumPy arrays, as this one's own do."""
+        return View(self, None)  # type: ignore[arg-type]
+
+    def torch(self) -> View:
+        """Returns an iterable whose iterators yield torch.Tensors in the shared memory."""
+        return View(self, "torch")  # type: ignore[arg-type]
+
+    def jax(self, sharding: Any = None) -> View:
+        """Returns an iterable whose iterators yield jax.Arrays: see Dataset.jax."""
+        return View(self, "jax", sharding=sharding)  # type: ignore[arg-type]
+
+    def tf(self) -> View:
+        """Returns an iterable whose iterators yield eager tf.Tensors."""
+        return View(self, "tf")  # type: ignore[arg-type]
+
+    @property
+    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
+        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
+        return self.dataset.element_spec
+
+    @property
+    def batched(self) -> bool:
+        """True: the elements are batches."""
+        return True
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+def _with_rank(chain: Any) -> Any:
+    """Returns the chain with the rank of this process, which the process that reads does not have."""
+    if not chain._finds_rank:
+        return chain
+    found = object.__new__(type(chain))
+    found.__dict__.update(chain.__dict__)
+    found._inputs = tuple(map(_with_rank, chain._inputs))
+    if chain._method == "shard" and chain._arguments == (None, None):
+        found._arguments = rank_and_world()
+    found._finds_rank = False
+    found._made = found._records_made = found._made_for = None
+    return found
+
+
+def _num_parts(chain: Any) -> int:
+    """Returns the number of parts of which the chain takes one."""
+    if chain._method in ("shard", "shard_sources"):
+        arguments = chain._arguments
+        return rank_and_world()[1] if arguments == (None, None) else arguments[1]
+    return max((_num_parts(ds) for ds in chain._inputs), default=1)
+
+
+# ---- Connections
+
+
+_open: Any = weakref.WeakSet()  # sockets of this process, which a forked child must not keep open
+
+
+def _close_in_child() -> None:
+    for one in list(_open):
+        one.close()
+    _servers.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+_servers: List[Any] = []  # processes started here, which Popen would complain about otherwise
+
+
+class Gone(Exception):
+    """The server is gone."""
+
+
+def same_user(one: socket.socket) -> bool:
+    """Whether the process at the other end belongs to the same user."""
+    credentials = one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", credentials)[1] == os.getuid()
+
+
+class Link:
+    """The connections of one process to the server of a run.
+
+    The socket's name is abstract, so it vanishes with the server. Whoever binds it starts the
+    server, which inherits it. One connection is held as long as this object lives, so that the
+    server does not end between epochs."""
+
+    def __init__(self, run: str):
+        text = f"{os.getuid()} {run} {_core.version()} {sys.version} {os.path.dirname(__file__)}"
+        self._address = "\0shardfeed-share-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+        self._lock = threading.Lock()
+        self._held: Any = None
+        self._process = 0
+
+    def __del__(self) -> None:
+        if self._held is not None and self._process == os.getpid():
+            self._held.close()
+
+    def connect(self) -> Connection:
+        """Returns a new connection to the server, which is started if there is none."""
+        with self._lock:
+            if self._held is None or self._process != os.getpid() or self._held.poll(0):
+                self._held = None
+                self._held = self._connected()
+                self._process = os.getpid()
+        return self._connected()
+
+    def _connected(self) -> Connection:
+        until = time.monotonic() + _ANSWER_SECONDS
+        failures = 0
+        while time.monotonic() < until:
+            process: Any = None
+            with contextlib.ExitStack() as stack:
+                one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                _open.add(one)
+                try:
+                    try:
+                        one.connect(self._address)
+                    except ConnectionRefusedError:
+                        process = self._start_server(stack)
+                        if process is None:
+                            time.sleep(0.001)  # another process is about to listen
+                            continue
+                        one.connect(self._address)
+                    return self._greeted(one, until)
+                except (EOFError, ConnectionError):
+                    # The server ended just now: it had no clients left, or it could not start.
+                    failures += process is not None
+                    if failures == _MOST_DEATHS:
+                        raise RuntimeError(
+                            "share: the process that reads could not be started; it ended with "
+                            f"status {process.wait()}, and its messages are above") from None
+        raise RuntimeError("share: the process that reads cannot be reached")
+
+    def _start_server(self, stack: contextlib.ExitStack) -> Any:
+        """Returns the server's process, or None if another process has bound its name."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        _open.add(listener)
+        with listener:
+            try:
+                listener.bind(self._address)
+            except OSError:
+                return None
+            listener.listen(1024)
+            # Until this process has connected, the server ends only if it dies.
+            ours, theirs = socket.socketpair()
+            stack.enter_context(ours)
+            _open.add(ours)
+            with theirs:
+                package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+                code = (f"import sys; sys.path.insert(0, {package!r}); "
+                        "from shardfeed.sharing_server import serve; "
+                        f"serve({listener.fileno()}, {theirs.fileno()})")
+                process = subprocess.Popen(
+                    [sys.executable, "-c", code], stdin=subprocess.DEVNULL,
+                    pass_fds=(listener.fileno(), theirs.fileno()), start_new_session=True)
+            _servers[:] = [p for p in _servers if p.poll() is None] + [process]
+            return process
+
+    def _greeted(self, one: socket.socket, until: float) -> Connection:
+        if not same_user(one):
+            raise RuntimeError("share: a process of another user has taken the name of this run; pass "
+                               "another name=")
+        connection = Connection(one.detach())
+        _open.add(connection)
+        if not connection.poll(max(0.0, until - time.monotonic())):
+            connection.close()
+            raise RuntimeError("share: the process that reads has not answered for "
+                               f"{_ANSWER_SECONDS:.0f} s")
+        connection.recv_bytes()
+        return connection
+
+
+# ---- Iterators
+
+
+class SharedIterator:
+    """One run of a chain that another process makes. It is used like an sf.Iterator, and its states
+    are the same."""
+
+    epochs: Optional[iterator.Epochs] = None
+    padded = 0
+
+    def __init__(self, link: Link, order: Dict[str, Any], structure: Any,
+                 convert: Optional[Callable[[Any], Any]]):
+        self._link = link
+        self._order = order
+        self._structure = structure
+        self._convert = convert
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._channel: Any = None
+        self._ready: List[Any] = []      # messages received before the one that was waited for
+        self._delivered = 0
+        self._place: Any = None          # (state, epoch) after what was delivered
+        self._taken = False              # whether the server has yet to be told of the last element
+        self._deaths = 0
+        self._end: Any = None            # StopIteration or the error that ended the run
+        self.closed = False
+        self._with_server(lambda: None)  # errors of the start are raised here
+
+    # ---- The server, whichever it is
+
+    def _with_server(self, call: Callable[[], Any]) -> Any:
+        """Returns call(), which is repeated with another server if one dies."""
+        while True:
+            try:
+                if self._channel is None:
+                    self._connect()
+                return call()
+            except Gone:
+                self._disconnect()
+                self._deaths += 1
+                if self._deaths == _MOST_DEATHS:
+                    raise RuntimeError(
+                        f"share: the process that reads has died {_MOST_DEATHS} times before it "
+                        "delivered the next batch; it may have run out of memory, or a function of "
+                        "the chain crashes") from None
+            except BaseException:
+                # Part of a message may have been received; another connection begins anew.
+                if self._channel is not None and self._channel.broken:
+                    self._disconnect()
+                raise
+
+    def _connect(self) -> None:
+        place = self._place
+        if place is not None and place[0] is None:
+            if self._delivered > 0 or self._order["begin"] is not None:
+                raise RuntimeError("share: the process that reads has died, and a run that is not "
+                                   "deterministic has no place to go on from")
+            place = None
+        self._channel = _Receiver(self._link.connect())
+        order = {**self._order, "place": place, "delivered": self._delivered}
+        try:
+            self._place = self._request(("start", order), "started")
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _disconnect(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+        self._ready = []
+        self._taken = False
+
+    def _request(self, message: Any, kind: str) -> Any:
+        """Returns the answer to a request; batches that precede it are kept."""
+        channel = self._channel
+        # An answer that is not waited for any more must not be taken for something else.
+        channel.broken = True
+        channel.send(message)
+        while True:
+            channel.receive(self._ready)
+            if self._ready[-1][0] == kind:
+                break
+        _, error, answer = self._ready.pop()
+        channel.broken = False
+        if error is not None:
+            raise error from RemoteTraceback(answer)
+        return answer
+
+    def _check(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError("this iterator was made before a fork, and its connection does not exist "
+                               "in this process; make one here: iter(dataset)")
+        if self.closed:
+            raise ValueError("the iterator was closed")
+
+    # ---- Elements
+
+    def __iter__(self) -> "SharedIterator":
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            self._check()
+            if self._end is not None:
+                raise self._end
+            kind, place, padded, writable, value = self._with_server(self._peek)
+            if kind == "end":
+                self._place = place
+                self._end = StopIteration()
+                raise self._end
+            if kind == "failed":
+                self._end = value[0]
+                raise value[0] from RemoteTraceback(value[1])
+            columns = {name: _delivered(column, writable) for name, column in value.items()}
+            element = structures.build(self._structure, columns)
+            if self._convert is not None:
+                element = self._convert(element)
+            # From here on the element counts as delivered. What may be interrupted precedes it.
+            self._ready.pop(0)
+            self._place = place
+            self.padded = padded
+            self._delivered += 1
+            self._taken = True
+            self._deaths = 0
+            return element
+
+    def _peek(self) -> Any:
+        if self._taken:
+            self._channel.send(("next",))
+            self._taken = False
+        if not self._ready:
+            self._channel.receive(self._ready)
+        return self._ready[0]
+
+    # ---- Places
+
+    def state(self) -> str:
+        with self._lock:
+            self._check()
+            state, error = self._place[0], self._place[2]
+            if error is not None:
+                raise error
+            return state
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Returns where the iterator is: see Iterator.state_dict."""
+        return {"state": self.state()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes to a saved place: see Iterator.load_state_dict."""
+        text = iterator.checked_state(state)
+        with self._lock:
+            self._check()
+
+            self._place = self._with_server(lambda: self._request(("load", text), "loaded"))
+            self._ready = []
+            self._taken = False
+            self._end = None
+            self._delivered = 0
+            self._order = {**self._order, "begin": text}
+            if self.epochs is not None:
+                self.epochs.next = self.epoch() + 1
+
+    def epoch(self) -> int:
+        """Returns the epoch of the last element."""
+        with self._lock:
+            self._check()
+            return self._place[1]
+
+    def stats(self) -> Dict[str, Any]:
+        """Returns what the chain's stages did for this rank: see Iterator.stats. Also "shared": the
+        process that reads, and the number of iterators that it reads for."""
+        with self._lock:
+            self._check()
+            return self._with_server(lambda: self._request(("stats",), "stats"))
+
+    # ---- Ends
+
+    def close(self) -> None:
+        """Ends the run. Delivered arrays stay valid."""
+        if self._process == os.getpid():
+            self.closed = True
+            channel, self._channel = self._channel, None
+            if channel is not None:
+                channel.close()
+
+    def __enter__(self) -> "SharedIterator":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if "_channel" in self.__dict__:
+            self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<shardfeed.SharedIterator, closed>"
+        return f"<shardfeed.SharedIterator: {self._delivered} elements>"
+
+
+def _delivered(column: Any, writable: bool) -> Any:
+    if isinstance(column, Ragged):
+        return Ragged(_delivered(column.values, writable), _delivered(column.row_splits, writable))
+    if isinstance(column, np.ndarray) and not writable:
+        column.flags.writeable = False
+    return column
+
+
+class _Receiver:
+    """A channel to the server. Gone: the server died."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._channel = Channel(connection)
+        self.broken = False  # whether an exception has interrupted an exchange of messages
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def send(self, message: Any) -> None:
+        with self._exchange():
+            self._channel.send(message)
+
+    def receive(self, into: List[Any]) -> None:
+        # A signal's handler may raise while this waits.
+        poll = select.poll()
+        poll.register(self._connection.fileno(), select.POLLIN)
+        poll.poll()
+        with self._exchange():
+            into.append(self._channel.receive())
+
+    @contextlib.contextmanager
+    def _exchange(self) -> Any:
+        before, self.broken = self.broken, True
+        try:
+            yield
+        except (EOFError, OSError) as error:
+            raise Gone() from error
+        self.broken = before
