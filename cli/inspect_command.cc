@@ -14,6 +14,7 @@
 #include "cli/schema_text.h"
 #include "cli/statistics_report.h"
 #include "cli/terminal_image.h"
+#include "cli/tfds_report.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -23,6 +24,7 @@
 #include "shard/class_names.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
+#include "shard/tfds_features.h"
 #include "shardfeed/index.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
@@ -170,6 +172,19 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   // The dataset may have been replaced between reading its indexes and reading its manifest.
   if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
   std::optional<DatasetStatistics> statistics;
+  std::shared_ptr<const TfdsFeatures> tfds;
+  if (!has_manifest) {
+    absl::StatusOr<std::shared_ptr<const TfdsFeatures>> found = FindTfdsFeatures(*set);
+    absl::Status status = found.status();
+    if (found.ok()) tfds = *std::move(found);
+    if (tfds != nullptr) {
+      absl::StatusOr<FeatureClasses> named = ReadTfdsClasses(*tfds);
+      status = named.status();
+      if (named.ok()) classes = *std::move(named);
+    }
+    // What records hold can be shown nevertheless.
+    if (!status.ok()) notes.emplace_back(status.message());
+  }
   const auto read_statistics = [&]() -> absl::Status {
     absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
     if (read.ok()) statistics = *std::move(read);
@@ -204,6 +219,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     if (!status.ok()) return ReportError(status);
     for (const Schema& part : schemas) schema.Merge(part);
   }
+  if (tfds != nullptr) schema.SetTypes(TypesOf(*tfds));
   if (!flags.feature.empty() && !schema.features().contains(flags.feature)) {
     std::vector<std::string> names;
     for (const auto& [name, feature] : schema.features()) names.push_back(name);
@@ -236,6 +252,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
                               {"histogram", counts}};
     }
     if (!classes.empty()) json["classes"] = ClassesToJson(classes);
+    if (tfds != nullptr) json["tfds"] = TfdsFeaturesToJson(*tfds);
     if (statistics) json["statistics"] = StatisticsToJson(*statistics);
     if (has_manifest) json["made_by"] = made_by;
     if (!notes.empty()) json["notes"] = notes;
@@ -264,6 +281,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   for (const auto& [key, value] : made_by) fmt::print("{}: {}\n", key, value);
   for (const std::string& note : notes) fmt::print("note: {}\n", note);
   PrintSchema(schema, flags.feature);
+  if (tfds != nullptr) PrintTfdsFeatures(*tfds, flags.feature);
   PrintClasses(classes, flags.feature);
   PrintHistogram(histogram);
   if (statistics) PrintStatistics(*statistics, flags.feature);

@@ -460,7 +460,7 @@ def write_readme():
         "Written by `python3 testdata/make.py` (the same bytes each time with the same versions), by",
         "programs other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one",
         "defect in each file. All images, tables and texts are made by the script. `torchvision/`",
-        "has a script of its own, which takes torchvision.", "",
+        "has a script of its own, which takes torchvision; so has `tfds/`, with a README.", "",
         "| file | bytes | sha256 | written by | what it proves |",
         "| --- | --- | --- | --- | --- |",
     ]
