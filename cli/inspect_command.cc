@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/schema_text.h"
+#include "cli/statistics_export.h"
 #include "cli/statistics_report.h"
 #include "cli/terminal_image.h"
 #include "cli/tfds_report.h"
@@ -37,6 +38,7 @@ struct InspectFlags {
   uint64_t records = 2;
   std::string feature;
   bool statistics = false;
+  std::string export_to;
   std::string images = "auto";
 };
 
@@ -129,6 +131,17 @@ void PrintImages(std::string_view record, const std::string& only, ImageProtocol
 }
 
 int Inspect(const InspectFlags& flags, const CommandOptions& options) {
+  std::optional<StatisticsExport> exported;
+  if (!flags.export_to.empty()) {
+    absl::StatusOr<StatisticsExport> parsed = ParseStatisticsExport(flags.export_to);
+    if (!parsed.ok()) return ReportError(parsed.status());
+    exported = *std::move(parsed);
+    if (exported->path == "-" && (options.json || flags.statistics)) {
+      return ReportError(absl::InvalidArgumentError(
+          "--export tfdv=- takes standard output for itself: leave out --json and --statistics, or "
+          "write to a file"));
+    }
+  }
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
   absl::StatusOr<std::unique_ptr<RandomAccess>> access = RandomAccess::Open(*set, options.threads);
@@ -185,12 +198,13 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     // What records hold can be shown nevertheless.
     if (!status.ok()) notes.emplace_back(status.message());
   }
+  const bool with_statistics = flags.statistics || exported.has_value();
   const auto read_statistics = [&]() -> absl::Status {
     absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
     if (read.ok()) statistics = *std::move(read);
     return read.status();
   };
-  if (!has_manifest && flags.statistics) {
+  if (!has_manifest && with_statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
     schema = statistics->schema();
   } else if (!has_manifest) {
@@ -227,8 +241,15 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
-  if (flags.statistics && !statistics) {
+  if (with_statistics && !statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
+  }
+  if (exported) {
+    if (absl::Status written = ExportStatistics(*exported, *statistics); !written.ok()) {
+      return ReportError(written);
+    }
+    if (exported->path == "-") return kExitDone;
+    if (!flags.statistics) statistics.reset();
   }
 
   const uint64_t shown = std::min(flags.records, (*access)->num_records());
@@ -311,6 +332,13 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->capture_default_str();
   command->add_flag("--statistics", flags->statistics,
                     "read all records, and show the distribution of each feature's values");
+  command
+      ->add_option(
+          "--export", flags->export_to,
+          "read all records, and write statistics for TensorFlow Data Validation: tfdv=FILE "
+          "is a file for tfdv.load_statistics, or for load_stats_binary if its name ends with "
+          ".pb; tfdv=- writes to standard output, and nothing else")
+      ->type_name("tfdv=FILE");
   command->add_option("--feature", flags->feature, "show this feature only");
   command
       ->add_option("--images", flags->images,
@@ -326,6 +354,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Examples:\n"
       "  shardfeed inspect out/train@64\n"
       "  shardfeed inspect out/train@64 --statistics --records 0\n"
+      "  shardfeed inspect out/train@64 --export tfdv=stats.tfrecord\n"
       "  shardfeed inspect photos/train@64 --records 10 --feature image/encoded\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
   command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });
