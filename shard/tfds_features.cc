@@ -330,6 +330,17 @@ class Reader {
     return FeatureKind::kNone;
   }
 
+  // Whether values of 8 bytes in the lengths that are known fit into a record.
+  static bool FitsRecord(const std::vector<int64_t>& shape) {
+    int64_t bytes = sizeof(int64_t);
+    for (int64_t size : shape) {
+      if (size > 0 && (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMaxDimension)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // Adds the features of records that store values of `shape` at a place. `feature` has the rest.
   void Add(const Place& place, const std::string& connector, const std::vector<int64_t>& shape,
            TfdsFeature feature) {
@@ -372,6 +383,9 @@ class Reader {
     }
     feature.shape = dims;
     feature.shape.insert(feature.shape.end(), shape.begin(), shape.end());
+    if (feature.problem.empty() && !FitsRecord(feature.shape)) {
+      feature.problem = "has more values than a record can hold (2 GiB)";
+    }
     features_.push_back(std::move(feature));
   }
 

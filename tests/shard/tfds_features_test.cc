@@ -156,6 +156,15 @@ TEST(TfdsFeatures, WhatCannotBeParsedHasAProblem) {
               HasSubstr("lengths are not stored"));
 }
 
+TEST(TfdsFeatures, ShapesThatNoRecordHoldsAreRefused) {
+  for (const char* encoding : {R"("encoding": "none")", R"("encoding": "zlib")"}) {
+    EXPECT_THAT(
+        ParseOne(Tensor("int8", R"("2147483647", "2147483647", "2147483647")", encoding)).problem,
+        HasSubstr("has more values than a record can hold"));
+    EXPECT_THAT(ParseOne(Tensor("int8", R"("1000", "1000", "268")", encoding)).problem, IsEmpty());
+  }
+}
+
 TEST(TfdsFeatures, TheOlderFormMeansTheSame) {
   const auto features = ParseTfdsFeatures(
       R"({"type": "tensorflow_datasets.core.features.features_dict.FeaturesDict", "content": {
