@@ -12,8 +12,10 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/schema_text.h"
+#include "cli/statistics_export.h"
 #include "cli/statistics_report.h"
 #include "cli/terminal_image.h"
+#include "cli/tfds_report.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -23,6 +25,7 @@
 #include "shard/class_names.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
+#include "shard/tfds_features.h"
 #include "shardfeed/index.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
@@ -35,6 +38,7 @@ struct InspectFlags {
   uint64_t records = 2;
   std::string feature;
   bool statistics = false;
+  std::string export_to;
   std::string images = "auto";
 };
 
@@ -127,6 +131,17 @@ void PrintImages(std::string_view record, const std::string& only, ImageProtocol
 }
 
 int Inspect(const InspectFlags& flags, const CommandOptions& options) {
+  std::optional<StatisticsExport> exported;
+  if (!flags.export_to.empty()) {
+    absl::StatusOr<StatisticsExport> parsed = ParseStatisticsExport(flags.export_to);
+    if (!parsed.ok()) return ReportError(parsed.status());
+    exported = *std::move(parsed);
+    if (exported->path == "-" && (options.json || flags.statistics)) {
+      return ReportError(absl::InvalidArgumentError(
+          "--export tfdv=- takes standard output for itself: leave out --json and --statistics, or "
+          "write to a file"));
+    }
+  }
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
   absl::StatusOr<std::unique_ptr<RandomAccess>> access = RandomAccess::Open(*set, options.threads);
@@ -170,13 +185,27 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   // The dataset may have been replaced between reading its indexes and reading its manifest.
   if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
   std::optional<DatasetStatistics> statistics;
+  std::shared_ptr<const TfdsFeatures> tfds;
+  if (!has_manifest) {
+    absl::StatusOr<std::shared_ptr<const TfdsFeatures>> found = FindTfdsFeatures(*set);
+    absl::Status status = found.status();
+    if (found.ok()) tfds = *std::move(found);
+    if (tfds != nullptr) {
+      absl::StatusOr<FeatureClasses> named = ReadTfdsClasses(*tfds);
+      status = named.status();
+      if (named.ok()) classes = *std::move(named);
+    }
+    // What records hold can be shown nevertheless.
+    if (!status.ok()) notes.emplace_back(status.message());
+  }
+  const bool with_statistics = flags.statistics || exported.has_value();
   const auto read_statistics = [&]() -> absl::Status {
     absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
     if (!read.ok()) return read.status();
     statistics = *std::move(read);
     return absl::OkStatus();
   };
-  if (!has_manifest && flags.statistics) {
+  if (!has_manifest && with_statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
     schema = statistics->schema();
   } else if (!has_manifest) {
@@ -205,6 +234,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     if (!status.ok()) return ReportError(status);
     for (const Schema& part : schemas) schema.Merge(part);
   }
+  if (tfds != nullptr) schema.SetTypes(TypesOf(*tfds));
   if (!flags.feature.empty() && !schema.features().contains(flags.feature)) {
     std::vector<std::string> names;
     for (const auto& [name, feature] : schema.features()) names.push_back(name);
@@ -212,8 +242,15 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
-  if (flags.statistics && !statistics) {
+  if (with_statistics && !statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
+  }
+  if (exported) {
+    if (absl::Status written = ExportStatistics(*exported, *statistics); !written.ok()) {
+      return ReportError(written);
+    }
+    if (exported->path == "-") return kExitDone;
+    if (!flags.statistics) statistics.reset();
   }
 
   const uint64_t shown = std::min(flags.records, (*access)->num_records());
@@ -237,6 +274,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
                               {"histogram", counts}};
     }
     if (!classes.empty()) json["classes"] = ClassesToJson(classes);
+    if (tfds != nullptr) json["tfds"] = TfdsFeaturesToJson(*tfds);
     if (statistics) json["statistics"] = StatisticsToJson(*statistics);
     if (has_manifest) json["made_by"] = made_by;
     if (!notes.empty()) json["notes"] = notes;
@@ -265,6 +303,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   for (const auto& [key, value] : made_by) fmt::print("{}: {}\n", key, value);
   PrintNotes(notes, "--json shows all");
   PrintSchema(schema, flags.feature);
+  if (tfds != nullptr) PrintTfdsFeatures(*tfds, flags.feature);
   PrintClasses(classes, flags.feature);
   PrintHistogram(histogram);
   if (statistics) PrintStatistics(*statistics, flags.feature);
@@ -294,6 +333,13 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->capture_default_str();
   command->add_flag("--statistics", flags->statistics,
                     "read all records, and show the distribution of each feature's values");
+  command
+      ->add_option(
+          "--export", flags->export_to,
+          "read all records, and write statistics for TensorFlow Data Validation: tfdv=FILE "
+          "is a file for tfdv.load_statistics, or for load_stats_binary if its name ends with "
+          ".pb; tfdv=- writes to standard output, and nothing else")
+      ->type_name("tfdv=FILE");
   command->add_option("--feature", flags->feature, "show this feature only");
   command
       ->add_option("--images", flags->images,
@@ -309,6 +355,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Examples:\n"
       "  shardfeed inspect out/train@64\n"
       "  shardfeed inspect out/train@64 --statistics --records 0\n"
+      "  shardfeed inspect out/train@64 --export tfdv=stats.tfrecord\n"
       "  shardfeed inspect photos/train@64 --records 10 --feature image/encoded\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
   command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });

@@ -37,7 +37,7 @@ NAVIGATION = [
         {"Command line": "reference/command_line.md"}, {"Images": "images.md"},
         {"Augmentations and decoders": "augment.md"}, {"GPU": "cuda.md"}, {"Object stores": "stores.md"}, {"Order": "order.md"},
         {"Reading": "reading.md"}, {"Convert": "convert.md"}, {"Jobs": "jobs.md"},
-        {"Reshard": "reshard.md"}, {"Verify": "verify.md"}, {"Statistics": "statistics.md"}, {"View": "view.md"},
+        {"Reshard": "reshard.md"}, {"Verify": "verify.md"}, {"Statistics": "statistics.md"}, {"View": "view.md"}, {"TFDS": "tfds.md"},
         {"Repair": "repair.md"}]},
     {"Formats": [
         {"Names": "specs.md"}, {"Index": "index.md"}, {"Index pack": "index_pack.md"}, {"Manifest": "manifest.md"},

@@ -460,8 +460,8 @@ def write_readme():
         "Written by `python3 testdata/make.py` (the same bytes each time with the same versions), by",
         "programs other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one",
         "defect in each file. All images, tables and texts are made by the script. `torchvision/`",
-        "has a script of its own, which takes torchvision, and so has `table_cases/`, which takes pandas and",
-        "DuckDB.", "",
+        "has a script of its own, which takes torchvision, `table_cases/` one that takes pandas and DuckDB,",
+        "and `tfds/` one that takes TFDS, with a README.", "",
         "| file | bytes | sha256 | written by | what it proves |",
         "| --- | --- | --- | --- | --- |",
     ]

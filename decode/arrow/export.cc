@@ -284,7 +284,8 @@ absl::StatusOr<std::shared_ptr<const ArrowExporter>> ArrowExporter::Make(
   auto exporter = std::shared_ptr<ArrowExporter>(new ArrowExporter(std::move(fields), raw));
   if (!specs.empty()) {
     absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
-        ExampleParser::Make(std::move(specs), {}, sampled);
+        ExampleParser::Make(std::move(specs), {},
+                            sampled ? "The columns were found in some of the records" : "");
     if (!parser.ok()) return parser.status();
     exporter->parser_ = *std::move(parser);
   }

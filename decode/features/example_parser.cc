@@ -85,12 +85,12 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
 }
 
 // Says where features that a record does not fit are from.
-[[gnu::cold, gnu::noinline]] absl::Status OfSample(const absl::Status& status) {
+[[gnu::cold, gnu::noinline]] absl::Status WithOrigin(const absl::Status& status,
+                                                     std::string_view origin) {
   if (!absl::IsInvalidArgument(status)) return status;
   return absl::InvalidArgumentError(
-      fmt::format("{}. The features were found in some of the records, since the dataset has no "
-                  "manifest: name the features to parse; 'shardfeed inspect' lists all",
-                  std::string(status.message())));
+      fmt::format("{}. {}: name the features to parse; 'shardfeed inspect' lists all",
+                  std::string(status.message()), origin));
 }
 
 [[gnu::cold, gnu::noinline]] absl::Status WrongKind(const FeaturePlan& plan, int64_t step,
@@ -471,7 +471,7 @@ void ParsedColumns::Truncate(size_t rows) {
 }
 
 absl::StatusOr<std::shared_ptr<const ExampleParser>> ExampleParser::Make(
-    std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists, bool sampled) {
+    std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists, std::string origin) {
   absl::Status status = CheckSpecs(features, /*is_list=*/false);
   if (status.ok()) status = CheckSpecs(feature_lists, /*is_list=*/true);
   if (!status.ok()) return status;
@@ -479,15 +479,15 @@ absl::StatusOr<std::shared_ptr<const ExampleParser>> ExampleParser::Make(
   for (FeatureSpec& spec : features) plans.push_back(MakePlan(std::move(spec), false));
   for (FeatureSpec& spec : feature_lists) plans.push_back(MakePlan(std::move(spec), true));
   return std::shared_ptr<const ExampleParser>(
-      new ExampleParser(std::move(plans), features.size(), sampled));
+      new ExampleParser(std::move(plans), features.size(), std::move(origin)));
 }
 
-ExampleParser::ExampleParser(std::vector<FeaturePlan> plans, size_t num_context, bool sampled)
+ExampleParser::ExampleParser(std::vector<FeaturePlan> plans, size_t num_context, std::string origin)
     : plans_(std::move(plans)),
       num_context_(num_context),
       names_(Names(absl::MakeSpan(plans_).first(num_context))),
       list_names_(Names(absl::MakeSpan(plans_).subspan(num_context))),
-      sampled_(sampled) {}
+      origin_(std::move(origin)) {}
 
 ExampleParser::~ExampleParser() = default;
 
@@ -547,7 +547,7 @@ const char* ExampleParser::FindInMap(std::string_view map, const NameTable& name
     }
     const uint32_t number = names.Find(entry.name, *expected);
     if (number == NameTable::kNone) {
-      if (!sampled_ || HasNoKind(entry.value)) continue;
+      if (origin_.empty() || HasNoKind(entry.value)) continue;
       columns->unknown_ = entry.name;
       return at;
     }
@@ -582,7 +582,8 @@ const char* ExampleParser::Find(std::string_view record, size_t row, ParsedColum
     } else if (message.Is(2, WireType::kBytes) && !list_names_.empty()) {
       failed = FindInMap(message.bytes(), list_names_, num_context_, row,
                          columns->next_.data() + num_context_ + 1, columns);
-    } else if (sampled_ && (message.Is(1, WireType::kBytes) || message.Is(2, WireType::kBytes))) {
+    } else if (!origin_.empty() &&
+               (message.Is(1, WireType::kBytes) || message.Is(2, WireType::kBytes))) {
       failed = FindUnknown(message.bytes(), columns);
     }
     if (failed != nullptr) return failed;
@@ -594,8 +595,10 @@ absl::Status ExampleParser::Parse(std::string_view record, size_t row,
                                   ParsedColumns* columns) const {
   if (const char* failed = Find(record, row, columns)) {
     if (columns->unknown_) {
-      return OfSample(absl::InvalidArgumentError(fmt::format(
-          "feature '{}' is not known", *std::exchange(columns->unknown_, std::nullopt))));
+      return WithOrigin(
+          absl::InvalidArgumentError(fmt::format("feature '{}' is not known",
+                                                 *std::exchange(columns->unknown_, std::nullopt))),
+          origin_);
     }
     return NotAnExample(nullptr, record, failed);
   }
@@ -613,7 +616,7 @@ absl::Status ExampleParser::Parse(std::string_view record, size_t row,
       if (plans_[before].fixed) continue;
       columns->variable_[before].Truncate(columns->variable_[before].num_rows() - 1);
     }
-    return sampled_ ? OfSample(status) : status;
+    return origin_.empty() ? status : WithOrigin(status, origin_);
   }
   return absl::OkStatus();
 }

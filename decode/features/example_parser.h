@@ -69,7 +69,7 @@ class ParsedColumns {
   // number of the feature that came first in the previous record, then for each feature the one
   // that came after it. The same follows for the feature lists.
   std::vector<uint32_t> next_;
-  std::optional<std::string_view> unknown_;  // a feature that a `sampled` parser does not know
+  std::optional<std::string_view> unknown_;  // a feature that is not one of those with an `origin`
 };
 
 // Immutable; thread safe.
@@ -78,13 +78,14 @@ class ExampleParser {
   // Makes a parser of Examples, or, with `feature_lists`, of SequenceExamples, whose context has
   // `features`. Features are numbered from 0: first `features`, then `feature_lists`.
   //
-  // `sampled`: the features are all those that some of the records have. A record with another one
-  // is then an error, unless the feature has no kind, and messages say where the features are from.
+  // `origin`: empty, or a sentence that says where the features are from, if they are meant to be
+  // all that records have. A record with another one is then an error, unless the feature has no
+  // kind, and messages end with the sentence.
   //
   // InvalidArgument: Validate refuses a feature, or a name appears twice.
   static absl::StatusOr<std::shared_ptr<const ExampleParser>> Make(
       std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists = {},
-      bool sampled = false);
+      std::string origin = {});
 
   ~ExampleParser();
 
@@ -119,7 +120,7 @@ class ExampleParser {
   }
 
  private:
-  ExampleParser(std::vector<FeaturePlan> plans, size_t num_context, bool sampled);
+  ExampleParser(std::vector<FeaturePlan> plans, size_t num_context, std::string origin);
 
   static bool HasNoKind(const FeatureView& view);
 
@@ -134,7 +135,7 @@ class ExampleParser {
                         // lists
   NameTable names_;
   NameTable list_names_;
-  const bool sampled_;
+  const std::string origin_;
 };
 
 }  // namespace shardfeed

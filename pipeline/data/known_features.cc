@@ -1,6 +1,7 @@
 #include "pipeline/data/known_features.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -148,27 +149,92 @@ DType ParsedType(const FeatureSchema& feature) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<FoundSchema> FindSchema(const ShardSet& set, const ShardTable* table) {
+// The schema in the manifest of the dataset; nullopt without one.
+absl::StatusOr<std::optional<Schema>> SchemaOfManifest(const ShardSet& set) {
   if (const std::shared_ptr<const Manifest> manifest = set.manifest;
       manifest != nullptr && Describes(*manifest, set)) {
     if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
-    return FoundSchema{manifest->schema};
+    return manifest->schema;
   }
-  if (set.sharded_name) {
-    absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
-    if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
-    if (manifest.ok() && Describes(*manifest, set)) {
-      return FoundSchema{manifest->schema};
-    }
-    // A damaged manifest counts as missing. One that cannot be read is an error, since it may say
-    // something else.
-    if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
-        !absl::IsDataLoss(manifest.status())) {
-      return manifest.status();
-    }
+  if (!set.sharded_name) return std::nullopt;
+  absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
+  if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
+  if (manifest.ok() && Describes(*manifest, set)) return manifest->schema;
+  // A damaged manifest counts as missing. One that cannot be read is an error, since it may say
+  // something else.
+  if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
+      !absl::IsDataLoss(manifest.status())) {
+    return manifest.status();
   }
+  return std::nullopt;
+}
+
+// The type of the column for values of a type of TFDS's.
+DType ColumnType(std::string_view dtype) {
+  if (dtype == "bool") return DType::kUInt8;
+  if (dtype == "uint32" || dtype == "uint64") return DType::kInt64;
+  for (DType type :
+       {DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16, DType::kInt32, DType::kInt64,
+        DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    if (DTypeName(type) == dtype) return type;
+  }
+  return DType::kBytes;
+}
+
+// The type in which the list of a feature is parsed before it becomes the column's.
+DType ListType(const TfdsFeature& feature, DType column) {
+  switch (feature.kind) {
+    case FeatureKind::kInt64:
+      return column == DType::kUInt8 || column == DType::kInt32 ? column : DType::kInt64;
+    case FeatureKind::kFloat:
+      return column == DType::kFloat64 ? DType::kFloat32 : column;
+    default:
+      return DType::kBytes;
+  }
+}
+
+// The value that TFDS gives to a record without an optional feature.
+FeatureValues LowestValue(const TfdsFeature& feature) {
+  if (feature.kind == FeatureKind::kBytes) return std::vector<std::string>{""};
+  if (feature.kind == FeatureKind::kInt64) {
+    int64_t lowest = 0;  // of types without a sign
+    if (feature.dtype == "int8") lowest = INT8_MIN;
+    if (feature.dtype == "int16") lowest = INT16_MIN;
+    if (feature.dtype == "int32") lowest = INT32_MIN;
+    if (feature.dtype == "int64") lowest = INT64_MIN;
+    return std::vector<int64_t>{lowest};
+  }
+  constexpr float kLowestFloat16 = -65504;
+  constexpr float kLowestBFloat16 = -0x1.fep127f;
+  if (feature.dtype == "float16") return std::vector<float>{kLowestFloat16};
+  if (feature.dtype == "bfloat16") return std::vector<float>{kLowestBFloat16};
+  // The lowest double, as TFDS's parser has it, which takes defaults as float32.
+  if (feature.dtype == "float64") {
+    return std::vector<float>{-std::numeric_limits<float>::infinity()};
+  }
+  return std::vector<float>{std::numeric_limits<float>::lowest()};
+}
+
+// Sets the layout and the shape of rows for values of `shape`, where -1 is any length.
+template <typename Spec>
+bool SetShape(const std::vector<int64_t>& shape, Spec* spec) {
+  spec->shape.clear();
+  const bool zero = std::ranges::count(shape, 0) > 0;
+  const auto unknown = std::ranges::count(shape, -1);
+  if (unknown == 0 && !zero) {
+    spec->shape = shape;
+    return false;
+  }
+  if (unknown == 1 && shape[0] == -1 && !zero) spec->shape.assign(shape.begin() + 1, shape.end());
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<FoundSchema> FindSchema(const ShardSet& set, const ShardTable* table) {
+  absl::StatusOr<std::optional<Schema>> schema = SchemaOfManifest(set);
+  if (!schema.ok()) return schema.status();
+  if (*schema) return FoundSchema{**std::move(schema)};
   return SampleRecords(set, table);
 }
 
@@ -207,6 +273,68 @@ absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
       spec.shape = {static_cast<int64_t>(feature.min_values)};
     }
     (feature.is_list ? known.feature_lists : known.features).push_back(std::move(spec));
+  }
+  return known;
+}
+
+absl::StatusOr<KnownFeatures> FeaturesOf(const TfdsFeatures& tfds) {
+  KnownFeatures known;
+  known.origin = fmt::format("The features are those of {}", tfds.path);
+  for (const TfdsFeature& feature : tfds.features) {
+    if (!feature.problem.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: feature '{}' ({}) {}: name the features to parse, without it or as what "
+                      "records hold, which 'shardfeed inspect' lists",
+                      tfds.path, feature.name, feature.connector, feature.problem));
+    }
+    const bool encoded = feature.encoding != TfdsEncoding::kNone;
+    TfdsColumn column;
+    column.output.name = feature.name;
+    column.output.dtype = ColumnType(feature.dtype);
+    column.output.ragged = SetShape(feature.shape, &column.output);
+    column.dtype = feature.dtype;
+    column.encoding = feature.encoding;
+
+    FeatureSpec spec;
+    spec.name = feature.name;
+    spec.dtype = ListType(feature, column.output.dtype);
+    std::vector<int64_t> list = feature.shape;
+    if (encoded) {
+      // Each string of the list is an array.
+      const std::vector<int64_t> array(list.end() - static_cast<int64_t>(feature.array_rank),
+                                       list.end());
+      list.resize(list.size() - feature.array_rank);
+      if (std::ranges::count(array, -1) == 0) {
+        column.array_values = 1;
+        for (int64_t size : array) column.array_values *= static_cast<size_t>(size);
+      }
+    }
+    if (SetShape(list, &spec)) {
+      spec.layout = Layout::kRagged;
+    } else if (feature.optional) {
+      spec.default_value = LowestValue(feature);
+    }
+    if (encoded || spec.dtype != column.output.dtype || feature.dtype == "uint64") {
+      known.tfds_columns.push_back(std::move(column));
+    }
+    known.features.push_back(std::move(spec));
+  }
+  return known;
+}
+
+absl::StatusOr<KnownFeatures> FindFeatures(const ShardSet& set, const ShardTable* table) {
+  const absl::StatusOr<std::optional<Schema>> schema = SchemaOfManifest(set);
+  if (!schema.ok()) return schema.status();
+  if (*schema) return FeaturesOf(**schema);
+  const absl::StatusOr<std::shared_ptr<const TfdsFeatures>> tfds = FindTfdsFeatures(set);
+  if (!tfds.ok()) return tfds.status();
+  if (*tfds != nullptr) return FeaturesOf(**tfds);
+  const absl::StatusOr<FoundSchema> found = SampleRecords(set, table);
+  if (!found.ok()) return found.status();
+  absl::StatusOr<KnownFeatures> known = FeaturesOf(found->schema);
+  if (known.ok() && found->sampled) {
+    known->origin =
+        "The features were found in some of the records, since the dataset has no manifest";
   }
   return known;
 }

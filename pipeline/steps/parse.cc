@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "pipeline/data/known_features.h"
 #include "pipeline/dataset.h"
+#include "pipeline/rows/tfds_values.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {
@@ -30,14 +31,13 @@ std::vector<Identity> IdentitiesOf(const std::vector<FeatureSpec>& features) {
   return identities;
 }
 
-// Completes the step, whose input has the columns `spec`. `sampled`: see ExampleParser::Make.
+// Completes the step, whose input has the columns `spec`.
 absl::StatusOr<std::shared_ptr<const RowStep>> PrepareParse(const RowSpec& spec,
-                                                            KnownFeatures wanted, bool sampled,
-                                                            Step* step) {
+                                                            KnownFeatures wanted, Step* step) {
   step->identity.Add("features", IdentitiesOf(wanted.features))
       .Add("feature_lists", IdentitiesOf(wanted.feature_lists));
-  absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
-      ExampleParser::Make(std::move(wanted.features), std::move(wanted.feature_lists), sampled);
+  absl::StatusOr<std::shared_ptr<const ExampleParser>> parser = ExampleParser::Make(
+      std::move(wanted.features), std::move(wanted.feature_lists), std::move(wanted.origin));
   if (!parser.ok()) {
     return absl::Status(parser.status().code(),
                         fmt::format("parse: {}", std::string(parser.status().message())));
@@ -60,7 +60,7 @@ Dataset Dataset::Parse(std::vector<FeatureSpec> features,
   if (!status_.ok()) return *this;
   Step step = Like("parse");
   absl::StatusOr<std::shared_ptr<const RowStep>> row_step = PrepareParse(
-      spec(), {std::move(features), std::move(feature_lists)}, /*sampled=*/false, &step);
+      spec(), {.features = std::move(features), .feature_lists = std::move(feature_lists)}, &step);
   if (!row_step.ok()) return Dataset(row_step.status());
   return ThenOnRows(std::move(step), *std::move(row_step));
 }
@@ -81,18 +81,34 @@ Dataset Dataset::ParseAll() const {
     made = shards->table->Get();
     if (made.ok()) table = made->get();
   }
-  absl::StatusOr<FoundSchema> found = FindSchema(shards->table->set(), table);
-  if (!found.ok()) return Dataset(found.status());
-  absl::StatusOr<KnownFeatures> known = FeaturesOf(found->schema);
+  absl::StatusOr<KnownFeatures> known = FindFeatures(shards->table->set(), table);
   if (!known.ok()) {
     return Dataset(absl::Status(known.status().code(),
                                 fmt::format("parse: {}", std::string(known.status().message()))));
   }
+  std::vector<TfdsColumn> tfds_columns = std::move(known->tfds_columns);
   Step step = Like("parse");
   absl::StatusOr<std::shared_ptr<const RowStep>> row_step =
-      PrepareParse(spec(), *std::move(known), found->sampled, &step);
+      PrepareParse(spec(), *std::move(known), &step);
   if (!row_step.ok()) return Dataset(row_step.status());
-  return ThenOnRows(std::move(step), *std::move(row_step));
+  const Dataset parsed = ThenOnRows(std::move(step), *std::move(row_step));
+  if (tfds_columns.empty() || !parsed.status().ok()) return parsed;
+  Step restore = parsed.Like("parse_tfds");
+  std::vector<size_t> numbers;
+  RowSpec outputs;
+  for (const TfdsColumn& column : tfds_columns) {
+    absl::StatusOr<size_t> number = NamedColumn("parse", parsed.spec(), column.output.name);
+    if (!number.ok()) return Dataset(number.status());
+    numbers.push_back(*number);
+    outputs.push_back(column.output);
+    restore.identity.Add("output", column.output)
+        .Add("dtype", column.dtype)
+        .Add("encoding", static_cast<uint64_t>(column.encoding))
+        .Add("array_values", static_cast<uint64_t>(column.array_values));
+  }
+  restore.text = fmt::format("parse_tfds({})", RowSpecText(outputs));
+  return parsed.ThenOnRows(std::move(restore),
+                           MakeTfdsStep(std::move(tfds_columns), std::move(numbers)));
 }
 
 }  // namespace shardfeed

@@ -42,8 +42,8 @@ FeatureSpec RaggedSteps(FeatureSpec spec) {
 // A parser and a batch of `rows` rows.
 struct Batch {
   explicit Batch(std::vector<FeatureSpec> features, std::vector<FeatureSpec> lists = {},
-                 size_t rows = 4, bool sampled = false)
-      : parser(*ExampleParser::Make(std::move(features), std::move(lists), sampled)),
+                 size_t rows = 4, std::string origin = {})
+      : parser(*ExampleParser::Make(std::move(features), std::move(lists), std::move(origin))),
         columns(parser->MakeColumns()) {
     for (size_t i = 0; i < parser->num_features(); ++i) {
       memory.emplace_back(rows * parser->bytes(i) / 8 + 1);
@@ -277,7 +277,7 @@ TEST(ExampleParser, MissingWrongKindAndWrongLengthAreErrors) {
 }
 
 TEST(ExampleParser, FeaturesThatASampleDoesNotHaveAreErrors) {
-  Batch batch({Spec("a", DType::kInt64)}, {}, 4, /*sampled=*/true);
+  Batch batch({Spec("a", DType::kInt64)}, {}, 4, "They are a sample");
   ExampleBuilder builder;
   builder.AddInt64("a", 1);
   std::string known;
@@ -288,15 +288,15 @@ TEST(ExampleParser, FeaturesThatASampleDoesNotHaveAreErrors) {
   builder.SerializeExample(&record);
   EXPECT_FAILS(
       batch.Parse(record), kInvalidArgument,
-      "feature 'late' is not known. The features were found in some of the records, since "
-      "the dataset has no manifest: name the features to parse; 'shardfeed inspect' lists all");
+      "feature 'late' is not known. They are a sample: name the features to parse; 'shardfeed "
+      "inspect' lists all");
   EXPECT_OK(batch.Parse(known));
   // A feature 'x' without a kind has nothing that could be lost.
   const std::string without_kind("\x0a\x05\x0a\x03\x0a\x01x", 7);
   EXPECT_OK(batch.Parse(known + without_kind));
   EXPECT_FAILS(batch.Parse(without_kind), kInvalidArgument,
-               "feature 'a' is missing; give it a default, or ask for it as ragged. The features "
-               "were found in some of the records");
+               "feature 'a' is missing; give it a default, or ask for it as ragged. They are a "
+               "sample: name the features");
   EXPECT_FAILS(batch.Parse("hello world"), kDataLoss, "not a tf.train.Example: cannot be parsed");
   // Feature lists, of which the sample had none.
   builder.Clear();
@@ -306,7 +306,7 @@ TEST(ExampleParser, FeaturesThatASampleDoesNotHaveAreErrors) {
   builder.SerializeSequenceExample(&record);
   EXPECT_FAILS(batch.Parse(record), kInvalidArgument, "feature 'steps' is not known");
   EXPECT_OK(Batch({Spec("a", DType::kInt64)}).Parse(record));
-  Batch lists({}, {Spec("steps", DType::kInt64, Layout::kRagged)}, 4, /*sampled=*/true);
+  Batch lists({}, {Spec("steps", DType::kInt64, Layout::kRagged)}, 4, "They are a sample");
   EXPECT_FAILS(lists.Parse(record), kInvalidArgument, "feature 'a' is not known");
 }
 

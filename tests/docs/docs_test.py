@@ -106,6 +106,7 @@ def prepared(tmp_path_factory):
     images = TESTDATA / "images"
     for name in ("photos", "val_images"):
         shutil.copytree(images, folder / name)
+    shutil.copytree(TESTDATA / "tfds/movielens", folder / "movielens")
     files = [path for path in sorted((folder / "photos").rglob("*")) if path.is_file()]
     (folder / "val_labels.csv").write_text("image,label\n" + "".join(
         f"{path.relative_to(folder / 'photos')},{path.relative_to(folder / 'photos').parts[0]}\n"

@@ -375,6 +375,18 @@ def main():
         told = told.ljust(117).encode() + b"\n"
         write("npy", name, b"\x93NUMPY\x01\x00" + struct.pack("<H", len(told)) + told + values)
 
+    for name in ("movielens", "nested"):
+        write("tfds_features", name, (TESTDATA / f"tfds/{name}/features.json").read_bytes())
+    module = "tensorflow_datasets.core.features."
+    write("tfds_features", "older", json.dumps({"type": module + "features_dict.FeaturesDict", "content": {
+        "image": {"type": module + "image_feature.Image",
+                  "content": {"shape": [None, None, 3], "dtype": "uint8", "encoding_format": "png"}},
+        "list": {"type": module + "sequence_feature.Sequence", "content": {"length": None, "feature": {
+            "type": module + "feature.Tensor", "content": {"shape": [2], "dtype": "int16"}}}},
+        "both": {"type": module + "translation_feature.Translation",
+                 "content": "{\"languages\": [\"de\", \"en\"]}",
+                 "proto_cls": "tensorflow_datasets.TranslationFeature"}}}).encode())
+
     for name, kind, bits in [("int16", 1, 16), ("int24", 1, 24), ("float32", 3, 32)]:
         size = 2 * bits // 8
         chunk = struct.pack("<4sIHHIIHH", b"fmt ", 16, kind, 2, 8000, 8000 * size, size, bits)

@@ -167,5 +167,81 @@ TEST(FeaturesOf, SeveralKindsAreAnError) {
                "feature 'x' is int64 in some records and of another kind in 1: name the features");
 }
 
+TfdsFeature Declared(FeatureKind kind, std::string dtype, std::vector<int64_t> shape) {
+  TfdsFeature feature;
+  feature.name = "x";
+  feature.connector = "Tensor";
+  feature.kind = kind;
+  feature.dtype = std::move(dtype);
+  feature.shape = std::move(shape);
+  return feature;
+}
+
+KnownFeatures OfTfds(TfdsFeature feature) {
+  const absl::StatusOr<KnownFeatures> known =
+      FeaturesOf(TfdsFeatures{"d/features.json", {feature}});
+  EXPECT_OK(known);
+  return known.ok() ? *known : KnownFeatures();
+}
+
+TEST(FeaturesOfTfds, ListsKeepTheirTypeOrAreConverted) {
+  KnownFeatures known = OfTfds(Declared(FeatureKind::kInt64, "bool", {2}));
+  EXPECT_EQ(known.features[0].dtype, DType::kUInt8);
+  EXPECT_THAT(known.features[0].shape, ElementsAre(2));
+  EXPECT_TRUE(known.tfds_columns.empty());
+  EXPECT_EQ(known.origin, "The features are those of d/features.json");
+  known = OfTfds(Declared(FeatureKind::kInt64, "int8", {-1, 3}));
+  EXPECT_EQ(known.features[0].dtype, DType::kInt64);
+  EXPECT_EQ(known.features[0].layout, Layout::kRagged);
+  EXPECT_THAT(known.features[0].shape, ElementsAre(3));
+  ASSERT_EQ(known.tfds_columns.size(), 1);
+  EXPECT_EQ(known.tfds_columns[0].output, (ColumnSpec{"x", DType::kInt8, {3}, true}));
+  known = OfTfds(Declared(FeatureKind::kFloat, "float64", {}));
+  EXPECT_EQ(known.features[0].dtype, DType::kFloat32);
+  EXPECT_EQ(known.tfds_columns[0].output.dtype, DType::kFloat64);
+  known = OfTfds(Declared(FeatureKind::kInt64, "uint64", {}));
+  EXPECT_EQ(known.tfds_columns[0].output.dtype, DType::kInt64);
+}
+
+TEST(FeaturesOfTfds, ShapesThatNoColumnHasAreFlat) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{2, -1}, std::vector<int64_t>{-1, -1}, std::vector<int64_t>{2, 0}}) {
+    const KnownFeatures known = OfTfds(Declared(FeatureKind::kInt64, "int64", shape));
+    EXPECT_EQ(known.features[0].layout, Layout::kRagged);
+    EXPECT_TRUE(known.features[0].shape.empty());
+  }
+}
+
+TEST(FeaturesOfTfds, EncodedArraysAreStringsFirst) {
+  TfdsFeature feature = Declared(FeatureKind::kBytes, "uint32", {-1, 2, 3});
+  feature.encoding = TfdsEncoding::kZlib;
+  feature.array_rank = 2;
+  const KnownFeatures known = OfTfds(feature);
+  EXPECT_EQ(known.features[0].dtype, DType::kBytes);
+  EXPECT_EQ(known.features[0].layout, Layout::kRagged);
+  EXPECT_EQ(known.tfds_columns[0].array_values, 6);
+  EXPECT_EQ(known.tfds_columns[0].output, (ColumnSpec{"x", DType::kInt64, {2, 3}, true}));
+}
+
+TEST(FeaturesOfTfds, OptionalOnesHaveDefaults) {
+  TfdsFeature feature = Declared(FeatureKind::kInt64, "int16", {});
+  feature.optional = true;
+  EXPECT_EQ(OfTfds(feature).features[0].default_value, FeatureValues(std::vector<int64_t>{-32768}));
+  feature.dtype = "bool";
+  EXPECT_EQ(OfTfds(feature).features[0].default_value, FeatureValues(std::vector<int64_t>{0}));
+  feature = Declared(FeatureKind::kBytes, "bytes", {});
+  feature.optional = true;
+  EXPECT_EQ(OfTfds(feature).features[0].default_value, FeatureValues(std::vector<std::string>{""}));
+  feature.shape = {-1};
+  EXPECT_FALSE(OfTfds(feature).features[0].default_value.has_value());
+}
+
+TEST(FeaturesOfTfds, ProblemsAreNamed) {
+  TfdsFeature feature = Declared(FeatureKind::kNone, "", {});
+  feature.problem = "is a riddle";
+  EXPECT_FAILS(FeaturesOf(TfdsFeatures{"d/features.json", {feature}}).status(), kInvalidArgument,
+               "d/features.json: feature 'x' (Tensor) is a riddle: name the features to parse");
+}
+
 }  // namespace
 }  // namespace shardfeed
