@@ -285,7 +285,9 @@ absl::StatusOr<std::shared_ptr<const ArrowExporter>> ArrowExporter::Make(
   if (!specs.empty()) {
     absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
         ExampleParser::Make(std::move(specs), {},
-                            sampled ? "The columns were found in some of the records" : "");
+                            sampled ? "The features were found in some of the records, since the "
+                                      "dataset has no manifest"
+                                    : "");
     if (!parser.ok()) return parser.status();
     exporter->parser_ = *std::move(parser);
   }

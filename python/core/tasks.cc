@@ -49,7 +49,7 @@ std::vector<std::string> Resolve(const std::vector<std::string>& specs) {
 // (number of records, [(name, kind, is a feature list, records, least and most values, records of
 // another kind)], whether there may be others): of the manifest or, without one, of records that
 // were looked at.
-nb::tuple FindFeatures(const std::vector<std::string>& specs) {
+nb::tuple FeaturesOfSpecs(const std::vector<std::string>& specs) {
   absl::StatusOr<FoundSchema> found;
   {
     const GilRelease release;
@@ -154,7 +154,7 @@ nb::dict Commit(const std::string& name, const std::string& job, bool overwrite,
 
 void BindTasks(nb::module_& m) {
   m.def("resolve_shards", &Resolve);
-  m.def("find_features", &FindFeatures);
+  m.def("find_features", &FeaturesOfSpecs);
   m.def("verify_shard", &Verify);
   m.def("merge_reports", &Merge);
   m.def("commit", &Commit);
