@@ -29,7 +29,6 @@ from .iterator import Iterator, merge_states
 from .jobs import PartWriter, WriteJob, commit, write_job
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
-from .sharing import SharedDataset, SharedIterator, share
 from .sources import (cache_stats, choose, concatenate, from_arrays, from_generator, interleave,
                       mix, read)
 from .sources import range_ as range
@@ -40,6 +39,7 @@ from .writing import Writer, write
 if _typing.TYPE_CHECKING:
     from . import tf as tf
     from . import torch as torch
+    from .sharing import SharedDataset, SharedIterator, share
 
 bytes = _features.bytes_
 
@@ -64,4 +64,8 @@ if not _typing.TYPE_CHECKING:  # so that a type checker finds a misspelled name
         if name in ("torch", "tf"):
             import importlib
             return importlib.import_module(f".{name}", __name__)
+        if name in ("SharedDataset", "SharedIterator", "share"):
+            # It takes multiprocessing and subprocess.
+            from . import sharing
+            return getattr(sharing, name)
         raise AttributeError(f"module 'shardfeed' has no attribute {name!r}")
