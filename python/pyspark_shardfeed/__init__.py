@@ -17,10 +17,10 @@ bytes are always binary, a missing feature is null, and a value that does not fi
 error that names shard and record.
 
 Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is
-empty. Options: `compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk). The mode must be named: "append" makes a new
-dataset and fails where the name is taken, "overwrite" replaces it; Spark refuses its default
-("errorifexists") and "ignore" for sources in Python. The dataset is there as a whole, or not at all, whatever
-happens to tasks and executors. All of them must reach the folder by one path.
+empty. Options: `compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk).
+The mode must be named: "append" makes a new dataset and fails where the name is taken, "overwrite" replaces it;
+Spark refuses its default ("errorifexists") and "ignore" for sources in Python. The dataset is there as a whole, or
+not at all, whatever happens to tasks and executors. All of them must reach the folder by one path.
 
 Streams are written, too, with exactly-once semantics:
 
