@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct DiffFlags {
   std::string first;
   std::string second;
   double max_drift = 0.1;
+  bool recompute = false;
 };
 
 // What a drift is about, for people: "distribution", "frequency of 'x'".
@@ -42,11 +44,21 @@ std::string SideOf(const DatasetStatistics& statistics, const Drift& drift) {
 
 int Diff(const DiffFlags& flags, const CommandOptions& options) {
   absl::StatusOr<DatasetStatistics> sides[2];
+  bool from_manifest[2];
   const std::string* specs[2] = {&flags.first, &flags.second};
   for (int i = 0; i < 2; ++i) {
     absl::StatusOr<ShardSet> set = ResolveSpecs({*specs[i]});
     if (!set.ok()) return ReportError(set.status());
-    sides[i] = ReadStatistics(*set, *specs[i], options);
+    std::optional<DatasetStatistics> stored;
+    if (!flags.recompute) stored = StoredStatistics(*set);
+    from_manifest[i] = stored.has_value();
+    if (stored) {
+      sides[i] = *std::move(stored);
+      // The manifest may be that of a dataset that has taken the place of the shards.
+      if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
+    } else {
+      sides[i] = ReadStatistics(*set, *specs[i], options);
+    }
     if (!sides[i].ok()) return ReportError(sides[i].status());
   }
   const DatasetStatistics& first = *sides[0];
@@ -80,9 +92,10 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
     return exit;
   }
   if (options.quiet) return exit;
-  fmt::print("{}: {} records\n{}: {} records\n", OneLine(flags.first),
-             FormatCount(first.schema().records()), OneLine(flags.second),
-             FormatCount(second.schema().records()));
+  for (int i = 0; i < 2; ++i) {
+    fmt::print("{}: {} records{}\n", OneLine(*specs[i]), FormatCount(sides[i]->schema().records()),
+               from_manifest[i] ? ", statistics from its manifest" : "");
+  }
   for (const std::string& line : difference.schema)
     fmt::print("{} {}\n", Painted(Paint::kBad, "schema:", STDOUT_FILENO), OneLine(line));
   if (difference.schema.empty()) fmt::print("the schemas are equal\n");
@@ -115,10 +128,13 @@ void AddDiffCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(CLI::Range(0.0, 1.0))
       ->type_name("DISTANCE")
       ->capture_default_str();
+  command->add_flag("--recompute", flags->recompute,
+                    "read all records, whatever the manifests have");
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "Reads all records of both. The distance of a feature is from 0 to 1: the largest difference "
+      "Reads all records of a dataset whose manifest has no statistics. The distance of a feature "
+      "is from 0 to 1: the largest difference "
       "of\n"
       "the distribution functions of its numbers, of how frequent one of its values is, or of how\n"
       "many records lack it. A distance that samples of these sizes have by chance is not marked.\n"

@@ -39,6 +39,7 @@ struct InspectFlags {
   std::string feature;
   bool statistics = false;
   std::string export_to;
+  bool recompute = false;
   std::string images = "auto";
 };
 
@@ -242,6 +243,10 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
+  // Those of the manifest are those of its schema.
+  const bool are_stored = with_statistics && !statistics && has_manifest && !flags.recompute;
+  if (are_stored) statistics = StoredStatistics(*set);
+  const bool from_manifest = are_stored && statistics.has_value();
   if (with_statistics && !statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
   }
@@ -275,7 +280,11 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     }
     if (!classes.empty()) json["classes"] = ClassesToJson(classes);
     if (tfds != nullptr) json["tfds"] = TfdsFeaturesToJson(*tfds);
-    if (statistics) json["statistics"] = StatisticsToJson(*statistics);
+    if (statistics) {
+      json["statistics"] = StatisticsToJson(*statistics);
+      json["statistics_from"] = from_manifest ? "manifest" : "records";
+      AddRepeatedRecords(*statistics, &json);
+    }
     if (has_manifest) json["made_by"] = made_by;
     if (!notes.empty()) json["notes"] = notes;
     nlohmann::ordered_json& samples = json["samples"] = nlohmann::ordered_json::array();
@@ -306,7 +315,11 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   if (tfds != nullptr) PrintTfdsFeatures(*tfds, flags.feature);
   PrintClasses(classes, flags.feature);
   PrintHistogram(histogram);
-  if (statistics) PrintStatistics(*statistics, flags.feature);
+  if (statistics) {
+    fmt::print("statistics, {}:\n",
+               from_manifest ? "as they were when the dataset was written" : "of all records now");
+    PrintStatistics(*statistics, flags.feature);
+  }
   const ImageProtocol protocol = ProtocolOf(flags.images);
   absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {
     absl::StatusOr<std::string> text = ExampleToSummary(payload, flags.feature);
@@ -332,14 +345,17 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(WholeNumber(0))
       ->capture_default_str();
   command->add_flag("--statistics", flags->statistics,
-                    "read all records, and show the distribution of each feature's values");
+                    "show the distribution of each feature's values: from the manifest, or else "
+                    "read all records");
   command
       ->add_option(
           "--export", flags->export_to,
-          "read all records, and write statistics for TensorFlow Data Validation: tfdv=FILE "
-          "is a file for tfdv.load_statistics, or for load_stats_binary if its name ends with "
-          ".pb; tfdv=- writes to standard output, and nothing else")
+          "write statistics for TensorFlow Data Validation: tfdv=FILE is a file for "
+          "tfdv.load_statistics, or for load_stats_binary if its name ends with .pb; tfdv=- writes "
+          "to standard output, and nothing else")
       ->type_name("tfdv=FILE");
+  command->add_flag("--recompute", flags->recompute,
+                    "with --statistics and --export: read all records, whatever the manifest has");
   command->add_option("--feature", flags->feature, "show this feature only");
   command
       ->add_option("--images", flags->images,
@@ -351,7 +367,8 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "The schema comes from the manifest; without one, all records are read.\n\n"
+      "Schema and statistics come from the manifest, as long as the shards have the sizes that it\n"
+      "lists; without one, all records are read.\n\n"
       "Examples:\n"
       "  shardfeed inspect out/train@64\n"
       "  shardfeed inspect out/train@64 --statistics --records 0\n"

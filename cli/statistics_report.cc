@@ -1,22 +1,22 @@
 #include "cli/statistics_report.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "net/open.h"
 #include "reader/collect_statistics.h"
-#include "simdjson.h"
+#include "shard/manifest.h"
+#include "shard/statistics_json.h"
 
 namespace shardfeed {
 namespace {
 
-constexpr std::array kShares = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
 constexpr size_t kShownFrequent = 5;
-constexpr size_t kFrequentInJson = 20;
 
 std::string Percent(uint64_t part, uint64_t whole) {
   return fmt::format("{:.3g} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
@@ -66,10 +66,10 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
   }
   fmt::print("  {}{}\n", line, Different(*feature));
   if (schema.min_values != schema.max_values) {
-    fmt::print(
-        "  {} to {} values in a record, mean {}\n", FormatCount(schema.min_values),
-        FormatCount(schema.max_values),
-        Number(static_cast<double>(feature->values()) / static_cast<double>(feature->records())));
+    const NumberHistogram lengths = feature->lengths();
+    fmt::print("  {} to {} values in a record, mean {}, median {}\n",
+               FormatCount(schema.min_values), FormatCount(schema.max_values),
+               Number(lengths.Mean()), Number(lengths.Quantile(0.5)));
   }
   std::string odd;
   const auto note = [&](uint64_t count, std::string_view what) {
@@ -83,7 +83,7 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
   if (!odd.empty()) fmt::print("  {}\n", odd);
   if (feature->has_numbers()) {
     std::string quantiles;
-    for (double share : kShares) {
+    for (double share : kToldShares) {
       quantiles += fmt::format("{}{} at {:g} %", quantiles.empty() ? "" : ", ",
                                Number(feature->Quantile(share)), 100 * share);
     }
@@ -99,62 +99,23 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
   if (!frequent.empty()) fmt::print("  most frequent: {}\n", frequent);
 }
 
-nlohmann::ordered_json FeatureToJson(const FeatureSchema& schema, uint64_t records,
-                                     const FeatureStatistics* feature) {
-  nlohmann::ordered_json json = {{"kind", FeatureKindName(schema.kind)},
-                                 {"records", schema.records},
-                                 {"missing", records - std::min(records, schema.records)},
-                                 {"min_values", schema.min_values},
-                                 {"max_values", schema.max_values}};
-  if (feature == nullptr) return json;
-  json["values"] = feature->values();
-  if (feature->kind() == FeatureKind::kBytes) {
-    json["bytes"] = feature->total_bytes();
-    if (schema.min_bytes <= schema.max_bytes) {
-      json["min_bytes"] = schema.min_bytes;
-      json["max_bytes"] = schema.max_bytes;
-    }
-  } else {
-    json["zeros"] = feature->zeros();
-    if (feature->kind() == FeatureKind::kFloat) {
-      json["nan"] = feature->nan();
-      json["infinite"] = feature->infinite();
-    }
-  }
-  if (feature->has_numbers()) {
-    if (feature->kind() == FeatureKind::kInt64) {
-      json["min"] = feature->min_int();
-      json["max"] = feature->max_int();
-    } else {
-      json["min"] = feature->min();
-      json["max"] = feature->max();
-    }
-    json["mean"] = feature->mean();
-    json["deviation"] = feature->deviation();
-    nlohmann::ordered_json& quantiles = json["quantiles"] = nlohmann::ordered_json::array();
-    for (double share : kShares) {
-      quantiles.push_back({{"share", share}, {"value", feature->Quantile(share)}});
-    }
-  }
-  bool exact;
-  json["distinct"] = feature->Distinct(&exact);
-  json["distinct_is_exact"] = exact;
-  nlohmann::ordered_json& frequent = json["frequent"] = nlohmann::ordered_json::array();
-  for (const FrequentValues::Entry& entry : feature->frequent().Top(kFrequentInJson)) {
-    const std::string text = FrequentText(*feature, entry);
-    if (entry.count < 2 || text.empty()) break;
-    frequent.push_back({{"value", text}, {"count", entry.count}});
-  }
-  json["frequent_max_error"] = feature->frequent().max_error();
-  return json;
-}
-
 const FeatureStatistics* Find(const DatasetStatistics& statistics, const std::string& name) {
   const auto it = statistics.features().find(name);
   return it == statistics.features().end() ? nullptr : &it->second;
 }
 
 }  // namespace
+
+std::optional<DatasetStatistics> StoredStatistics(const ShardSet& set) {
+  const std::shared_ptr<const Manifest> manifest = FindManifest(set);
+  if (manifest == nullptr || manifest->values == nullptr) return std::nullopt;
+  if (!IsRemote(set.directory)) {
+    for (size_t i = 0; i < set.paths.size(); ++i) {
+      if (SizeOfFiles({set.paths[i]}) != manifest->shards[i].bytes) return std::nullopt;
+    }
+  }
+  return DatasetStatistics(manifest->schema, *manifest->values);
+}
 
 absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std::string& name,
                                                  const CommandOptions& options) {
@@ -172,9 +133,7 @@ absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std:
 
 std::string FrequentText(const FeatureStatistics& feature, const FrequentValues::Entry& entry) {
   if (feature.kind() != FeatureKind::kBytes) return feature.TextOf(entry);
-  if (entry.bytes > entry.text.size() ||
-      !simdjson::validate_utf8(entry.text.data(), entry.text.size()))
-    return "";
+  if (!IsShown(feature, entry)) return "";
   return "'" + OneLine(entry.text) + "'";
 }
 
@@ -185,7 +144,22 @@ std::string InShort(const FeatureStatistics& feature) {
   return fmt::format("mean {}, deviation {}", Number(feature.mean()), Number(feature.deviation()));
 }
 
+void AddRepeatedRecords(const DatasetStatistics& statistics, nlohmann::ordered_json* json) {
+  bool exact;
+  const std::optional<uint64_t> repeated = statistics.values().equal_records().repeated(&exact);
+  if (!repeated) return;
+  (*json)["repeated_records"] = *repeated;
+  (*json)["repeated_records_is_exact"] = exact;
+}
+
 void PrintStatistics(const DatasetStatistics& statistics, const std::string& only) {
+  bool exact;
+  const std::optional<uint64_t> repeated = statistics.values().equal_records().repeated(&exact);
+  if (only.empty() && repeated.value_or(0) > 0) {
+    fmt::print("  {}{} an earlier one ({})\n", exact ? "" : "about ",
+               *repeated == 1 ? "1 record equals" : FormatCount(*repeated) + " records equal",
+               Percent(*repeated, statistics.schema().records()));
+  }
   for (const auto& [name, schema] : statistics.schema().features()) {
     if (!only.empty() && name != only) continue;
     PrintFeature(name, schema, statistics.num_examples(), Find(statistics, name));
@@ -193,11 +167,7 @@ void PrintStatistics(const DatasetStatistics& statistics, const std::string& onl
 }
 
 nlohmann::ordered_json StatisticsToJson(const DatasetStatistics& statistics) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [name, schema] : statistics.schema().features()) {
-    json[name] = FeatureToJson(schema, statistics.num_examples(), Find(statistics, name));
-  }
-  return json;
+  return StatisticsToJson(statistics.schema(), statistics.values());
 }
 
 }  // namespace shardfeed

@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_CLI_STATISTICS_REPORT_H_
 #define SHARDFEED_CLI_STATISTICS_REPORT_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,9 +15,15 @@
 
 namespace shardfeed {
 
+// Returns the statistics that the manifest has, if the shards still have the sizes that it lists.
+std::optional<DatasetStatistics> StoredStatistics(const ShardSet& set);
+
 // Reads all records, with progress that calls the dataset `name`.
 absl::StatusOr<DatasetStatistics> ReadStatistics(const ShardSet& set, const std::string& name,
                                                  const CommandOptions& options);
+
+// Adds how many records repeat another one, if that is known.
+void AddRepeatedRecords(const DatasetStatistics& statistics, nlohmann::ordered_json* json);
 
 // Prints the statistics of each feature, or of `only` unless it is empty.
 void PrintStatistics(const DatasetStatistics& statistics, const std::string& only);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shard/value_collector.h"
 #include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
@@ -36,8 +37,10 @@ void RecordBatch::Skip(std::string what) {
   skipped_.Add(std::move(what));
 }
 
-EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare) {
+EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare,
+                         ValueCollector* values) {
   EncodedBlock block;
+  if (values != nullptr) values->Begin();
   block.skipped = std::move(batch.skipped_);
   block.stream_bytes = batch.bytes_.size();
   block.frame_bytes.reserve(batch.frames_.size());
@@ -47,12 +50,15 @@ EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::s
     const size_t end = i + 1 < batch.frames_.size() ? batch.frames_[i + 1] : batch.bytes_.size();
     const std::string_view payload(batch.bytes_.data() + begin + kHeaderBytes,
                                    end - begin - kFrameBytes);
-    const uint32_t crc = MaskCrc(Crc32c(payload));
+    const uint32_t unmasked = Crc32c(payload);
+    const uint32_t crc = MaskCrc(unmasked);
     StoreLittleEndian(crc, batch.bytes_.data() + end - kFooterBytes);
     block.frame_bytes.push_back(end - begin);
     block.footers.push_back(crc);
     // Records need not be Examples; the schema counts those that are not.
-    block.schema.AddRecord(payload).IgnoreError();
+    (values != nullptr ? values->Add(payload, unmasked, block.schema)
+                       : block.schema.AddRecord(payload))
+        .IgnoreError();
   }
   if (options.compression == Compression::kNone) {
     block.bytes = std::move(batch.bytes_);

@@ -18,6 +18,8 @@
 
 namespace shardfeed {
 
+class ValueCollector;
+
 // Collects records, in frames that still lack the payloads' CRCs. Not thread-safe.
 class RecordBatch {
  public:
@@ -42,7 +44,7 @@ class RecordBatch {
 
  private:
   friend struct EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options,
-                                         std::string spare);
+                                         std::string spare, ValueCollector* values);
 
   std::string bytes_;
   // Offsets of the frames in bytes_.
@@ -78,9 +80,11 @@ struct EncodedBlock {
 };
 
 // Computes the CRCs, collects the schema and compresses: the expensive part of writing. The result
-// depends on the batch and the options alone. `spare` is memory for the compressed bytes.
-// Thread-safe for different batches.
-EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare = {});
+// depends on the batch and the options alone. `spare` is memory for the compressed bytes. Adds the
+// statistics of the values to `values`, unless it is null. Thread-safe for different batches and
+// values.
+EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare = {},
+                         ValueCollector* values = nullptr);
 
 }  // namespace shardfeed
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -20,10 +22,13 @@ double FrequencyDistance(const FeatureStatistics& a, const FeatureStatistics& b,
                          std::string* value) {
   double largest = 0;
   const auto compare = [&](const FeatureStatistics& ours, const FeatureStatistics& theirs) {
+    const std::map<uint64_t, uint64_t> counts = theirs.frequent().Counts();
     for (const FrequentValues::Entry& entry : ours.frequent().Top(SIZE_MAX)) {
       const double in_ours = static_cast<double>(entry.count) / static_cast<double>(ours.values());
-      const double in_theirs = static_cast<double>(theirs.frequent().CountOf(entry.key)) /
-                               static_cast<double>(theirs.values());
+      const auto found = counts.find(entry.key);
+      const double in_theirs = found == counts.end() ? 0
+                                                     : static_cast<double>(found->second) /
+                                                           static_cast<double>(theirs.values());
       const double distance = std::abs(in_ours - in_theirs);
       if (distance <= largest) continue;
       largest = distance;
@@ -74,7 +79,8 @@ Drift DriftOf(const DatasetStatistics& first, const DatasetStatistics& second,
     if (ours.kind() != FeatureKind::kFloat) {
       std::string value;
       const double distance = FrequencyDistance(ours, theirs, &value);
-      note(distance, "frequency", ours.values(), theirs.values(), std::move(value));
+      note(distance, "frequency", ours.frequent().counted(), theirs.frequent().counted(),
+           std::move(value));
     }
   }
   note(std::abs(ShareMissing(first, in_first) - ShareMissing(second, in_second)), "missing",
@@ -84,20 +90,9 @@ Drift DriftOf(const DatasetStatistics& first, const DatasetStatistics& second,
 
 }  // namespace
 
-void DatasetStatistics::AddRecord(std::string_view record) {
-  if (!schema_.AddRecord(record).ok() || !reader_.Read(record).ok()) return;
-  for (const RecordFeature& feature : reader_.features()) {
-    auto it = features_.find(feature.name);
-    if (it == features_.end()) {
-      it = features_.emplace(std::string(feature.name), FeatureStatistics()).first;
-    }
-    it->second.Add(feature);
-  }
-}
-
 void DatasetStatistics::Merge(const DatasetStatistics& other) {
   schema_.Merge(other.schema_);
-  for (const auto& [name, theirs] : other.features_) features_[name].Merge(theirs);
+  values_.Merge(other.values());
 }
 
 DatasetDifference Compare(const DatasetStatistics& first, const DatasetStatistics& second,

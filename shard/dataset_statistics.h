@@ -5,37 +5,50 @@
 #define SHARDFEED_SHARD_DATASET_STATISTICS_H_
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "shard/feature_statistics.h"
+#include "absl/status/status.h"
 #include "shard/schema.h"
+#include "shard/value_collector.h"
+#include "shard/value_statistics.h"
+#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
 
-// Not thread-safe: collect statistics per thread and merge them.
+// Not thread-safe: collect statistics per thread and merge them. But for features whose kind
+// differs between records (Schema), the result does not depend on the order of merging.
 class DatasetStatistics {
  public:
+  DatasetStatistics() = default;
+  DatasetStatistics(Schema schema, ValueStatistics values)
+      : schema_(std::move(schema)), values_(std::move(values)) {}
+
   // Adds a record. One that is not an Example is only counted (Schema::not_examples).
-  void AddRecord(std::string_view record);
+  void AddRecord(std::string_view record) { Add(record, Crc32c(record)).IgnoreError(); }
+  // The same, but returns DataLoss for what is not an Example. `crc` is the CRC-32C of the record,
+  // not masked.
+  absl::Status Add(std::string_view record, uint32_t crc) {
+    return values_.Add(record, crc, schema_);
+  }
   void Merge(const DatasetStatistics& other);
 
   const Schema& schema() const { return schema_; }
   // Number of records that are Examples.
   uint64_t num_examples() const { return schema_.records() - schema_.not_examples(); }
-  // By name: the features of schema() that have a kind. Context features and feature lists of the
-  // same name are together, as they are there.
-  const std::map<std::string, FeatureStatistics, std::less<>>& features() const {
-    return features_;
-  }
+  // By name: the features of schema() that have a kind, at most ValueStatistics::kMaxFeatures.
+  // Context features and feature lists of the same name are together, as they are there.
+  const ValueStatistics::Features& features() const { return values().features(); }
+  const ValueStatistics& values() const { return values_.values(); }
+
+  Schema TakeSchema() { return std::move(schema_); }
+  ValueStatistics TakeValues() { return values_.Take(); }
 
  private:
   Schema schema_;
-  std::map<std::string, FeatureStatistics, std::less<>> features_;
-  FeatureReader reader_;
+  ValueCollector values_;
 };
 
 // How far the values of one feature differ in two datasets that both have it, with one kind.

@@ -5,12 +5,14 @@
 #include <memory>
 #include <system_error>
 
+#include "absl/strings/escaping.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
 #include "io/output_file.h"
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
+#include "shard/value_statistics.h"
 #include "shardfeed/verify.h"
 
 namespace shardfeed {
@@ -68,7 +70,10 @@ absl::Status WritePlan(const std::string& folder, std::string_view plan, bool sy
 
 absl::Status WriteFinished(const std::string& folder, size_t number, const FinishedShard& shard,
                            bool sync) {
-  const nlohmann::json json = FinishedToJson(shard);
+  nlohmann::json json = FinishedToJson(shard);
+  if (shard.values != nullptr) {
+    json["statistics"] = absl::Base64Escape(shard.values->Format(/*whole=*/true));
+  }
   const std::string path = fmt::format("{}/{:05}.done", folder, number);
   absl::Status status = WriteFile(
       path + ".tmp", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), sync);
@@ -85,7 +90,16 @@ absl::StatusOr<std::optional<FinishedShard>> ReadFinished(const std::string& fol
   nlohmann::json json;
   if (!ParseBoundedJson(*text, &json).ok()) return std::nullopt;
   std::optional<FinishedShard> shard = FinishedFromJson(json);
-  if (!shard) return std::nullopt;
+  if (!shard || !json.contains("statistics") || !json["statistics"].is_string()) {
+    return std::nullopt;
+  }
+  std::string code;
+  if (!absl::Base64Unescape(json["statistics"].get_ref<const std::string&>(), &code)) {
+    return std::nullopt;
+  }
+  std::optional<ValueStatistics> values = ValueStatistics::Parse(code, shard->records);
+  if (!values) return std::nullopt;
+  shard->values = std::make_shared<const ValueStatistics>(*std::move(values));
   VerifyOptions verifying;
   verifying.stop = stop;
   const absl::StatusOr<ShardReport> report = VerifyShard(base + ".shard", verifying);

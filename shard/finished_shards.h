@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -24,6 +25,8 @@
 
 namespace shardfeed {
 
+class ValueStatistics;
+
 // The manifest's data about a finished shard.
 struct FinishedShard {
   uint64_t bytes = 0;
@@ -31,8 +34,11 @@ struct FinishedShard {
   uint32_t records_digest = 0;
   Schema schema;
   SkippedRecords skipped;
+  // Null: not known.
+  std::shared_ptr<const ValueStatistics> values;
 };
 
+// Without the statistics of values, which take too much room for a message.
 nlohmann::json FinishedToJson(const FinishedShard& shard);
 // Nullopt: FinishedToJson cannot have written `json`.
 std::optional<FinishedShard> FinishedFromJson(const nlohmann::json& json);

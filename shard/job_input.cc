@@ -1,5 +1,9 @@
 #include "shard/job_input.h"
 
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
@@ -7,12 +11,15 @@
 namespace shardfeed {
 
 std::string FormatJobInput(const JobInput& input) {
-  const nlohmann::json json = {
+  nlohmann::json json = {
       {"made_by", input.made_by},          {"notes", input.notes},
       {"skipped", input.skipped.count},    {"skipped_first", input.skipped.first},
       {"records", input.schema.records()}, {"not_examples", input.schema.not_examples()},
       {"features", input.schema.ToJson()}, {"classes", ClassesToJson(input.classes)},
       {"fingerprint", input.fingerprint},  {"max_skipped", input.max_skipped}};
+  if (input.values != nullptr) {
+    json["statistics"] = absl::Base64Escape(input.values->Format(/*whole=*/false));
+  }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -37,6 +44,15 @@ absl::StatusOr<JobInput> ParseJobInput(std::string_view text) {
   if (!members.status().ok()) return members.status();
   if (absl::Status parsed = input.schema.FromJson(features, records, not_examples); !parsed.ok()) {
     return parsed;
+  }
+  if (json.contains("statistics")) {
+    std::string code;
+    std::optional<ValueStatistics> values;
+    if (absl::Base64Unescape(members.Text(json, "statistics"), &code)) {
+      values = ValueStatistics::Parse(code, records);
+    }
+    if (!values) return absl::DataLossError("its statistics are damaged");
+    input.values = std::make_shared<const ValueStatistics>(*std::move(values));
   }
   if (!json.contains("classes")) return input;  // a job that an earlier version began
   const absl::Status read = ClassesFromJson(members.Object(json, "classes"), &input.classes);

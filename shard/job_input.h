@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "shard/class_names.h"
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
+#include "shard/value_statistics.h"
 
 namespace shardfeed {
 
@@ -24,6 +26,7 @@ struct JobInput {
   std::vector<std::string> notes;
   SkippedRecords skipped;  // those left out before any shard was written
   Schema schema;
+  std::shared_ptr<const ValueStatistics> values;  // of these records; null: not known
   FeatureClasses classes;
   // Identifies the input and everything else that shards depend on.
   std::string fingerprint;

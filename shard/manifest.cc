@@ -12,6 +12,8 @@
 #include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
+#include "shard/statistics_json.h"
+#include "shard/value_statistics.h"
 
 namespace shardfeed {
 namespace {
@@ -158,6 +160,9 @@ std::string FormatManifest(const Manifest& manifest) {
   }
   json["not_examples"] = manifest.schema.not_examples();
   json["features"] = manifest.schema.ToJson();
+  if (manifest.values != nullptr) {
+    json["statistics"] = StatisticsToManifest(manifest.schema, *manifest.values);
+  }
   if (!manifest.classes.empty()) json["classes"] = ClassesToJson(manifest.classes);
   nlohmann::ordered_json& shards = json["shards"] = nlohmann::ordered_json::array();
   for (const ManifestShard& shard : manifest.shards) {
@@ -243,6 +248,12 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
                               manifest.shards.size()));
   }
   status = manifest.schema.FromJson(features, records, not_examples);
+  if (status.ok() && json.contains("statistics")) {
+    absl::StatusOr<std::shared_ptr<const ValueStatistics>> values =
+        StatisticsFromManifest(json["statistics"], manifest.schema);
+    status = values.status();
+    if (values.ok()) manifest.values = *std::move(values);
+  }
   if (status.ok()) status = CheckNames(path, &manifest);
   if (!status.ok()) return broken(std::string(status.message()));
   return manifest;

@@ -21,6 +21,8 @@
 
 namespace shardfeed {
 
+class ValueStatistics;
+
 struct ManifestShard {
   std::string file;  // The ShardName.
   uint64_t bytes = 0;
@@ -37,6 +39,9 @@ struct Manifest {
   Compression compression = Compression::kNone;
   std::vector<ManifestShard> shards;
   Schema schema;
+  // Statistics of the values, of which Merge yields approximations of what is sampled. Null: there
+  // are none.
+  std::shared_ptr<const ValueStatistics> values;
   // The names of classes, by feature.
   FeatureClasses classes;
   // How the dataset was made: "tool", "command", options and so on, as text.

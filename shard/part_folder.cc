@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -13,10 +14,12 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/errno_status.h"
+#include "io/file.h"
 #include "io/output_file.h"
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
 #include "shard/names.h"
+#include "shard/value_statistics.h"
 
 namespace shardfeed {
 namespace {
@@ -24,6 +27,9 @@ namespace {
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kNumberDigits = 5;
 constexpr size_t kRandomDigits = 16;
+constexpr std::string_view kStatisticsEnding = ".statistics";
+// Every sketch of as many features as there can be is smaller.
+constexpr uint64_t kMaxStatisticsBytes = uint64_t{1} << 30;
 // No job has such a name (WriteJob::IsId).
 constexpr std::string_view kHiddenJobBeginning = ".hidden-";
 constexpr std::string_view kNameCharacters =
@@ -64,6 +70,7 @@ std::string FormatMessage(const PartMessage& message) {
                                {"part", message.part},
                                {"folder", message.folder},
                                {"index_bytes", message.index_bytes},
+                               {"statistics", message.has_statistics},
                                {"shard", FinishedToJson(message.shard)}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -79,6 +86,8 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
   message.part = members.Number(json, "part");
   message.folder = members.Text(json, "folder");
   message.index_bytes = members.Number(json, "index_bytes");
+  // An earlier version wrote none.
+  if (json.contains("statistics")) message.has_statistics = members.Flag(json, "statistics");
   const nlohmann::json& shard = members.Object(json, "shard");
   if (!members.status().ok()) return absl::InvalidArgumentError(members.status().message());
   if (!IsPartFolderName(message.folder)) {
@@ -111,6 +120,23 @@ absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& me
   return absl::DataLossError(fmt::format(
       "{}.index: {}; write the part again", base,
       index.ok() ? "not the index of the shard that its message describes" : "it is damaged"));
+}
+
+absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* message) {
+  if (!message->has_statistics) return absl::OkStatus();
+  const std::string path = PartBase(JoinPath(job_folder, message->folder), message->part) +
+                           std::string(kStatisticsEnding);
+  const absl::StatusOr<std::string> code = ReadFile(path, kMaxStatisticsBytes);
+  if (!code.ok() && !absl::IsNotFound(code.status())) return code.status();
+  if (code.ok()) {
+    std::optional<ValueStatistics> values = ValueStatistics::Parse(*code, message->shard.records);
+    if (values) {
+      message->shard.values = std::make_shared<const ValueStatistics>(*std::move(values));
+      return absl::OkStatus();
+    }
+  }
+  return absl::DataLossError(fmt::format("{}: {}; write the part again", path,
+                                         code.ok() ? "it is damaged" : "it is gone"));
 }
 
 bool IsPlainName(std::string_view text) {
@@ -201,9 +227,14 @@ absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard
                                     .part = number,
                                     .folder = std::string(SplitPath(path_).name),
                                     .index_bytes = static_cast<uint64_t>(info.st_size),
+                                    .has_statistics = shard.values != nullptr,
                                     .shard = shard});
   absl::Status status;
-  if (leaves_messages_) {
+  if (shard.values != nullptr) {
+    status = WriteFile(base + std::string(kStatisticsEnding), shard.values->Format(/*whole=*/true),
+                       sync);
+  }
+  if (status.ok() && leaves_messages_) {
     const std::string path = base + std::string(kMessageEnding);
     status = WriteFile(path + ".tmp", text, sync);
     if (status.ok()) status = MoveFile(path + ".tmp", path);

@@ -2,8 +2,8 @@
 // finished shards to whoever commits the job.
 //
 // DIRECTORY/.shardfeed/STEM.jobs/ID/NNNNN-ATTEMPT-RANDOM/ has attempts at one part or at several,
-// of which NNNNN is the first: for each part, its shard and its index. No two attempts share a
-// folder.
+// of which NNNNN is the first: for each part, its shard, its index and the statistics of its
+// values. No two attempts share a folder.
 
 #ifndef SHARDFEED_SHARD_PART_FOLDER_H_
 #define SHARDFEED_SHARD_PART_FOLDER_H_
@@ -32,6 +32,7 @@ struct PartMessage {
   uint64_t part = 0;
   std::string folder;  // name of the attempt's folder
   uint64_t index_bytes = 0;
+  bool has_statistics = false;  // in a file beside the shard
   FinishedShard shard;
 };
 
@@ -41,6 +42,8 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text);
 
 // The path of the shard of a part, or of its index, without the ending.
 std::string PartBase(const std::string& folder, uint64_t part);
+// Reads the statistics of a part that has them. DataLoss: they are gone or damaged.
+absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* message);
 // Checks that the files of a part are there and have their sizes. `job_folder` is the folder of the
 // job. DataLoss: a file is gone, or has another size. FailedPrecondition: the whole job is gone.
 absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message);

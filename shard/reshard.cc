@@ -331,6 +331,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenParts(
   absl::Status status = options.job->Describe(**staging, {.made_by = manifest.made_by,
                                                           .notes = manifest.notes,
                                                           .schema = manifest.schema,
+                                                          .values = manifest.values,
                                                           .classes = manifest.classes,
                                                           .fingerprint = FingerprintOf(input)});
   if (!status.ok()) return status;
@@ -385,7 +386,10 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
   manifest.made_by = options.made_by;
   manifest.notes = input.classes().Notes();
   manifest.classes = input.classes().classes();
-  if (copies) manifest.schema = *input.schema();
+  if (copies) {
+    manifest.schema = *input.schema();
+    manifest.values = input.values();
+  }
   Shards shards(ends);
   const absl::StatusOr<std::unique_ptr<DatasetWriter>> opened =
       OpenWriter(input, output, manifest, options, &shards);

@@ -17,6 +17,7 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
                                                 std::atomic<uint64_t>* bytes_passed) {
   ReshardInput input;
   input.schema_ = Schema();
+  bool all_have_values = true;
   // The manifests' entries for shards, by the shards' numbers.
   struct Expected {
     ManifestShard shard;
@@ -44,6 +45,15 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
       expected[first + i] = {manifest->shards[i], ManifestPath(set.directory, set.stem)};
     }
     if (input.schema_) input.schema_->Merge(manifest->schema);
+    if (manifest->values == nullptr) {
+      all_have_values = false;
+    } else if (input.values_ == nullptr) {
+      input.values_ = manifest->values;
+    } else {
+      ValueStatistics merged = *input.values_;
+      merged.Merge(*manifest->values);
+      input.values_ = std::make_shared<const ValueStatistics>(std::move(merged));
+    }
   }
   if (input.paths_.empty())
     return absl::InvalidArgumentError("expected the name of at least one dataset");
@@ -85,6 +95,7 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   }
   // Manifests with another number of records describe other records.
   if (input.schema_ && input.schema_->records() != input.num_records()) input.schema_.reset();
+  if (!input.schema_ || !all_have_values) input.values_ = nullptr;
   return input;
 }
 

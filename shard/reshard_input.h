@@ -17,6 +17,7 @@
 #include "shard/index.h"
 #include "shard/joined_classes.h"
 #include "shard/schema.h"
+#include "shard/value_statistics.h"
 #include "shardfeed/options.h"
 #include "shardfeed/spec.h"
 
@@ -48,6 +49,8 @@ class ReshardInput {
   std::optional<Compression> compression() const;
   // The schema of all records; nullopt unless each dataset has a matching manifest.
   const std::optional<Schema>& schema() const { return schema_; }
+  // The statistics of all records, with the schema; null unless each manifest has some.
+  const std::shared_ptr<const ValueStatistics>& values() const { return values_; }
   // The names of the classes in all manifests, and notes about them.
   const JoinedClasses& classes() const { return classes_; }
   // Aborted: one of the datasets has been replaced since Open.
@@ -62,6 +65,7 @@ class ReshardInput {
   std::vector<char> built_;
   std::vector<uint64_t> starts_ = {0};
   std::optional<Schema> schema_;
+  std::shared_ptr<const ValueStatistics> values_;
   JoinedClasses classes_;
   std::vector<DatasetVersion> versions_;
 };

@@ -6,12 +6,17 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
+#include "tfrecord/wire.h"
 
 namespace shardfeed {
 namespace {
 
 // More values do not fit into a record, whose size has 31 bits in Protocol Buffers.
 constexpr uint64_t kMaxShapeSize = INT32_MAX;
+
+// The tags of length-delimited fields.
+constexpr char kFirstField = 1 << 3 | 2;
+constexpr char kSecondField = 2 << 3 | 2;
 
 // Returns whether a name appears twice. Most writers sort the names, so a quick check usually
 // suffices.
@@ -75,45 +80,178 @@ bool Schema::Layout::Fits(std::string_view record) const {
 
 Schema::Memories& Schema::Memories::operator=(const Memories&) {
   last_order.clear();
+  num_different = 0;
   layouts = {};
   return *this;
 }
 
-FeatureSchema* Schema::Find(std::string_view name, size_t position) {
+void Schema::Layout::Remember(std::string_view record) {
+  size_t at = 0;
+  for (const ValueSpan& span : values) {
+    structure.append(record.substr(at, span.begin - at));
+    at = span.end;
+  }
+  structure.append(record.substr(at));
+}
+
+void Schema::Layout::Show(ValueVisitor& visitor) const {
+  size_t begin = 0;
+  for (const LayoutFeature& feature : features) {
+    if (feature.kind != FeatureKind::kNone) {
+      visitor.Visit(feature.position, *feature.seen.name, feature.kind, feature.count,
+                    {values.data() + begin, feature.end - begin});
+    }
+    begin = feature.end;
+  }
+}
+
+Schema::Seen Schema::Find(std::string_view name, size_t position) {
   std::vector<Seen>& order = memories_.last_order;
-  if (position < order.size() && order[position].name == name) return order[position].schema;
+  if (position < order.size() && *order[position].name == name) return order[position];
   auto it = features_.find(name);
   if (it == features_.end()) it = features_.emplace(std::string(name), FeatureSchema()).first;
   // Fill skipped positions (of names that appear again) with this feature too, so that every entry
   // is a valid feature under its own name.
-  const Seen seen = {&it->second, it->first};
+  const Seen seen = {&it->second, &it->first};
   order.resize(std::max(order.size(), position + 1), seen);
   order[position] = seen;
-  return &it->second;
+  return seen;
 }
 
-absl::Status Schema::AddRecord(std::string_view record) {
+bool Schema::SpansShowAll(const std::vector<ValueSpan>& values) const {
+  size_t at = 0;
+  for (size_t i = 0; i < summaries_.size(); ++i) {
+    const FeatureSummary& summary = summaries_[i];
+    uint64_t shown = 0;
+    for (; at < span_ends_[i]; ++at) {
+      const ValueSpan& span = values[at];
+      shown += summary.kind == FeatureKind::kBytes   ? 1
+               : summary.kind == FeatureKind::kFloat ? (span.end - span.begin) / 4
+                                                     : span.varints;
+    }
+    if (shown != summary.values || summary.kinds_differ) return false;
+  }
+  return true;
+}
+
+bool Schema::AddPlain(std::string_view record, Layout& layout) {
+  const char* at = record.data();
+  const char* const end = at + record.size();
+  // Moves to the content of a field that ends where its message does.
+  const auto enter = [&at](char tag, const char* message_end) {
+    if (at == message_end || *at != tag) return false;
+    const WireNumber length = ReadLength(at + 1, message_end);
+    if (length.end == nullptr || length.end + length.value != message_end) return false;
+    at = length.end;
+    return true;
+  };
+  layout.values.clear();
+  layout.features.clear();
+  if (memories_.num_different == 0 || !enter(kFirstField, end)) return false;
+  for (size_t position = 0; at != end; ++position) {
+    if (*at != kFirstField) return false;
+    const WireNumber entry = ReadLength(at + 1, end);
+    if (entry.end == nullptr || entry.value == 0 || *entry.end != kFirstField) return false;
+    const char* const entry_end = entry.end + entry.value;
+    const WireNumber name = ReadLength(entry.end + 1, entry_end);
+    if (name.end == nullptr) return false;
+    const std::string_view found(name.end, name.value);
+    while (position < memories_.num_different && *memories_.last_order[position].name != found) {
+      ++position;
+    }
+    if (position >= memories_.num_different) return false;
+    const Seen& seen = memories_.last_order[position];
+    at = name.end + name.value;
+    if (!enter(kSecondField, entry_end) || at == entry_end) return false;
+    LayoutFeature feature{seen, position, static_cast<FeatureKind>(*at >> 3), 0, 0, 0, 0};
+    if (feature.kind != seen.schema->kind || seen.schema->is_list ||
+        !enter(static_cast<char>(static_cast<int>(feature.kind) << 3 | 2), entry_end)) {
+      return false;
+    }
+    const auto add_span = [&](const char* begin, const char* span_end, uint64_t varints) {
+      layout.values.push_back({static_cast<size_t>(begin - record.data()),
+                               static_cast<size_t>(span_end - record.data()), varints});
+    };
+    if (feature.kind == FeatureKind::kBytes) {
+      for (; at != entry_end; ++feature.count) {
+        if (*at != kFirstField) return false;
+        const WireNumber value = ReadLength(at + 1, entry_end);
+        if (value.end == nullptr) return false;
+        at = value.end + value.value;
+        add_span(value.end, at, 0);
+        feature.min_bytes =
+            feature.count == 0 ? value.value : std::min(feature.min_bytes, value.value);
+        feature.max_bytes = std::max(feature.max_bytes, value.value);
+      }
+    } else if (at != entry_end) {
+      if (!enter(kFirstField, entry_end)) return false;
+      const char* const begin = at;
+      if (feature.kind == FeatureKind::kFloat) {
+        if ((entry_end - at) % 4 != 0) return false;
+        feature.count = static_cast<uint64_t>(entry_end - at) / 4;
+        if (feature.count > 0) add_span(begin, entry_end, 0);
+      } else {
+        for (; at != entry_end; ++feature.count) {
+          at = ReadVarint(at, entry_end).end;
+          if (at == nullptr) return false;
+        }
+        if (feature.count > 0) add_span(begin, entry_end, feature.count);
+      }
+      at = entry_end;
+    }
+    feature.end = layout.values.size();
+    layout.features.push_back(feature);
+  }
+  for (const LayoutFeature& found : layout.features) {
+    FeatureSchema& feature = *found.seen.schema;
+    ++feature.records;
+    feature.min_values = std::min(feature.min_values, found.count);
+    feature.max_values = std::max(feature.max_values, found.count);
+    if (found.kind == FeatureKind::kBytes && found.count > 0) {
+      feature.min_bytes = std::min(feature.min_bytes, found.min_bytes);
+      feature.max_bytes = std::max(feature.max_bytes, found.max_bytes);
+    }
+  }
+  return true;
+}
+
+absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
   ++records_;
   Layout& layout = memories_.layouts[record.size() % memories_.layouts.size()];
   const bool size_repeats = layout.record_bytes == record.size();
   if (size_repeats && layout.Fits(record)) {
-    for (FeatureSchema* feature : layout.features) ++feature->records;
+    for (const LayoutFeature& feature : layout.features) ++feature.seen.schema->records;
+    if (visitor != nullptr) layout.Show(*visitor);
     return absl::OkStatus();
   }
+  // A layout that did not fit is not replaced at once: where sizes repeat by chance, that would be
+  // done in vain for each record.
+  const bool may_remember = size_repeats && layout.structure.empty();
   layout.record_bytes = record.size();
   layout.structure.clear();
+  if (AddPlain(record, layout)) {
+    if (visitor != nullptr) layout.Show(*visitor);
+    if (may_remember) layout.Remember(record);
+    return absl::OkStatus();
+  }
   layout.values.clear();
   layout.features.clear();
   summaries_.clear();
+  span_ends_.clear();
   absl::Status status = VisitFeatures(
-      record, [this](const FeatureSummary& s) { summaries_.push_back(s); },
-      size_repeats ? &layout.values : nullptr);
+      record,
+      [&](const FeatureSummary& summary) {
+        summaries_.push_back(summary);
+        span_ends_.push_back(layout.values.size());
+      },
+      may_remember || visitor != nullptr ? &layout.values : nullptr);
   if (!status.ok()) {
     ++not_examples_;
     return status;
   }
   const bool may_repeat = HasEqualNames(summaries_);
-  bool remember = size_repeats && !may_repeat;
+  bool remember = may_remember && !may_repeat;
+  memories_.num_different = may_repeat ? 0 : summaries_.size();
   for (size_t i = 0; i < summaries_.size(); ++i) {
     const FeatureSummary& summary = summaries_[i];
     if (may_repeat &&
@@ -122,7 +260,8 @@ absl::Status Schema::AddRecord(std::string_view record) {
         })) {
       continue;  // The last of several features with the same name counts.
     }
-    FeatureSchema& feature = *Find(summary.name, i);
+    const Seen seen = Find(summary.name, i);
+    FeatureSchema& feature = *seen.schema;
     ++feature.records;
     feature.is_list |= summary.is_list;
     if (feature.kind == FeatureKind::kNone) feature.kind = summary.kind;
@@ -137,16 +276,19 @@ absl::Status Schema::AddRecord(std::string_view record) {
       feature.min_bytes = std::min(feature.min_bytes, summary.min_bytes);
       feature.max_bytes = std::max(feature.max_bytes, summary.max_bytes);
     }
-    if (remember) layout.features.push_back(&feature);
+    layout.features.push_back({seen, i, summary.kind, summary.values, span_ends_[i],
+                               summary.min_bytes, summary.max_bytes});
   }
-  if (remember) {
-    size_t at = 0;
-    for (const ValueSpan& span : layout.values) {
-      layout.structure.append(record.substr(at, span.begin - at));
-      at = span.end;
+  // Of a record that is not to be remembered, the layout lacks a structure.
+  if (visitor != nullptr) {
+    if (may_repeat || !SpansShowAll(layout.values)) {
+      remember = false;
+      visitor->VisitIrregular(record);
+    } else {
+      layout.Show(*visitor);
     }
-    layout.structure.append(record.substr(at));
   }
+  if (remember) layout.Remember(record);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "nlohmann/json_fwd.hpp"
 #include "tfrecord/example_reader.h"
 
@@ -51,11 +52,27 @@ struct FeatureSchema {
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
 
+// Is shown the values of a record while a schema looks at it, so that they need not be searched for
+// again.
+class ValueVisitor {
+ public:
+  virtual ~ValueVisitor() = default;
+  // The `count` values of a feature, which has a kind. `position` is its place in the record, or in
+  // a similar one that has more features. `name` is the one in Schema::features, which stays where
+  // it is.
+  virtual void Visit(size_t position, const std::string& name, FeatureKind kind, uint64_t count,
+                     absl::Span<const ValueSpan> spans) = 0;
+  // Called instead for a record with values that spans do not show: unpacked numbers, repeated
+  // features, lists of steps of several kinds.
+  virtual void VisitIrregular(std::string_view record) = 0;
+};
+
 // Not thread-safe: collect one schema per thread and merge them.
 class Schema {
  public:
-  // Adds a record. DataLoss: it is not an Example; only the record itself is counted.
-  absl::Status AddRecord(std::string_view record);
+  // Adds a record, and shows its values to `visitor`, unless it is null. DataLoss: it is not an
+  // Example; only the record itself is counted.
+  absl::Status AddRecord(std::string_view record, ValueVisitor* visitor = nullptr);
   // Of the types of a feature that both have, what differs is not known any more.
   void Merge(const Schema& other);
   // Notes the types of those features that the records have. A shape that they do not have is left
@@ -75,24 +92,38 @@ class Schema {
 
  private:
   // The layout of a record of some size: all of its bytes except the values.
+  struct Seen {
+    FeatureSchema* schema;
+    const std::string* name;  // The key in features_.
+  };
+  struct LayoutFeature {
+    Seen seen;
+    size_t position;
+    FeatureKind kind;
+    uint64_t count;
+    size_t end;  // of its spans in Layout::values
+    // Sizes of the shortest and the longest value of bytes.
+    uint64_t min_bytes;
+    uint64_t max_bytes;
+  };
   struct Layout {
     size_t record_bytes = 0;
     // The bytes outside the values; empty if a record of this size was seen but not stored.
     std::string structure;
     std::vector<ValueSpan> values;
-    std::vector<FeatureSchema*> features;
+    std::vector<LayoutFeature> features;
 
     bool Fits(std::string_view record) const;
-  };
-  struct Seen {
-    FeatureSchema* schema;
-    std::string_view name;  // The key in features_.
+    void Remember(std::string_view record);
+    void Show(ValueVisitor& visitor) const;
   };
   // Records mostly repeat the features of the previous one in the same order, and many repeat its
   // whole layout; such records only need to be counted. A copy of a schema starts with empty
   // memories, because they point into the original.
   struct Memories {
     std::vector<Seen> last_order;
+    // How many of these features, from the first, have different names.
+    size_t num_different = 0;
     // Indexed by the size of the record modulo 8.
     std::array<Layout, 8> layouts;
 
@@ -103,13 +134,19 @@ class Schema {
     Memories& operator=(Memories&&) = default;
   };
 
-  FeatureSchema* Find(std::string_view name, size_t position);
+  Seen Find(std::string_view name, size_t position);
+  // Adds a record as nearly all are: each feature has one packed list of its kind, and they are in
+  // the order of the last record. False: it is another one, and nothing was added.
+  bool AddPlain(std::string_view record, Layout& layout);
+  // Whether the spans in `values` show all values of summaries_.
+  bool SpansShowAll(const std::vector<ValueSpan>& values) const;
 
   uint64_t records_ = 0;
   uint64_t not_examples_ = 0;
   std::map<std::string, FeatureSchema, std::less<>> features_;
   Memories memories_;
   std::vector<FeatureSummary> summaries_;
+  std::vector<size_t> span_ends_;  // of each of summaries_
 };
 
 // Describes the first difference of `stored` from `found`, which was collected from the records;

@@ -458,6 +458,7 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
   manifest.notes = std::move(input->notes);
   manifest.skipped = std::move(input->skipped);
   manifest.schema = std::move(input->schema);
+  manifest.values = std::move(input->values);
   manifest.classes = std::move(input->classes);
   return manifest;
 }
@@ -469,7 +470,10 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
   std::vector<PartMessage> parts = finished.parts;
   // Records whose bytes were copied are in the schema of the input.
   if (manifest->schema.records() > 0) {
-    for (PartMessage& part : parts) part.shard.schema = Schema();
+    for (PartMessage& part : parts) {
+      part.shard.schema = Schema();
+      part.has_statistics = false;
+    }
   }
   manifest = job_.CommitParts(parts, *std::move(manifest), stop);
   if (!manifest.ok()) return manifest;

@@ -8,9 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "net/open.h"
+#include "shard/dataset_statistics.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
 #include "shard/index_pack.h"
@@ -21,6 +23,8 @@
 #include "shard/shard_reader.h"
 #include "shard/shard_report.h"
 #include "shard/staging.h"
+#include "shard/statistics_json.h"
+#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
 namespace {
@@ -32,7 +36,6 @@ class ShardVerifier {
                 size_t number)
       : options_(options), index_name_(IndexPath(path)), pack_(pack), number_(number) {
     report_.shard = path;
-    report_.schema = schema_;
   }
 
   // One record that does not fit into memory must not prevent the verification of other shards.
@@ -64,6 +67,8 @@ class ShardVerifier {
     }
     absl::Status status = VerifyRecords();
     if (!status.ok()) return status;
+    report_.schema = std::make_shared<const Schema>(statistics_.TakeSchema());
+    report_.values = std::make_shared<const ValueStatistics>(statistics_.TakeValues());
     return report_;
   }
 
@@ -155,7 +160,8 @@ class ShardVerifier {
 
   void CheckExamples(const RecordBlock& block) {
     for (size_t i = 0; i < block.records.size(); ++i) {
-      absl::Status status = schema_->AddRecord(block.records[i].payload);
+      const std::string_view payload = block.records[i].payload;
+      absl::Status status = statistics_.Add(payload, Crc32c(payload));
       const auto add = [&](const char* kind, std::string_view what) {
         const uint64_t number = block.first_record + i;
         Add(kind, number, block.records[i].offset,
@@ -216,8 +222,7 @@ class ShardVerifier {
 
   const VerifyOptions& options_;
   ShardReport report_;
-  // Shared with report_.
-  const std::shared_ptr<Schema> schema_ = std::make_shared<Schema>();
+  DatasetStatistics statistics_;
   // Number and stream offset of the next record.
   uint64_t next_record_ = 0;
   uint64_t next_offset_ = 0;
@@ -233,8 +238,9 @@ class ShardVerifier {
 };
 
 // Compares the manifest of the set, if there is one, with the `report` of the shards, and with the
-// `schema` of their records unless it is null.
-void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* report) {
+// `schema` and the statistics of their records unless these are null.
+void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStatistics* values,
+                     VerifyReport* report) {
   const std::string manifest_path = ManifestPath(set.directory, set.stem);
   const auto add = [&](std::string detail, const char* kind = "manifest") {
     report->manifest_defects.push_back({manifest_path, kind, 0, 0, std::move(detail)});
@@ -290,6 +296,11 @@ void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* re
   const std::string difference = DifferenceOf(manifest->schema, *schema);
   if (!difference.empty()) {
     add(fmt::format("{}: does not match the records: {}", manifest_path, difference));
+  } else if (manifest->values != nullptr && values != nullptr) {
+    const std::string wrong = DifferenceOf(*manifest->values, *values, *schema);
+    if (!wrong.empty()) {
+      add(fmt::format("{}: its statistics do not match the records: {}", manifest_path, wrong));
+    }
   }
 }
 
@@ -359,20 +370,23 @@ ShardReport UnreadableShard(const std::string& path, const absl::Status& why) {
 
 namespace {
 
-// The report on a dataset whose shards have these reports.
+// The report on a dataset whose shards have these reports. `values` are the statistics of their
+// records; null: not known.
 absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport> shards,
-                                   VerifyLevel level, std::optional<Defect> pack_defect) {
+                                   const ValueStatistics* values, VerifyLevel level,
+                                   std::optional<Defect> pack_defect) {
   VerifyReport report;
   report.shards = std::move(shards);
   Schema schema;  // The merged schema of all shards.
   for (ShardReport& shard : report.shards) {
     if (shard.schema != nullptr) schema.Merge(*shard.schema);
     shard.schema = nullptr;
+    shard.values = nullptr;
   }
   // Otherwise the results may belong to two different datasets.
   if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
   if (set.sharded_name) {
-    CompareManifest(set, level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
+    CompareManifest(set, level >= VerifyLevel::kExamples ? &schema : nullptr, values, &report);
   }
   if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
   return report;
@@ -384,23 +398,31 @@ absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<
                                                VerifyLevel level) {
   std::optional<Defect> pack_defect;
   OpenPack(set, &pack_defect);
-  return Merge(set, std::move(shards), level, std::move(pack_defect));
+  // Reports that were sent as text lack the statistics.
+  return Merge(set, std::move(shards), nullptr, level, std::move(pack_defect));
 }
 
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
   std::optional<Defect> pack_defect;
   const std::shared_ptr<const IndexPack> pack = OpenPack(set, &pack_defect);
   std::vector<ShardReport> shards(set.paths.size());
+  // Merged at once, because those of thousands of shards would fill the memory.
+  Mutex mutex;
+  ValueStatistics values;
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard =
             ShardVerifier(set.paths[i], options, pack.get(), i).Verify();
         if (absl::IsCancelled(shard.status())) return shard.status();
         shards[i] = shard.ok() ? *std::move(shard) : UnreadableShard(set.paths[i], shard.status());
+        if (const auto one = std::exchange(shards[i].values, nullptr)) {
+          MutexLock lock(mutex);
+          values.Merge(*one);
+        }
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
-  return Merge(set, std::move(shards), options.level, std::move(pack_defect));
+  return Merge(set, std::move(shards), &values, options.level, std::move(pack_defect));
 }
 
 }  // namespace shardfeed

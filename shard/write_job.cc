@@ -454,12 +454,13 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
   options.stop = stop;
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(spec_, options);
   if (!writer.ok()) return writer.status();
-  for (const PartMessage& part : parts) {
+  for (PartMessage part : parts) {
     const std::string from = PartBase(JoinPath(Folder(), part.folder), part.part);
     const std::string to = PartBase((*writer)->staging_directory(), part.part);
     status = CheckPartFiles(Folder(), part);
     if (status.ok()) status = LinkOrCopy(from + ".shard", to + ".shard", options_.sync);
     if (status.ok()) status = LinkOrCopy(from + ".index", to + ".index", options_.sync);
+    if (status.ok()) status = ReadPartStatistics(Folder(), &part);
     if (status.ok()) status = (*writer)->Adopt(part.part, part.shard);
     if (!status.ok()) return status;
   }

@@ -16,19 +16,12 @@
 #include "io/remedy.h"
 #include "io/removal.h"
 #include "io/thread.h"
-#include "net/open.h"
-#include "net/store.h"
 #include "shard/index.h"
 #include "shard/output_folder.h"
 #include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
 namespace {
-
-absl::Status Taken(std::string_view message, std::string purpose = "replace it") {
-  return WithRemedy(absl::AlreadyExistsError({message.data(), message.size()}),
-                    {"overwrite", "", std::move(purpose)});
-}
 
 Remedy ToResume() { return {"resume", "", "go on from there"}; }
 
@@ -47,15 +40,6 @@ void RaiseFileLimit() {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-}
-
-absl::Status CheckNoShards(const OutputSpec& spec) {
-  absl::Status status;
-  const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
-    status = Taken(fmt::format("{}: there are shards of this name", JoinPath(spec.directory, name)),
-                   "replace them");
-  });
-  return listed.ok() ? status : listed;
 }
 
 }  // namespace
@@ -82,6 +66,9 @@ struct DatasetWriter::Shard : FinishedShard {
   // Blocks that wait for preceding ones, by sequence number; nullopt closes the shard.
   std::map<uint64_t, std::optional<EncodedBlock>> ready ABSL_GUARDED_BY(mutex);
 
+  // Statistics of this shard alone, which no thread uses now.
+  std::vector<std::unique_ptr<ValueCollector>> collectors ABSL_GUARDED_BY(mutex);
+
   // Accessed only by the thread that has set `appending`, like the members of FinishedShard.
   std::unique_ptr<StagedShard> file;
   std::unique_ptr<OutputFile> index_file;
@@ -94,28 +81,13 @@ struct DatasetWriter::Shard : FinishedShard {
 };
 
 DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions& options)
-    : spec_(spec), options_(options) {
+    : spec_(spec),
+      options_(options),
+      values_per_shard_(options.resume || !options.only_shards.empty()) {
   const size_t threads = ThreadCount(options.threads);
   max_in_flight_ = 2 * threads + 2;
-  const uint64_t shards = options.only_shards.empty() ? *spec.count : options.only_shards.size();
-  pending_bytes_ = std::clamp(kPendingBudget / shards, kMinBatchBytes, kBatchBytes);
-}
-
-absl::Status DatasetWriter::CheckOptions(const OutputSpec& spec, const EncodeOptions& encode) {
-  if (!spec.count || *spec.count == 0) {
-    return absl::InvalidArgumentError("a dataset needs a number of shards: name it as stem@N");
-  }
-  if (encode.compression == Compression::kSnappy) {
-    return absl::InvalidArgumentError("SNAPPY can be read, but not written: use gzip or none");
-  }
-  if (encode.compression_level < 1 || encode.compression_level > 9) {
-    return absl::InvalidArgumentError(
-        fmt::format("compression_level must be from 1 to 9, got {}", encode.compression_level));
-  }
-  if (encode.member_bytes == 0) {
-    return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");
-  }
-  return absl::OkStatus();
+  // The sample of values depends on batches, so these must not depend on which shards are written.
+  pending_bytes_ = std::clamp<size_t>(kPendingBudget / *spec.count, kMinBatchBytes, kBatchBytes);
 }
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
@@ -127,37 +99,6 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
   absl::Status status = writer->Prepare();
   if (!status.ok()) return status;
   return writer;
-}
-
-absl::Status DatasetWriter::CheckMayResume(const OutputSpec& spec, bool resume) {
-  if (!resume || !IsRemote(spec.directory)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}: a dataset in a store cannot be resumed, because finished shards are kept in "
-                  "folders only; write it anew, or write to a folder and copy that",
-                  FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
-}
-
-absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
-  if (IsRemote(spec.directory)) {
-    const std::string manifest = ManifestPath(spec.directory, spec.stem);
-    const absl::Status there = StatObject(manifest).status();
-    if (there.ok()) return Taken(fmt::format("{}: there is a dataset of this name", manifest));
-    return absl::IsNotFound(there) ? CheckNoShards(spec) : there;
-  }
-  // A link counts whatever its target, since it was created for a purpose.
-  const std::string manifest = ManifestPath(spec.directory, spec.stem);
-  std::error_code error;
-  const fs::file_type type = fs::symlink_status(manifest, error).type();
-  if (type == fs::file_type::directory) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: expected a manifest, found a folder; move it away", manifest));
-  }
-  if (type == fs::file_type::none) return ErrnoStatus(error.value(), manifest, "look up");
-  if (type != fs::file_type::not_found) {
-    return Taken(fmt::format("{}: there is a dataset of this name", manifest));
-  }
-  absl::Status free = CheckIndexesAreFree(spec);
-  return free.ok() ? CheckNoShards(spec) : free;
 }
 
 absl::Status DatasetWriter::Prepare() {
@@ -235,6 +176,8 @@ absl::Status DatasetWriter::TakeOver() {
     records_written_ += shards_[i]->records;
     bytes_written_ += shards_[i]->bytes;
     records_skipped_ += shards_[i]->skipped.count;
+    AddValues(shards_[i]->values.get(), shards_[i]->records);
+    shards_[i]->values = nullptr;
   }
   taking_over_ = false;
   absl::Status status = RemoveLeftovers(FilesOfFinished(taken));
@@ -325,8 +268,10 @@ absl::Status DatasetWriter::Run(Task& task) {
     if (!status.ok()) return status;
     task.fill = nullptr;
     const bool compressed = options_.encode.compression != Compression::kNone;
-    block =
-        EncodeBlock(std::move(batch), options_.encode, compressed ? TakeSpare() : std::string());
+    std::unique_ptr<ValueCollector> values = TakeCollector(shard);
+    block = EncodeBlock(std::move(batch), options_.encode, compressed ? TakeSpare() : std::string(),
+                        values.get());
+    GiveBack(shard, std::move(values));
   }
   // The thread that completes the next block in sequence appends it and the waiting ones after it.
   MutexLock lock(shard.mutex);
@@ -430,7 +375,53 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   shard.index.reset();
   shard.schema.SetTypes(types_);
   if (status.ok() && options_.check_schema) status = options_.check_schema(shard.schema, false);
-  return status.ok() ? MarkFinished(shard) : status;
+  if (!status.ok() || !values_per_shard_) return status;
+  ValueStatistics values;
+  {
+    MutexLock lock(shard.mutex);
+    for (const auto& collector : shard.collectors) values.Merge(collector->values());
+    shard.collectors.clear();
+  }
+  AddValues(&values, shard.records);
+  shard.values = std::make_shared<const ValueStatistics>(std::move(values));
+  status = MarkFinished(shard);
+  shard.values = nullptr;
+  return status;
+}
+
+// Statistics do not depend on the order of merging, so each thread may continue those of any other.
+std::unique_ptr<ValueCollector> DatasetWriter::TakeCollector(Shard& shard) {
+  const auto take = [](std::vector<std::unique_ptr<ValueCollector>>& from) {
+    if (from.empty()) return std::make_unique<ValueCollector>();
+    std::unique_ptr<ValueCollector> last = std::move(from.back());
+    from.pop_back();
+    return last;
+  };
+  if (values_per_shard_) {
+    MutexLock lock(shard.mutex);
+    return take(shard.collectors);
+  }
+  MutexLock lock(values_mutex_);
+  return take(collectors_);
+}
+
+void DatasetWriter::GiveBack(Shard& shard, std::unique_ptr<ValueCollector> collector) {
+  if (values_per_shard_) {
+    MutexLock lock(shard.mutex);
+    shard.collectors.push_back(std::move(collector));
+    return;
+  }
+  MutexLock lock(values_mutex_);
+  collectors_.push_back(std::move(collector));
+}
+
+void DatasetWriter::AddValues(const ValueStatistics* values, uint64_t records) {
+  MutexLock lock(values_mutex_);
+  if (values != nullptr) {
+    values_.Merge(*values);
+  } else if (records > 0) {
+    values_missing_ = true;
+  }
 }
 
 // Records a shard whose files are complete, if it is of use without the others.
@@ -526,6 +517,8 @@ absl::Status DatasetWriter::Adopt(size_t number, const FinishedShard& finished) 
   taken_over_[place] = true;
   records_written_ += finished.records;
   bytes_written_ += finished.bytes;
+  AddValues(finished.values.get(), finished.records);
+  shard.values = nullptr;
   return options_.only_shards.empty() ? absl::OkStatus() : MarkFinished(shard);
 }
 
@@ -546,7 +539,7 @@ absl::Status DatasetWriter::CloseAll() {
   return WaitForAll();
 }
 
-void DatasetWriter::AddShards(Manifest* manifest) const {
+void DatasetWriter::AddShards(Manifest* manifest) {
   manifest->stem = spec_.stem;
   manifest->suffix = spec_.suffix;
   manifest->compression = options_.encode.compression;
@@ -556,6 +549,12 @@ void DatasetWriter::AddShards(Manifest* manifest) const {
                                 shard->bytes, shard->records, shard->records_digest});
     manifest->schema.Merge(shard->schema);
     manifest->skipped.Append(shard->skipped);
+  }
+  MutexLock lock(values_mutex_);
+  for (const auto& collector : collectors_) values_.Merge(collector->values());
+  collectors_.clear();
+  if (!values_missing_) {
+    manifest->values = std::make_shared<const ValueStatistics>(std::move(values_));
   }
 }
 

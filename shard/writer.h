@@ -24,6 +24,8 @@
 #include "shard/manifest.h"
 #include "shard/spec.h"
 #include "shard/staging.h"
+#include "shard/value_collector.h"
+#include "shard/value_statistics.h"
 
 namespace shardfeed {
 
@@ -104,7 +106,7 @@ class DatasetWriter {
   absl::Status WaitForAll();
 
   // Completes the dataset and makes it visible. `manifest` provides made_by, notes, records skipped
-  // earlier and the schema of adopted shards.
+  // earlier and the schema of adopted shards; also the statistics, if an adopted shard has none.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
   // With `only_shards`: completes these shards and their indexes, which stay staged, and returns
@@ -141,7 +143,10 @@ class DatasetWriter {
   absl::Status MarkFinished(Shard& shard);
   absl::Status FlushPending(size_t place);
   absl::Status CloseAll();
-  void AddShards(Manifest* manifest) const;
+  void AddShards(Manifest* manifest);
+  void AddValues(const ValueStatistics* values, uint64_t records);
+  std::unique_ptr<ValueCollector> TakeCollector(Shard& shard);
+  void GiveBack(Shard& shard, std::unique_ptr<ValueCollector> collector);
   std::string TakeSpare();
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
@@ -166,6 +171,16 @@ class DatasetWriter {
   std::atomic<uint64_t> bytes_written_{0};
   std::atomic<uint64_t> records_written_{0};
   std::atomic<uint64_t> records_skipped_{0};
+  // Whether the statistics of each shard are needed, and not only those of all.
+  const bool values_per_shard_;
+  Mutex values_mutex_;
+  // The statistics of the shards that are closed, taken over or adopted, or else of all that
+  // collectors_ do not have.
+  ValueStatistics values_ ABSL_GUARDED_BY(values_mutex_);
+  // Those that no thread uses.
+  std::vector<std::unique_ptr<ValueCollector>> collectors_ ABSL_GUARDED_BY(values_mutex_);
+  // Whether values_ lacks a shard that was adopted.
+  bool values_missing_ ABSL_GUARDED_BY(values_mutex_) = false;
 
   Mutex mutex_;
   CondVar work_or_stop_;

@@ -25,6 +25,7 @@
 namespace shardfeed {
 
 class Schema;
+class ValueStatistics;
 
 // How deep to look; each level includes the ones before it.
 enum class VerifyLevel {
@@ -58,6 +59,7 @@ struct ShardReport {
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
   // Internal: the schema of the records, from level kExamples on; null in a VerifyReport.
   std::shared_ptr<const Schema> schema;
+  std::shared_ptr<const ValueStatistics> values;  // likewise
 };
 
 struct VerifyOptions {

@@ -275,9 +275,10 @@ class Inspection:
 @checked
 def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
             statistics: bool = False) -> Inspection:
-    """Returns the schema, counts, record sizes and first records of a dataset. With `statistics`, reads
-    all records: `.data["statistics"]` then has, for each feature, counts, extremes, mean, deviation,
-    quantiles, the most frequent values and the number of different ones (docs/statistics.md)."""
+    """Returns the schema, counts, record sizes and first records of a dataset. With `statistics`,
+    `.data["statistics"]` has, for each feature, counts, extremes, mean, deviation, quantiles, the most
+    frequent values and the number of different ones (docs/statistics.md): from the manifest if it has
+    them, otherwise all records are read (`.data["statistics_from"]` is "manifest" or "records")."""
     specs = specs_of(spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records),
                                   *_options({"statistics": statistics})))

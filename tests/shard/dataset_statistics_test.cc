@@ -1,7 +1,11 @@
 #include "shard/dataset_statistics.h"
 
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "fmt/format.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 
@@ -42,6 +46,125 @@ TEST(DatasetStatistics, KnowsEachFeature) {
   EXPECT_EQ(statistics.features().at("i").max_int(), 999);
   EXPECT_EQ(statistics.features().at("f").values(), 900);
   EXPECT_EQ(statistics.features().at("color").frequent().size(), 2);
+}
+
+std::string Varied(int i) {
+  return Record([&](ExampleBuilder& b) {
+    b.AddInt64("i", i * 37 % 1000);
+    b.AddBytes("text", std::string(i % 7, 'a'));
+    if (i % 3 != 0) b.AddFloatList("list", std::vector<float>(i % 40, 0.5f * i));
+    if (i % 5 != 0) b.AddInt64List("ids", std::vector<int64_t>(i % 4, i));
+  });
+}
+
+// Records are shown to the statistics by the schema, whether it knows their layout already or not.
+TEST(DatasetStatistics, EqualThoseOfFeaturesReadOneByOne) {
+  DatasetStatistics statistics;
+  std::map<std::string, FeatureStatistics> expected;
+  FeatureReader reader;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string record = Varied(i / 3);
+    statistics.AddRecord(record);
+    ASSERT_OK(reader.Read(record));
+    for (const RecordFeature& feature : reader.features()) {
+      if (feature.kind != FeatureKind::kNone) expected[std::string(feature.name)].Add(feature);
+    }
+  }
+  ASSERT_EQ(statistics.features().size(), expected.size());
+  for (const auto& [name, feature] : statistics.features()) {
+    const FeatureStatistics& other = expected.at(name);
+    EXPECT_EQ(feature.records(), other.records()) << name;
+    EXPECT_EQ(feature.values(), other.values()) << name;
+    EXPECT_EQ(feature.min(), other.min()) << name;
+    EXPECT_EQ(feature.max(), other.max()) << name;
+    EXPECT_EQ(feature.total_bytes(), other.total_bytes()) << name;
+    EXPECT_EQ(feature.lengths().Mean(), other.lengths().Mean()) << name;
+    if (name == "i" || name == "ids") {
+      EXPECT_EQ(feature.mean(), other.mean()) << name;
+      EXPECT_EQ(feature.deviation(), other.deviation()) << name;
+    }
+  }
+  bool exact;
+  EXPECT_EQ(statistics.values().equal_records().repeated(&exact), 2000);
+  EXPECT_TRUE(exact);
+}
+
+// Example { features { feature { key: "n" value { int64_list { value: [5, 6] } } } } }, not packed.
+TEST(DatasetStatistics, KnowsUnpackedNumbers) {
+  const std::string record("\x0a\x0d\x0a\x0b\x0a\x01n\x12\x06\x1a\x04\x08\x05\x08\x06", 15);
+  DatasetStatistics statistics;
+  for (int i = 0; i < 3; ++i) statistics.AddRecord(record);
+  EXPECT_EQ(statistics.schema().not_examples(), 0);
+  const FeatureStatistics& feature = statistics.features().at("n");
+  EXPECT_EQ(feature.values(), 6);
+  EXPECT_EQ(feature.mean(), 5.5);
+}
+
+TEST(DatasetStatistics, KeepsTheFirstNamesOfManyFeatures) {
+  DatasetStatistics one;
+  DatasetStatistics parts[2];
+  for (int i = 0; i < 600; ++i) {
+    const std::string record = Record([&](ExampleBuilder& b) {
+      for (int k = 0; k < 300; ++k) b.AddInt64(fmt::format("f{:04}", (i * 7 + k * 3) % 1000), k);
+    });
+    one.AddRecord(record);
+    parts[i % 2].AddRecord(record);
+  }
+  parts[1].Merge(parts[0]);
+  EXPECT_FALSE(one.values().has_all());
+  ASSERT_EQ(one.features().size(), ValueStatistics::kMaxFeatures);
+  EXPECT_EQ(one.features().rbegin()->first, "f0255");
+  for (const auto& [name, feature] : one.features()) {
+    EXPECT_EQ(feature.records(), one.schema().features().at(name).records) << name;
+    EXPECT_EQ(feature.mean(), parts[1].features().at(name).mean()) << name;
+  }
+}
+
+TEST(ValueStatistics, SurviveTheirCode) {
+  DatasetStatistics statistics;
+  for (int i = 0; i < 2000; ++i) statistics.AddRecord(Varied(i));
+  for (bool whole : {true, false}) {
+    const std::string code = statistics.values().Format(whole);
+    const std::optional<ValueStatistics> read = ValueStatistics::Parse(code, 2000);
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->Format(whole), code);
+    EXPECT_FALSE(ValueStatistics::Parse(code, 1999).has_value());
+    EXPECT_FALSE(ValueStatistics::Parse(code.substr(1), 2000).has_value());
+    EXPECT_FALSE(ValueStatistics::Parse("", 2000).has_value());
+    for (size_t i = 0; i < code.size(); i += 1 + code.size() / 300) {
+      std::string changed = code;
+      changed[i] = static_cast<char>(changed[i] ^ 1);
+      EXPECT_FALSE(ValueStatistics::Parse(changed, 2000).has_value()) << i;
+    }
+  }
+}
+
+TEST(EqualRecords, EstimatesWhatItCannotCount) {
+  constexpr uint64_t kDifferent = 4 * EqualRecords::kExact;
+  EqualRecords one;
+  EqualRecords parts[3];
+  for (uint64_t i = 0; i < 2 * kDifferent; ++i) {
+    const uint64_t digest = Spread(i % kDifferent + 1);
+    one.Add(digest);
+    parts[i % 3].Add(digest);
+  }
+  bool exact;
+  EXPECT_NEAR(static_cast<double>(*one.repeated(&exact)), kDifferent, 0.03 * kDifferent);
+  EXPECT_FALSE(exact);
+  for (int part : {0, 1}) parts[2].Merge(parts[part]);
+  EXPECT_EQ(parts[2].repeated(&exact), one.repeated(&exact));
+  // Of a result alone, nobody knows what it has in common with others.
+  StatisticsWriter out;
+  one.Write(out, false);
+  StatisticsReader in(out.code());
+  EqualRecords read;
+  read.Read(in, 2 * kDifferent);
+  EXPECT_EQ(read.repeated(&exact), one.repeated(&exact));
+  EqualRecords empty;
+  empty.Merge(read);
+  EXPECT_EQ(empty.repeated(&exact), one.repeated(&exact));
+  read.Merge(parts[0]);
+  EXPECT_EQ(read.repeated(&exact), std::nullopt);
 }
 
 TEST(Compare, EqualDatasetsDoNotDiffer) {

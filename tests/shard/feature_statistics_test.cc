@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -167,12 +169,12 @@ TEST(FeatureStatistics, FindsFrequentValuesAmongManyWithinTheError) {
   ASSERT_EQ(top.size(), 2);
   EXPECT_EQ(top[0].key, 7);
   EXPECT_EQ(top[1].key, 8);
-  EXPECT_LE(statistics.frequent().size(), 2 * FrequentValues::kCapacity);
-  EXPECT_LE(statistics.frequent().max_error(), values.size() / FrequentValues::kCapacity);
-  for (const auto& entry : statistics.frequent().Top(SIZE_MAX)) {
-    const uint64_t count = counts[static_cast<int64_t>(entry.key)];
-    EXPECT_LE(entry.count, count);
-    EXPECT_GE(entry.count + statistics.frequent().max_error(), count);
+  EXPECT_EQ(statistics.frequent().counted(), FrequentValues::kSampled);
+  EXPECT_GT(statistics.frequent().max_error(), 0);
+  EXPECT_LE(statistics.frequent().max_error(), values.size() / 20);
+  for (const auto& entry : top) {
+    EXPECT_NEAR(entry.count, counts[static_cast<int64_t>(entry.key)],
+                statistics.frequent().max_error());
   }
   bool exact;
   const auto distinct = static_cast<double>(statistics.Distinct(&exact));
@@ -212,6 +214,208 @@ TEST(NumberHistogram, TakesNumbersOfAllSizes) {
   EXPECT_EQ(histogram.Quantile(0.25), -1);
   EXPECT_EQ(histogram.Quantile(0.5), 0);
   EXPECT_GT(histogram.Quantile(1), 1.6e308);
+}
+
+// ---- The code
+
+std::string CodeOf(const FeatureStatistics& statistics, bool whole = true) {
+  StatisticsWriter out;
+  statistics.Write(out, whole);
+  return out.code();
+}
+
+std::optional<FeatureStatistics> Decoded(const std::string& code, uint64_t records) {
+  StatisticsReader in(code);
+  FeatureStatistics statistics;
+  statistics.Read(in, records);
+  if (!in.ok() || !in.at_end()) return std::nullopt;
+  return statistics;
+}
+
+// Records of one feature, of all kinds and shapes of values.
+std::vector<std::vector<RecordFeature>> AllSorts(size_t records) {
+  std::mt19937_64 random(7);
+  static std::vector<std::string> texts;
+  for (int i = 0; texts.size() < 3000; ++i) texts.push_back("text " + std::string(i % 60, 'x'));
+  for (size_t i = 0; i < texts.size(); ++i) texts[i] += std::to_string(i);
+  std::vector<std::vector<RecordFeature>> all(6);
+  for (size_t i = 0; i < records; ++i) {
+    all[0].push_back(Ints({static_cast<int64_t>(random() % 20) - 10}));
+    all[1].push_back(Ints({static_cast<int64_t>(random())}));
+    all[2].push_back(Floats({static_cast<float>(random() % 1000) / 7 - 50, NAN, INFINITY}));
+    std::vector<float> list(random() % 100);
+    for (float& value : list) value = static_cast<float>(random() % 100);
+    all[3].push_back(Floats(list));
+    all[4].push_back(Bytes({texts[random() % 3], texts[random() % 3]}));
+    all[5].push_back(Bytes({texts[random() % texts.size()]}));
+  }
+  return all;
+}
+
+TEST(FeatureStatistics, DoNotDependOnTheOrder) {
+  std::mt19937 random(8);
+  for (const std::vector<RecordFeature>& records : AllSorts(5000)) {
+    FeatureStatistics forward;
+    for (size_t i = 0; i < records.size(); ++i) forward.Add(records[i], Spread(i));
+    std::vector<size_t> order(records.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    FeatureStatistics parts[5];
+    for (size_t i : order) parts[random() % 5].Add(records[i], Spread(i));
+    FeatureStatistics merged;
+    for (int part : {3, 0, 4, 1, 2}) merged.Merge(parts[part]);
+    EXPECT_EQ(CodeOf(merged), CodeOf(forward));
+    EXPECT_EQ(merged.mean(), forward.mean());
+    EXPECT_EQ(merged.deviation(), forward.deviation());
+  }
+}
+
+TEST(FeatureStatistics, DoNotDependOnTheOrderOfKinds) {
+  FeatureStatistics a;
+  a.Add(Bytes({"x"}));
+  a.Add(Ints({1}));
+  FeatureStatistics b;
+  b.Add(Floats({1}));
+  FeatureStatistics merged = b;
+  merged.Merge(a);
+  a.Merge(b);
+  EXPECT_EQ(CodeOf(a), CodeOf(merged));
+  EXPECT_EQ(a.kind(), FeatureKind::kInt64);
+  EXPECT_EQ(a.records(), 1);
+}
+
+TEST(FeatureStatistics, SurviveTheirCode) {
+  for (const std::vector<RecordFeature>& records : AllSorts(3000)) {
+    FeatureStatistics original;
+    FeatureStatistics more;
+    for (size_t i = 0; i < records.size(); ++i) {
+      (i % 3 == 0 ? more : original).Add(records[i], Spread(i));
+    }
+    std::optional<FeatureStatistics> whole = Decoded(CodeOf(original), 3000);
+    ASSERT_TRUE(whole.has_value());
+    EXPECT_EQ(CodeOf(*whole), CodeOf(original));
+    // The result is the same as if the original had been merged.
+    whole->Merge(more);
+    FeatureStatistics expected = original;
+    expected.Merge(more);
+    EXPECT_EQ(CodeOf(*whole), CodeOf(expected));
+
+    const std::string brief = CodeOf(original, false);
+    EXPECT_LE(brief.size(), 64 << 10);
+    std::optional<FeatureStatistics> told = Decoded(brief, 3000);
+    ASSERT_TRUE(told.has_value());
+    EXPECT_EQ(CodeOf(*told, false), brief);
+    EXPECT_EQ(told->frequent().max_error(), original.frequent().max_error());
+    EXPECT_EQ(told->Quantile(0.5), original.Quantile(0.5));
+    const auto ours = original.frequent().Top(5);
+    const auto theirs = told->frequent().Top(5);
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_EQ(ours[i].key, theirs[i].key);
+      EXPECT_EQ(ours[i].count, theirs[i].count);
+      EXPECT_EQ(ours[i].text, theirs[i].text);
+    }
+    // Merging these approximates frequent values, and is exact in everything else.
+    FeatureStatistics both = *told;
+    both.Merge(more);
+    EXPECT_EQ(both.values(), expected.values());
+    EXPECT_EQ(both.mean(), expected.mean());
+    EXPECT_EQ(both.frequent().counted(), expected.frequent().counted());
+  }
+}
+
+// Whoever writes a manifest may write anything.
+TEST(FeatureStatistics, DoNotBelieveTheirCode) {
+  std::mt19937 random(9);
+  size_t refused = 0;
+  for (const std::vector<RecordFeature>& records : AllSorts(300)) {
+    FeatureStatistics original;
+    for (const RecordFeature& record : records) original.Add(record);
+    for (bool whole : {true, false}) {
+      const std::string code = CodeOf(original, whole);
+      for (size_t end = 0; end < code.size(); end += 1 + code.size() / 200) {
+        EXPECT_FALSE(Decoded(code.substr(0, end), 300).has_value());
+      }
+      EXPECT_FALSE(Decoded(code, 100).has_value());  // more records than there are
+      for (int i = 0; i < 500; ++i) {
+        std::string changed = code;
+        for (int k = 0; k < 1 + i % 4; ++k) {
+          changed[random() % changed.size()] = static_cast<char>(random());
+        }
+        std::optional<FeatureStatistics> decoded = Decoded(changed, 300);
+        refused += !decoded.has_value();
+        if (!decoded) continue;
+        // What is accepted can be used.
+        bool exact;
+        decoded->Quantile(0.9);
+        decoded->frequent().Top(20);
+        decoded->Distinct(&exact);
+        EXPECT_GE(decoded->deviation(), 0);
+        decoded->Merge(original);
+        CodeOf(*decoded);
+      }
+    }
+  }
+  EXPECT_GT(refused, 500);
+}
+
+TEST(FeatureStatistics, LooksAtSomeValuesOfLongLists) {
+  // Ten thousand lists in which every second value is 1000 more: whoever looks at each 64th value
+  // sees only one half.
+  FeatureStatistics statistics;
+  std::vector<int64_t> list(1024);
+  for (int i = 0; i < 10000; ++i) {
+    for (size_t k = 0; k < list.size(); ++k) {
+      list[k] = static_cast<int64_t>(k % 2 * 1000 + (i + k) % 10);
+    }
+    statistics.Add(Ints(list), Spread(i));
+  }
+  EXPECT_EQ(statistics.values(), 10240000);
+  EXPECT_EQ(statistics.min_int(), 0);
+  EXPECT_EQ(statistics.max_int(), 1009);
+  EXPECT_EQ(statistics.zeros(), 512000);
+  EXPECT_EQ(statistics.histogram().count(), 10240000);
+  EXPECT_NEAR(statistics.mean(), 504.5, 10);
+  EXPECT_NEAR(statistics.deviation(), 500, 5);
+  bool exact;
+  statistics.Distinct(&exact);
+  EXPECT_FALSE(exact);
+}
+
+TEST(NumberHistogram, SumsExactly) {
+  // The sum of doubles would be 0 in the one order and 2 in the other.
+  for (bool small_first : {false, true}) {
+    NumberHistogram histogram;
+    if (small_first) histogram.Add(1, 2);
+    histogram.Add(1e17);
+    histogram.Add(-1e17);
+    if (!small_first) histogram.Add(1, 2);
+    EXPECT_EQ(histogram.Mean(), 0.5);
+  }
+  NumberHistogram close;
+  for (int i = 0; i < 1000; ++i) close.Add(1e15 + i % 2);
+  EXPECT_EQ(close.Mean(), 1e15 + 0.5);
+  EXPECT_EQ(close.Deviation(), 0.5);
+}
+
+TEST(StatisticsReader, ReadsOnlyTheShortestNumbers) {
+  StatisticsWriter out;
+  const unsigned __int128 large = ~(unsigned __int128){0};
+  out.Number(large);
+  out.Number(0);
+  out.Number(127);
+  StatisticsReader in(out.code());
+  EXPECT_TRUE(in.Wide() == large);
+  EXPECT_EQ(in.Number(), 0);
+  EXPECT_EQ(in.Number(), 127);
+  EXPECT_TRUE(in.ok() && in.at_end());
+  StatisticsReader longer(std::string_view("\x80\x00", 2));
+  longer.Number();
+  EXPECT_FALSE(longer.ok());
+  const std::string ones(30, '\xff');
+  StatisticsReader wider(ones);
+  wider.Wide();
+  EXPECT_FALSE(wider.ok());
 }
 
 }  // namespace

@@ -253,7 +253,7 @@ TEST_F(SharedJobTest, ATaskThatEndsEarlyLeavesItsFinishedParts) {
     if (entry.is_regular_file()) left.push_back(entry.path().filename());
   }
   EXPECT_THAT(left, ::testing::UnorderedElementsAre("job", "input", "00000.shard", "00000.index",
-                                                    "00000.message"));
+                                                    "00000.statistics", "00000.message"));
   EXPECT_THAT(Join()->Finished({0, 1})->missing, ElementsAre(1));
   EXPECT_THAT(Join()->AllFinished()->missing, ElementsAre(1, 2, 3));
   ASSERT_OK(Write(*Join(), {1, 2, 3}));

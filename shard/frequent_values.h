@@ -1,0 +1,164 @@
+// Which values are frequent, and how many different ones there are, in bounded memory.
+
+#ifndef SHARDFEED_SHARD_FREQUENT_VALUES_H_
+#define SHARDFEED_SHARD_FREQUENT_VALUES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "shard/statistics_code.h"
+
+namespace shardfeed {
+
+// Spreads a number over all 64 bits, so that equal numbers stay equal and others become unlike.
+inline uint64_t Spread(uint64_t value) {
+  value ^= value >> 32;
+  value *= 0xd6e8feb86659fd93;
+  value ^= value >> 32;
+  value *= 0xd6e8feb86659fd93;
+  return value ^ value >> 32;
+}
+
+// Estimates how many different values there are, with a standard error of 1.6 %.
+class DistinctCounter {
+ public:
+  // `hash` is that of a value.
+  void Add(uint64_t hash) {
+    if (ranks_.empty()) ranks_.resize(size_t{1} << kBits);
+    uint8_t& rank = ranks_[hash >> (64 - kBits)];
+    // The bit behind those that are looked at ends the count.
+    const auto zeros =
+        static_cast<uint8_t>(__builtin_clzll(hash << kBits | uint64_t{1} << (kBits - 1)));
+    if (rank <= zeros) rank = zeros + 1;
+  }
+  void Merge(const DistinctCounter& other);
+  double Estimate() const;
+
+  void Write(StatisticsWriter& out) const;
+  void Read(StatisticsReader& in);
+
+ private:
+  static constexpr int kBits = 12;
+  static constexpr int kMaxRank = 64 - kBits + 1;
+  std::vector<uint8_t> ranks_;  // empty, or 2^kBits
+};
+
+// Counts the values that are most frequent: exactly while there are few different ones, and
+// otherwise in a sample. The result does not depend on the order of adding and merging.
+class FrequentValues {
+ public:
+  // Up to so many different values, all are counted.
+  static constexpr size_t kCapacity = 512;
+  // Number of values in the sample.
+  static constexpr size_t kSampled = 1024;
+  // More bytes of a value are not kept for display.
+  static constexpr size_t kShownBytes = 48;
+
+  // Counts a value. `bytes` is that of a value of bytes, whose key is KeyOf it. The ranks of values
+  // are different and random numbers: the sample consists of the values with the smallest ones.
+  void Add(uint64_t key, uint64_t rank, std::string_view bytes = {}) {
+    ++total_;
+    if (exact_) {
+      const auto it = counts_.find(key);
+      if (it != counts_.end()) {
+        ++it->second;
+      } else {
+        CountNew(key, bytes);
+      }
+    } else {
+      distinct_.Add(Spread(key));
+    }
+    if (rank >> (64 - 8 * kRankBytes) <= limit_) Sample(key, rank, bytes);
+  }
+  void Merge(const FrequentValues& other);
+  // Says that `others` values are not added, so that values cannot be counted, only sampled.
+  void LeaveOut(uint64_t others);
+
+  // How many values there are, with those left out.
+  uint64_t total() const { return total_; }
+  // By how much counts may be wrong: three standard errors of that of the most frequent value.
+  // 0: all counts are exact, and so is the number of values.
+  uint64_t max_error() const;
+  size_t size() const;
+  // Of how many values the counts are.
+  uint64_t counted() const;
+  // Number of times that a value was counted; 0 if it is not among the most frequent ones. Keys of
+  // bytes are those of KeyOf.
+  uint64_t CountOf(uint64_t key) const;
+  // All values that were counted or are in the sample, by their keys.
+  std::map<uint64_t, uint64_t> Counts() const;
+
+  struct Entry {
+    uint64_t key;
+    uint64_t count;
+    std::string_view text;  // the first kShownBytes of a value of bytes; borrowed
+    uint64_t bytes;         // size of the whole value
+  };
+  // The most frequent values, at most `most`; equally frequent ones in the order of their keys.
+  // Those that are too rare in a sample for their number to mean something are left out.
+  std::vector<Entry> Top(size_t most) const;
+
+  // How many different values there are; `exact` tells whether this is not an estimate.
+  uint64_t Distinct(bool* exact) const;
+
+  // A value of more than kWholeBytes is told from others by its size and a part of its bytes.
+  static constexpr size_t kWholeBytes = 1 << 10;
+  static uint64_t KeyOf(std::string_view bytes);
+
+  // Equal ones have equal codes. With `has_text`, the values are bytes. Of a sample, `whole` writes
+  // everything, for Merge; otherwise, only the values that are in it more than once are written,
+  // which Read completes to a sample like the original.
+  void Write(StatisticsWriter& out, bool has_text, bool whole) const;
+  // Fails `in` if Write cannot have written what it reads.
+  void Read(StatisticsReader& in, bool has_text);
+
+ private:
+  struct Text {
+    std::string shown;
+    uint64_t bytes = 0;
+  };
+  struct Sampled {
+    uint64_t rank;
+    uint64_t key;
+
+    friend auto operator<=>(const Sampled&, const Sampled&) = default;
+  };
+
+  static constexpr int kRankBytes = 6;
+
+  void CountNew(uint64_t key, std::string_view bytes);
+  void Sample(uint64_t key, uint64_t rank, std::string_view bytes);
+  void Note(uint64_t key, std::string_view bytes);
+  void StopCounting();
+  void Shrink();
+  // The sample, sorted.
+  std::vector<Sampled> Sorted() const;
+  // How often values are in it, by their keys.
+  std::map<uint64_t, uint64_t> InSample() const;
+  uint64_t Scaled(uint64_t in_sample) const;
+  void WriteKey(StatisticsWriter& out, uint64_t key, bool has_text, bool with_text) const;
+  uint64_t ReadKey(StatisticsReader& in, bool has_text, bool with_text);
+  void SampleCounted();
+  void Complete(uint64_t sampled);
+
+  uint64_t total_ = 0;
+  // Whether counts_ has all values. Otherwise distinct_ does, and counts_ is empty.
+  bool exact_ = true;
+  absl::flat_hash_map<uint64_t, uint64_t> counts_;
+  DistinctCounter distinct_;
+  // Unordered; the kSampled with the smallest ranks, and up to as many others until Shrink.
+  std::vector<Sampled> sample_;
+  // No greater rank is one of the smallest.
+  uint64_t limit_ = UINT64_MAX;
+  // Of the values in counts_ and in the sample, if they are bytes; of numbers, only keys.
+  absl::flat_hash_map<uint64_t, Text> texts_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_FREQUENT_VALUES_H_

@@ -1,0 +1,99 @@
+// Statistics of the values of all features of a dataset, and of records that are equal.
+
+#ifndef SHARDFEED_SHARD_VALUE_STATISTICS_H_
+#define SHARDFEED_SHARD_VALUE_STATISTICS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shard/feature_statistics.h"
+
+namespace shardfeed {
+
+// Counts the records that equal another one: exactly up to kExact different records; of more, by
+// those whose digest is in a part of all digests that becomes the smaller the more there are.
+class EqualRecords {
+ public:
+  static constexpr size_t kExact = size_t{1} << 15;
+
+  void Add(uint64_t digest) {
+    ++records_;
+    if ((digest & mask_) != 0) return;
+    pending_.push_back(digest);
+    if (pending_.size() >= kExact) Count();
+  }
+  void Merge(const EqualRecords& other);
+
+  uint64_t records() const { return records_; }
+  // Number of records less that of different records, and whether this is exact. Nullopt: not known
+  // any more.
+  std::optional<uint64_t> repeated(bool* exact) const;
+
+  // Equal ones have equal codes. Without `whole`, only the result is written: after merging what
+  // Read yields, it is not known.
+  void Write(StatisticsWriter& out, bool whole) const;
+  void Read(StatisticsReader& in, uint64_t records);
+
+ private:
+  static constexpr uint64_t kUnknown = UINT64_MAX;
+  using Counts = std::vector<std::pair<uint64_t, uint64_t>>;  // digests, rising; and how often
+
+  void Count();
+  static Counts Counted(const Counts& counts, std::vector<uint64_t> pending, uint64_t* mask);
+
+  uint64_t records_ = 0;
+  // Only digests without these bits are kept.
+  uint64_t mask_ = 0;
+  Counts counts_;
+  std::vector<uint64_t> pending_;
+  // If only the result was read, that; kUnknown after merging it.
+  std::optional<uint64_t> result_;
+};
+
+// The random number of a record that tells it from others: equal records have equal ones. `crc` is
+// its CRC-32C.
+uint64_t DigestOfRecord(std::string_view record, uint32_t crc);
+
+// Not thread-safe.
+class ValueStatistics {
+ public:
+  using Features = std::map<std::string, FeatureStatistics, std::less<>>;
+
+  // Of so many features, statistics are kept; of more, those whose names come first.
+  static constexpr size_t kMaxFeatures = 256;
+
+  // Returns the statistics of a feature, which stay where they are until num_removed changes; null:
+  // none are kept.
+  FeatureStatistics* Of(std::string_view name);
+  void Merge(const ValueStatistics& other);
+
+  const Features& features() const { return features_; }
+  // Whether there are no more features than that.
+  bool has_all() const { return has_all_; }
+  // How often a feature had to make room for another.
+  uint64_t num_removed() const { return num_removed_; }
+  EqualRecords& equal_records() { return equal_records_; }
+  const EqualRecords& equal_records() const { return equal_records_; }
+
+  // Returns a code for Parse. Equal statistics have equal codes. With `whole`, merging what was
+  // parsed yields what merging the original would have; without, the code is as small as possible.
+  std::string Format(bool whole) const;
+  // Nullopt: Format cannot have written `code` for a dataset of so many records.
+  static std::optional<ValueStatistics> Parse(std::string_view code, uint64_t records);
+
+ private:
+  Features features_;
+  bool has_all_ = true;
+  uint64_t num_removed_ = 0;
+  EqualRecords equal_records_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_VALUE_STATISTICS_H_
