@@ -284,6 +284,8 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
       json["statistics"] = StatisticsToJson(*statistics);
       json["statistics_from"] = from_manifest ? "manifest" : "records";
       AddRepeatedRecords(*statistics, &json);
+    } else {
+      json["statistics_in_manifest"] = has_manifest && StoredStatistics(*set).has_value();
     }
     if (has_manifest) json["made_by"] = made_by;
     if (!notes.empty()) json["notes"] = notes;

@@ -85,10 +85,20 @@ class Page:
 
     def wait(self, selector, text="", present=True):
         """Waits until the selector finds elements one of which has the text, and returns that; or until it does not."""
-        def found(_):
+        def found():
             hits = [element for element in self.all(selector) if text in element.text]
             return (hits[0] if hits else False) if present else not hits
-        return WebDriverWait(self.driver, 60, ignored_exceptions=[Exception]).until(found, f"{selector} {text!r}")
+        return self.until(found, f"{selector} {text!r}")
+
+    def until(self, holds, what):
+        """Waits until holds() is true, and returns what it returned."""
+        return WebDriverWait(self.driver, 60, ignored_exceptions=[Exception]).until(lambda _: holds(), what)
+
+    def cell(self, number):
+        """Waits until the image of a record is there, and returns its cell."""
+        def found():
+            return next((cell for cell in self.all(".cell") if cell.text.split("\n")[-1] == str(number)), False)
+        return self.until(found, f"the cell of record {number}")
 
     def tab(self, name):
         self.wait("#tabs button", name).click()
@@ -121,7 +131,7 @@ def test_the_summary_has_the_statistics(page, url):
 
 def test_a_record_opens_with_its_boxes(page, url):
     page.open(url + "#tab=Records")
-    page.wait(".cell", "0").click()
+    page.cell(0).click()
     page.wait("dialog .bar", "record 0")
     page.wait("dialog .tag", "<b>dog</b>")
     assert len(page.all("dialog svg rect")) == 2 and page.all("dialog b") == []
@@ -133,7 +143,7 @@ def test_a_record_opens_with_its_boxes(page, url):
 
 def test_keys_move_between_records(page, url):
     page.open(url + "#tab=Records")
-    page.wait(".cell", "0").click()
+    page.cell(0).click()
     page.wait("dialog .bar", "record 0")
     page.press(Keys.ARROW_RIGHT)
     page.wait("dialog .bar", "record 1")
@@ -161,7 +171,8 @@ def test_a_search_finds_values(page, url):
     Select(page.wait("#find-feature")).select_by_value("text")
     page.wait("#find-text").send_keys(" 29", Keys.ENTER)
     page.wait("#found", "11 found")
-    assert [row.text.split("\n")[0] for row in page.all(".row")] == ["29", *map(str, range(290, 300))]
+    expected = ["29", *map(str, range(290, 300))]
+    page.until(lambda: [row.text.split("\n")[0] for row in page.all(".row")] == expected, "the rows that were found")
     page.wait("form button", "Show all").click()
     page.wait(".row", "onerror=alert(1)> 1")
     Select(page.wait("#find-feature")).select_by_value("image/class/label")
@@ -225,7 +236,7 @@ def test_a_report_works_from_its_file(page, images, tmp_path):
     page.open((tmp_path / "r.html").as_uri())
     page.wait(".features td", "7 different values")
     page.tab("Records")
-    page.wait(".cell", "0").click()
+    page.cell(0).click()
     page.wait("dialog .tag", "<b>dog</b>")
     page.press(Keys.ARROW_RIGHT)
     page.wait("dialog .bar", "record 6")  # 48 of 300

@@ -102,7 +102,12 @@ async function showSummary() {
   const status = el("div", {class: "tools"});
   box.append(cards, made ? el("p", {class: "dim"}, made) : null || "", ...notes.map((n) => el("p", {}, "Note: " + n)),
              status, table);
-  const draw = (statistics) => table.replaceChildren(featureTable(found, statistics));
+  const draw = (done) => {
+    table.replaceChildren(featureTable(found, done && done.statistics));
+    if (done?.repeated_records) {
+      card(`${done.repeated_records_is_exact ? "" : "about "}${count(done.repeated_records)}`, "equal to an earlier record");
+    }
+  };
   draw(null);
   const run = async () => {
     try {
@@ -113,12 +118,13 @@ async function showSummary() {
       if (at !== state.d) return;
       if (done.state === "failed") throw new Error(done.error);
       status.replaceChildren();
-      draw(done.result.statistics);
+      draw(done.result);
     } catch (error) {
       status.replaceChildren(failed(error));
     }
   };
-  const known = report || (await call("statistics")).state !== "idle" || found.bytes < 256 * 1024 * 1024;
+  const known = report || found.statistics_in_manifest || found.bytes < 256 * 1024 * 1024
+    || (await call("statistics")).state !== "idle";
   if (known) run();
   else status.replaceChildren(el("button", {class: "main", onclick: run}, "Compute statistics"),
                               el("span", {class: "dim"}, `reads all ${size(found.bytes)}`));
@@ -166,6 +172,8 @@ function statisticsOf(s, classes) {
   if (s.zeros) words.push(`${plural(s.zeros, "zero")}`);
   if (s.nan) words.push(`${count(s.nan)} NaN`);
   if (s.infinite) words.push(`${count(s.infinite)} infinite`);
+  const lengths = s.values_in_record;
+  if (lengths?.mean !== undefined) words.push(`${short(lengths.mean)} values a record`);
   if (s.missing) words.push(`missing in ${plural(s.missing, "record")}`);
   const frequent = s.frequent || [];
   const few = frequent.length && frequent.length === s.distinct;

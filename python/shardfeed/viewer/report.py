@@ -19,7 +19,8 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
     """Returns the page, with as many records, spread evenly over the dataset. RuntimeError: the dataset cannot be
     read."""
     overview = dataset.statistics.result()
-    statistics = overview.pop("statistics")
+    statistics = {name: overview.pop(name) for name in ("statistics", "repeated_records", "repeated_records_is_exact")
+                  if name in overview}
     records = min(records, len(dataset))
     numbers = [i * len(dataset) // records for i in range(records)]
     shown = [dataset.record(number) for number in numbers]
@@ -34,7 +35,7 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
                 text = base64.b64encode(image).decode()
                 images[f"{record['record']}/{name}/{index}"] = f"data:{kind};base64,{text}"
     data = {"datasets": [{"spec": dataset.spec, "records": len(dataset)}], "overview": overview,
-            "statistics": {"statistics": statistics}, "records": shown, "images": images}
+            "statistics": statistics, "records": shown, "images": images}
     page = page_file("page.html").decode()
     style, script = page_file("page.css").decode(), page_file("page.js").decode()
     # "<" of the data must not end the element.
