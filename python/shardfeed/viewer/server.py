@@ -9,7 +9,6 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .._core import DataLossError
 from .dataset import Missing, Task, ViewedDataset
 
 _PAGE = {"": ("page.html", "text/html; charset=utf-8"), "page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -72,10 +71,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer("/".join(path), query)
         except Missing as error:
             self._json({"error": str(error)}, 404)
-        except (ValueError, DataLossError, OSError, RuntimeError) as error:
-            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                return  # the browser went on
-            self._json({"error": str(error)}, 500)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the browser went on
+        except Exception as error:  # it belongs to this answer, not to the server
+            self._json({"error": str(error) or type(error).__name__}, 500)
 
     def _answer(self, path: str, query: Dict[str, str]) -> None:
         if path in _PAGE:
