@@ -21,7 +21,7 @@ from package_data import sf
 
 from shardfeed.viewer import examples, media
 from shardfeed.viewer.dataset import Missing, ViewedDataset
-from shardfeed.viewer.server import Server
+from shardfeed.viewer.server import SCRIPTS, Server
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python")}
 PNG = (TESTDATA / "images").rglob("*.png")
@@ -287,7 +287,7 @@ def answer_of(server, path, **query):
 
 
 def test_the_page_and_its_parts_are_served(server):
-    for path, kind in (("", "text/html"), ("page.js", "text/javascript"), ("page.css", "text/css")):
+    for path, kind in (("", "text/html"), *((name, "text/javascript") for name in SCRIPTS), ("page.css", "text/css")):
         answer, body = ask(server, path)
         assert answer.status == 200 and answer.headers["Content-Type"].startswith(kind) and body
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
@@ -297,7 +297,7 @@ def test_the_page_and_its_parts_are_served(server):
 
 def test_the_page_loads_nothing_from_elsewhere():
     folder = REPOSITORY / "python/shardfeed/viewer"
-    for name in ("page.html", "page.css", "page.js"):
+    for name in ("page.html", "page.css", *SCRIPTS):
         text = (folder / name).read_text()
         assert [line for line in text.splitlines() if "://" in line and "www.w3.org" not in line] == []
 

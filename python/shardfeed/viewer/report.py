@@ -9,7 +9,7 @@ import tempfile
 from typing import Any, Dict, List, Sequence
 
 from .dataset import Missing, ViewedDataset
-from .server import page_file
+from .server import SCRIPTS, page_file
 
 # An image that is larger is left out of a report, which is for mailing.
 _MAX_IMAGE_BYTES = 256 << 10
@@ -37,12 +37,13 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
     data = {"datasets": [{"spec": dataset.spec, "records": len(dataset)}], "overview": overview,
             "statistics": statistics, "records": shown, "images": images}
     page = page_file("page.html").decode()
-    style, script = page_file("page.css").decode(), page_file("page.js").decode()
+    style = page_file("page.css").decode()
+    scripts = "".join(page_file(name).decode() for name in SCRIPTS)
     # "<" of the data must not end the element.
     text = json.dumps(data).replace("<", "\\u003c")
     page = page.replace('<link rel="stylesheet" href="page.css">', f"<style>\n{style}</style>")
-    return page.replace('<script src="page.js"></script>',
-                        f'<script type="application/json" id="data">{text}</script>\n<script>\n{script}</script>')
+    return page.replace("\n".join(f'<script src="{name}"></script>' for name in SCRIPTS),
+                        f'<script type="application/json" id="data">{text}</script>\n<script>\n{scripts}</script>')
 
 
 def _images_of(record: Dict[str, Any]) -> Sequence[Any]:

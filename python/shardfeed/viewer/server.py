@@ -11,8 +11,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .dataset import Missing, Task, ViewedDataset
 
-_PAGE = {"": ("page.html", "text/html; charset=utf-8"), "page.js": ("page.js", "text/javascript; charset=utf-8"),
-         "page.css": ("page.css", "text/css; charset=utf-8")}
+SCRIPTS = ("charts.js", "scroller.js", "page.js")
+_PAGE = {"": ("page.html", "text/html; charset=utf-8"), "page.css": ("page.css", "text/css; charset=utf-8"),
+         **{name: (name, "text/javascript; charset=utf-8") for name in SCRIPTS}}
 # The page loads nothing from elsewhere, and what is in a dataset cannot run in it.
 _POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
            "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")

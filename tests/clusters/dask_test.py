@@ -1,0 +1,66 @@
+"""Datasets read and written by Dask, on a local cluster."""
+
+import pytest
+from cluster_data import ROWS, SHARDS, DiesOnce, dataset, in_order, left_behind, nothing_is_left, row, sf
+
+
+class TestDask:
+    @pytest.fixture(scope="class")
+    def client(self):
+        distributed = pytest.importorskip("distributed")
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            with distributed.Client(cluster) as client:
+                yield client
+
+    def test_reading(self, client, dataset):
+        import shardfeed.dask
+        frame = shardfeed.dask.read(dataset)
+        assert frame.npartitions == SHARDS
+        assert frame["n"].sum().compute() == sum(range(ROWS))
+        table = frame.compute()
+        order = in_order(dataset)
+        assert table["n"].tolist() == order
+        assert table["text"].tolist() == [row(i)["text"] for i in order]
+        assert table["some"].isna().sum() == len([i for i in range(ROWS) if i % 7 == 0])
+        assert [list(x) for x in table["x"][:5]] == [row(i)["x"].tolist() for i in order[:5]]
+        raw = shardfeed.dask.read(dataset, record=True, n=7)
+        assert raw.npartitions == 7 and raw.compute()["record"].tolist() == list(sf.read(dataset))
+
+    def test_writing(self, client, dataset, tmp_path):
+        import shardfeed.dask
+        frame = shardfeed.dask.read(dataset)
+        assert shardfeed.dask.write(frame, tmp_path / "new@4") == {
+            "shards": 4, "records": ROWS, "bytes": sum(p.stat().st_size for p in tmp_path.glob("new-*"))}
+        assert list(sf.read(tmp_path / "new@4")) == list(sf.read(dataset))
+        with pytest.raises(ValueError, match="the frame has 4 partitions; repartition it: "):
+            shardfeed.dask.write(frame, tmp_path / "other@3")
+        with pytest.raises(FileExistsError):
+            shardfeed.dask.write(frame, tmp_path / "new@4")
+        assert not left_behind(tmp_path / "new@4")
+
+    def test_failing_tasks_leave_nothing(self, client, dataset, tmp_path):
+        import shardfeed.dask
+
+        def fail(part):
+            if 500 in part["n"].tolist():
+                raise ZeroDivisionError
+            return part
+
+        frame = shardfeed.dask.read(dataset)
+        with pytest.raises(ZeroDivisionError):
+            shardfeed.dask.write(frame.map_partitions(fail, meta=frame._meta), tmp_path / "new@4")
+        assert nothing_is_left(tmp_path / "new@4")
+
+    def test_killed_workers_are_replaced(self, client, dataset, tmp_path):
+        import shardfeed.dask
+        die = DiesOnce(tmp_path / "died", 500)
+
+        def meet(part):
+            die(part["n"])
+            return part
+
+        frame = shardfeed.dask.read(dataset)
+        shardfeed.dask.write(frame.map_partitions(meet, meta=frame._meta), tmp_path / "d/new@4")
+        assert (tmp_path / "died").exists()
+        assert list(sf.read(tmp_path / "d/new@4")) == list(sf.read(dataset))
+        assert not left_behind(tmp_path / "d/new@4")

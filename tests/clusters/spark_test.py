@@ -1,0 +1,157 @@
+"""Datasets read and written by Spark, on a local cluster."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cluster_data import ROWS, SHARDS, DiesOnce, dataset, in_order, left_behind, records, row, sf
+
+
+class TestSpark:
+    @pytest.fixture(scope="class")
+    def spark(self):
+        sql = pytest.importorskip("pyspark.sql")
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        session = (sql.SparkSession.builder.master("local[2,4]").appName("shardfeed")
+                   .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+                   .config("spark.driver.bindAddress", "127.0.0.1")
+                   .config("spark.sql.shuffle.partitions", "4").getOrCreate())
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+    def test_reading(self, spark, dataset):
+        df = spark.read.format("shardfeed").load(dataset)
+        assert df.schema.simpleString() == "struct<n:bigint,some:array<bigint>,text:binary,x:array<float>>"
+        assert df.rdd.getNumPartitions() == SHARDS
+        rows = df.collect()
+        assert [r["n"] for r in rows] == in_order(dataset)
+        assert bytes(rows[1]["text"]) == row(rows[1]["n"])["text"]
+        assert [r["some"] for r in rows[:9]] == [
+            None if r["n"] % 7 == 0 else row(r["n"])["some"].tolist() for r in rows[:9]]
+        assert df.selectExpr("sum(n)").collect()[0][0] == sum(range(ROWS))
+
+    def test_options_of_reading(self, spark, dataset):
+        reader = spark.read.format("shardfeed")
+        some = reader.option("columns", "n, text").option("split", "3").load(dataset)
+        assert some.columns == ["n", "text"] and some.rdd.getNumPartitions() == 3
+        assert some.count() == ROWS
+        typed = spark.read.format("shardfeed").schema("n bigint, missing float").load(dataset)
+        assert {r["missing"] for r in typed.collect()} == {None}
+        raw = spark.read.format("shardfeed").option("record", "raw").load(dataset)
+        assert [bytes(r["record"]) for r in raw.collect()] == list(sf.read(dataset))
+        with pytest.raises(Exception, match="option split is 'shard', a number of partitions or a size"):
+            spark.read.format("shardfeed").option("split", "x").load(dataset).collect()
+        with pytest.raises(Exception, match="feature 'n' is of kind int64, expected bytes"):
+            spark.read.format("shardfeed").schema("n binary").load(dataset).collect()
+
+    def test_writing(self, spark, dataset, tmp_path):
+        df = spark.read.format("shardfeed").load(dataset)
+        df.write.format("shardfeed").mode("append").save(f"{tmp_path}/new@4")
+        assert list(sf.read(tmp_path / "new@4")) == list(sf.read(dataset))
+        assert not left_behind(tmp_path / "new@4")
+        with pytest.raises(Exception, match="there is a dataset of this name"):
+            df.write.format("shardfeed").mode("append").save(f"{tmp_path}/new@4")
+        df.repartition(2).write.format("shardfeed").mode("overwrite").option(
+            "compression", "gzip").save(f"{tmp_path}/new@3")
+        assert records(tmp_path / "new@3") == records(dataset)
+        assert not list(tmp_path.glob("new-*-of-00004"))
+        with pytest.raises(Exception, match=r"the rows are in more than 2 partitions; write df.repartition\(2\)"):
+            df.write.format("shardfeed").mode("append").save(f"{tmp_path}/few@2")
+        assert not left_behind(tmp_path / "few@2")
+
+    def test_filters_are_left_to_spark(self, spark, dataset):
+        for enabled in ("true", "false"):
+            spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
+            df = spark.read.format("shardfeed").load(dataset)
+            assert [r["n"] for r in df.filter("n = 500").collect()] == [500]
+            assert df.filter("some is not null and n < 100").count() == len([i for i in range(100) if i % 7])
+        with pytest.raises(Exception, match="option pushdown: no filter can be pushed down, since neither"):
+            spark.read.format("shardfeed").option("pushdown", "true").load(dataset).collect()
+        for option, value, why in [("skip_damaged", "yes", "option skip_damaged is 'true' or 'false', not 'yes'"),
+                                   ("rows_per_batch", "0", "option rows_per_batch is a number from 1 on")]:
+            with pytest.raises(Exception, match=why):
+                spark.read.format("shardfeed").option(option, value).load(dataset).collect()
+
+    @pytest.fixture
+    def stream(self, spark, tmp_path):
+        """Writes the files that are new in a folder, each as a micro-batch."""
+        files = tmp_path / "files"
+        files.mkdir()
+
+        def run(name="new@2", checkpoint="check", change=lambda df: df, mode="append"):
+            df = (spark.readStream.schema("n bigint").option("maxFilesPerTrigger", "1").json(str(files)))
+            query = (change(df).writeStream.format("shardfeed").outputMode(mode).trigger(availableNow=True)
+                     .option("checkpointLocation", f"{tmp_path}/{checkpoint}").start(f"{tmp_path}/out/{name}"))
+            query.awaitTermination()
+
+        def add(*rows):
+            number = len(list(files.iterdir()))
+            (files / f"{number:05}.json").write_text("".join('{"n": %d}\n' % n for n in rows))
+            os.utime(files / f"{number:05}.json", (10**9 + number,) * 2)
+        run.add = add
+        return run
+
+    @staticmethod
+    def batches(folder):
+        return [sorted(in_order(f"{folder}/new-{batch:08}@2"))
+                for batch in range(len(list(folder.glob("new-*-00000-of-00002"))))]
+
+    def test_micro_batches_are_datasets(self, spark, stream, tmp_path):
+        out = tmp_path / "out"
+        stream.add(1, 2, 3)
+        stream.add(4)
+        stream()
+        stream.add(5, 6)
+        stream()
+        assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
+        assert sf.verify([out / f"new-{batch:08}@2" for batch in range(3)])
+        # As if the driver had been killed between the commit of the dataset and Spark's own.
+        for name in ("2", ".2.crc"):
+            (tmp_path / "check/commits" / name).unlink()
+        stream()
+        assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
+        with pytest.raises(Exception, match="there is a dataset of this name, and another query has written it"):
+            stream(checkpoint="other", change=lambda df: df.selectExpr("n + 1 as n"))
+        assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
+        assert not list(out.rglob("*.jobs")) and not list(out.rglob("*.incomplete"))
+
+    def test_streams_that_cannot_be_written(self, spark, stream, tmp_path):
+        stream.add(1, 2, 3)
+        with pytest.raises(Exception, match="'complete' would replace them all"):
+            stream(mode="complete", change=lambda df: df.groupBy("n").count())
+        with pytest.raises(Exception, match=r"more than 2 partitions; write df.repartition\(2\)"):
+            stream(change=lambda df: df.repartition(3))
+        with pytest.raises(Exception, match="the number of shards is missing"):
+            stream("new")
+        assert not list((tmp_path / "out").glob("new-*"))
+        subprocess.run([sys.executable, "-m", "shardfeed", "clean", f"{tmp_path}/out/", "--older-than", "0s"],
+                       check=True, capture_output=True)
+        assert not list((tmp_path / "out").rglob("*.jobs"))
+
+    def test_killed_workers_of_a_stream_are_replaced(self, spark, stream, tmp_path):
+        die = DiesOnce(tmp_path / "died", 2)
+
+        def meet(batches):
+            for batch in batches:
+                die(batch.column("n").to_pylist())
+                yield batch
+
+        stream.add(1, 2, 3)
+        stream(change=lambda df: df.mapInArrow(meet, df.schema))
+        assert (tmp_path / "died").exists() and self.batches(tmp_path / "out") == [[1, 2, 3]]
+
+    def test_killed_workers_are_replaced(self, spark, dataset, tmp_path):
+        die = DiesOnce(tmp_path / "died", 500)
+
+        def meet(batches):
+            for batch in batches:
+                die(batch.column("n").to_pylist())
+                yield batch
+
+        df = spark.read.format("shardfeed").load(dataset)
+        df.mapInArrow(meet, df.schema).write.format("shardfeed").mode("append").save(f"{tmp_path}/d/new@4")
+        assert (tmp_path / "died").exists()
+        assert list(sf.read(tmp_path / "d/new@4")) == list(sf.read(dataset))
+        assert not left_behind(tmp_path / "d/new@4")
