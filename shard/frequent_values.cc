@@ -110,7 +110,7 @@ void FrequentValues::Shrink() {
     limit_ = std::min(limit_, sample_.back().rank);
   }
   if (exact_ || texts_.empty()) return;
-  absl::flat_hash_map<uint64_t, Text> kept;
+  std::unordered_map<uint64_t, Text> kept;
   for (const Sampled& one : sample_) {
     const auto it = texts_.find(one.key);
     if (it != texts_.end() && !kept.contains(one.key)) kept[one.key] = std::move(it->second);

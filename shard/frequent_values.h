@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "shard/statistics_code.h"
 
 namespace shardfeed {
@@ -147,16 +147,18 @@ class FrequentValues {
   void Complete(uint64_t sampled);
 
   uint64_t total_ = 0;
+  // The maps are not those of Abseil, which cannot even be destroyed once they lacked memory.
+  //
   // Whether counts_ has all values. Otherwise distinct_ does, and counts_ is empty.
   bool exact_ = true;
-  absl::flat_hash_map<uint64_t, uint64_t> counts_;
+  std::unordered_map<uint64_t, uint64_t> counts_;
   DistinctCounter distinct_;
   // Unordered; the kSampled with the smallest ranks, and up to as many others until Shrink.
   std::vector<Sampled> sample_;
   // No greater rank is one of the smallest.
   uint64_t limit_ = UINT64_MAX;
   // Of the values in counts_ and in the sample, if they are bytes; of numbers, only keys.
-  absl::flat_hash_map<uint64_t, Text> texts_;
+  std::unordered_map<uint64_t, Text> texts_;
 };
 
 }  // namespace shardfeed

@@ -63,7 +63,7 @@ def command(*arguments):
     texts = list(map(str, arguments))
     found = [n for n in range(1, len(texts)) if texts[n].startswith("/")
              and (not texts[n - 1].startswith("-") or texts[n - 1] in FLAGS)]
-    for n in found[-1:] if texts[0] == "convert" else found:
+    for n in found[-1:] if texts[:1] == ["convert"] else found:
         texts[n] = in_store(texts[n])
     return [str(BINARY), *texts]
 

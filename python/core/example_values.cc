@@ -203,7 +203,9 @@ void TakeAny(std::string_view name, nb::handle value, int depth, Values* values,
   }
   if (PyFloat_Check(object)) {
     NoteLeaf(name, depth, values);
-    return AddFloat(name, PyFloat_AsDouble(object), "float32", values);
+    // NumPy's float64 is a float of Python as well, and its type is kept as those of its others.
+    const bool is_numpy = !PyFloat_CheckExact(object) && nb::hasattr(value, "dtype");
+    return AddFloat(name, PyFloat_AsDouble(object), is_numpy ? "float64" : "float32", values);
   }
   if (PyBytes_Check(object)) {
     NoteLeaf(name, depth, values);

@@ -200,8 +200,8 @@ def test_wrong_arguments(url, tmp_path):
 
 
 def test_sizes():
-    from shardfeed.sources import _size
-    assert [_size("s", text) for text in (7, "7", "7B", "1K", "1KiB", "1KB", "1.5 GiB", "200GB")] == [
+    from shardfeed.sources import size_of
+    assert [size_of("s", text) for text in (7, "7", "7B", "1K", "1KiB", "1KB", "1.5 GiB", "200GB")] == [
         7, 7, 7, 1024, 1024, 1000, 3 << 29, 200 * 10 ** 9]
 
 

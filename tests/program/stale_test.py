@@ -230,6 +230,7 @@ def test_manifest_of_another_number_of_shards_is_told(dataset):
     for key in ["records", "bytes"]:
         manifest[key] -= shard[key]
     manifest["num_shards"] = 2
+    del manifest["statistics"]  # of other records
     for i, shard in enumerate(manifest["shards"]):
         shard["file"] = f"events-{i:05}-of-00002"
     for feature in manifest["features"].values():
