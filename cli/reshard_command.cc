@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<Part>> PlanSample(const ReshardInput& input, const Ou
     if (!ranges.ok()) return ranges.status();
     std::vector<RecordRun> runs;
     for (const Range& range : *ranges) runs.push_back({range.begin, range.end});
-    return std::vector<Part>{MakePart(output, RecordSelection::Runs(std::move(runs)))};
+    return std::vector<Part>{MakePart(output, RecordSelection::Runs(runs))};
   }
   const uint64_t count =
       flags.count ? *flags.count

@@ -17,11 +17,10 @@ int RemovalThreads(size_t count) {
 
 absl::Status RemoveAll(const std::vector<std::string>& paths) {
   std::vector<std::error_code> errors(paths.size());
-  const absl::Status status =
-      ParallelFor(paths.size(), RemovalThreads(paths.size()), {}, [&](size_t i) {
-        std::filesystem::remove_all(paths[i], errors[i]);
-        return absl::OkStatus();
-      });
+  absl::Status status = ParallelFor(paths.size(), RemovalThreads(paths.size()), {}, [&](size_t i) {
+    std::filesystem::remove_all(paths[i], errors[i]);
+    return absl::OkStatus();
+  });
   for (size_t i = 0; i < paths.size(); ++i) {
     if (errors[i]) return ErrnoStatus(errors[i].value(), paths[i], "remove");
   }

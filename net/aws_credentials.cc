@@ -70,7 +70,7 @@ absl::StatusOr<Credentials> FromWebIdentity(const std::string& region) {
                                                           {"RoleSessionName", session},
                                                           {"Version", "2011-06-15"},
                                                           {"WebIdentityToken", *token}}));
-  absl::StatusOr<HttpResponse> response = CallServer(std::move(request), endpoint);
+  absl::StatusOr<HttpResponse> response = CallServer(request, endpoint);
   if (!response.ok()) return response.status();
   pugi::xml_document xml;
   xml.load_buffer(response->body.data(), response->body.size());
@@ -101,7 +101,7 @@ absl::StatusOr<Credentials> FromContainer() {
   }
   if (!token.empty()) request.headers.push_back("Authorization: " + token);
   const std::string name = request.url;
-  absl::StatusOr<HttpResponse> response = CallServer(std::move(request), name);
+  absl::StatusOr<HttpResponse> response = CallServer(request, name);
   if (!response.ok()) return response.status();
   return ParseJson(response->body, name);
 }
@@ -132,7 +132,7 @@ absl::StatusOr<std::optional<Credentials>> FromEc2() {
   HttpRequest last;
   last.url = path + role.body.substr(0, role.body.find('\n'));
   last.headers = {header};
-  absl::StatusOr<HttpResponse> response = CallServer(std::move(last), endpoint);
+  absl::StatusOr<HttpResponse> response = CallServer(last, endpoint);
   if (!response.ok()) return response.status();
   return ParseJson(response->body, endpoint);
 }

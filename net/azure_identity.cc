@@ -64,7 +64,7 @@ absl::Status Refused(const absl::Status& status, const HttpResponse& answer,
 absl::StatusOr<Credentials> Ask(HttpRequest request, const std::string& server,
                                 std::string_view source, std::string_view remedy) {
   HttpResponse refused;
-  const absl::StatusOr<HttpResponse> response = CallServer(std::move(request), server, &refused);
+  const absl::StatusOr<HttpResponse> response = CallServer(request, server, &refused);
   if (!response.ok()) return Refused(response.status(), refused, source, remedy);
   return ParseToken(*response, source);
 }

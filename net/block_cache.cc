@@ -258,7 +258,7 @@ class BlockCache::Live {
     absl::Status status = std::move(job->status);
     if (!status.ok()) {
       Drop(*job);
-      return End(job, std::move(status), false);
+      return End(job, status, false);
     }
     status = WriteBlock(job->fd, folder_.PathOf(job->name), job->key,
                         {job->data->data(), job->key.bytes()});

@@ -247,7 +247,7 @@ absl::Status WriteBlock(int fd, const std::string& path, const BlockKey& key,
     const std::string_view part = bytes.substr(piece * kPieceBytes, kPieceBytes);
     StoreLittleEndian(ExtendCrc(0, part.data(), part.size()), header + kCrcsAt + 4 * piece);
   }
-  std::memcpy(header + kKeyAt, key.text.data(), key.text.size());
+  key.text.copy(header + kKeyAt, key.text.size());
   StoreLittleEndian(HeaderCrc(header), header + kCrcAt);
   absl::Status status = WriteFully(fd, path, kBlockHeaderBytes, bytes);
   if (!status.ok()) return status;

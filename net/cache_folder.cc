@@ -528,7 +528,7 @@ absl::StatusOr<uint64_t> CacheFolder::Trim(uint64_t limit) {
   const SpaceLock lock(*this);
   absl::Status status = lock.status(path());
   if (!status.ok()) return status;
-  const absl::StatusOr<uint64_t> used = MakeRoom(0, limit);
+  absl::StatusOr<uint64_t> used = MakeRoom(0, limit);
   if (!used.ok()) return used;
   status = WriteUsed(*used);
   if (!status.ok()) return status;

@@ -81,7 +81,7 @@ absl::StatusOr<std::optional<Credentials>> Exchange(const std::string& endpoint,
                                                    endpoint, reason.substr(0, kMaxReasonBytes),
                                                    clock.empty() ? remedy : clock));
   }
-  absl::StatusOr<HttpResponse> response = CallServer(std::move(request), endpoint);
+  absl::StatusOr<HttpResponse> response = CallServer(request, endpoint);
   if (!response.ok()) {
     return absl::UnavailableError(fmt::format("{}: no token for these credentials: {}", path,
                                               std::string(response.status().message())));
@@ -172,7 +172,7 @@ absl::StatusOr<std::optional<Credentials>> FromMetadata() {
   if (first.transport.ok() && first.status == 404) return std::nullopt;
   const std::string source = "the metadata server";
   if (first.transport.ok() && first.status == 200) return ParseToken(first, origin, source);
-  absl::StatusOr<HttpResponse> response = CallServer(std::move(request), origin);
+  absl::StatusOr<HttpResponse> response = CallServer(request, origin);
   if (!response.ok()) return response.status();
   return ParseToken(*response, origin, source);
 }

@@ -67,7 +67,7 @@ class RemoteEngine : public Engine {
         --flight.missing;
         EndIfDone(number);
       }
-      for (FetchedBlock& block : fetched) TakeFetched(std::move(block));
+      for (const FetchedBlock& block : fetched) TakeFetched(block);
       StartMore();
       // One at a time, so that what has been read is checked while processors' caches have it.
       if (given < min_results && !woken && ready_.empty() && !cached_.empty()) {
@@ -223,7 +223,7 @@ class RemoteEngine : public Engine {
     }
   }
 
-  void TakeFetched(FetchedBlock fetched) {
+  void TakeFetched(const FetchedBlock& fetched) {
     --fetching_;
     const Wanted wanted = std::move(wanted_.extract(fetched.block).mapped());
     for (const uint64_t number : wanted.flights) {

@@ -295,9 +295,10 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     MutexLock lock(mutex_);
     if (cancelled_) return;
     hedging_ = true;
-    hedge_id_ = HttpClient::Get().Start(
-        *std::move(request),
-        [self = shared_from_this()](HttpResponse response) { self->HedgeFinished(response); });
+    hedge_id_ = HttpClient::Get().Start(*std::move(request),
+                                        [self = shared_from_this()](const HttpResponse& response) {
+                                          self->HedgeFinished(response);
+                                        });
   }
 
   void HedgeFinished(const HttpResponse& response) {
@@ -481,7 +482,7 @@ absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& pa
   return promise.get_future().get();
 }
 
-absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name,
+absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::string& name,
                                         HttpResponse* refused) {
   Attempts attempts;
   milliseconds wait(0);

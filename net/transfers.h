@@ -83,7 +83,7 @@ absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& pa
 
 // Sends an unsigned request to a server that is not a store, for example for credentials, and
 // waits. `refused`, unless null, receives the last response if it is an error.
-absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name,
+absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::string& name,
                                         HttpResponse* refused = nullptr);
 
 // The same in a single attempt.

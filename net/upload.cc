@@ -116,17 +116,19 @@ void Upload::State::Release(uint64_t bytes) {
 // The first part begins an upload. Where the store gives its name, parts wait until it has
 // answered.
 void Upload::State::Add(Part part) {
-  std::string id;
-  {
-    MutexLock lock(mutex);
-    parts.resize(std::max<size_t>(parts.size(), part.number + 1));
-    ++requests;
-    if (!begun) upload = protocol.NewUpload(group->id);
-    id = upload;
-    if (id.empty()) waiting.push_back(std::move(part));
-    if (std::exchange(begun, true) && id.empty()) return;
+  MutexLock lock(mutex);
+  parts.resize(std::max<size_t>(parts.size(), part.number + 1));
+  ++requests;
+  const bool first = !std::exchange(begun, true);
+  if (first) upload = protocol.NewUpload(group->id);
+  if (!upload.empty()) {
+    const std::string id = upload;
+    lock.Unlock();
+    return Send(std::move(part), id);
   }
-  if (!id.empty()) return Send(std::move(part), id);
+  waiting.push_back(std::move(part));
+  lock.Unlock();
+  if (!first) return;
   StartCall(group->store, path, protocol.Begin(group->id),
             [self = shared_from_this()](absl::StatusOr<HttpResponse> response) {
               self->Begun(std::move(response));
@@ -434,7 +436,7 @@ absl::Status CreateObject(const std::string& path, std::string_view bytes) {
   const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
   if (!store.ok()) return store.status();
   StoreCall call = (*store)->uploads()->Put(Share(bytes), "", /*replace=*/false);
-  const absl::Status status = CallStore(**store, path, call).status();
+  absl::Status status = CallStore(**store, path, call).status();
   // Refused; but it may have been created by an attempt whose answer was lost.
   if (absl::IsAborted(status)) {
     const absl::StatusOr<std::string> there = ReadObject(path, bytes.size());
@@ -443,7 +445,7 @@ absl::Status CreateObject(const std::string& path, std::string_view bytes) {
   }
   if (!status.ok()) return status;
   // A store that does not know the condition ignores it.
-  const absl::Status again = CallStore(**store, path, std::move(call)).status();
+  absl::Status again = CallStore(**store, path, std::move(call)).status();
   if (absl::IsAborted(again)) return absl::OkStatus();
   RemoveObject(path).IgnoreError();
   if (!again.ok()) return again;

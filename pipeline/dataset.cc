@@ -65,6 +65,7 @@ absl::Status Dataset::CheckAlike(std::string_view step, const std::vector<Datase
 
 std::vector<StepPtr> Dataset::StepsOf(const std::vector<Dataset>& datasets) {
   std::vector<StepPtr> steps;
+  steps.reserve(datasets.size());
   for (const Dataset& ds : datasets) steps.push_back(ds.step_);
   return steps;
 }
@@ -127,7 +128,7 @@ Dataset Dataset::WithSource(const Dataset& source) const {
             : fmt::format("rows can be numbered only after steps on single rows, which {} is not",
                           step_->text)));
   }
-  const Dataset input = Dataset(step_->inputs[0]).WithSource(source);
+  Dataset input = Dataset(step_->inputs[0]).WithSource(source);
   if (!input.status_.ok()) return input;
   Step step = *step_;
   step.inputs = {input.step_};

@@ -42,7 +42,7 @@ Reader::Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, S
 
 Reader::~Reader() {
   // In a child, the threads that the destructor would wait for do not exist.
-  if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
+  if (run_ != nullptr && run_process_ != ::getpid()) (void)run_.release();
 }
 
 absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const ShardTable> table,
@@ -142,7 +142,7 @@ absl::Status Reader::Next(ReadBlock* block) {
     }
     // Forked: the parent's run is abandoned, because threads that do not exist here may hold its
     // locks.
-    run_.release();
+    (void)run_.release();
   }
   if (run_ == nullptr) {
     run_ =
@@ -183,7 +183,7 @@ void Reader::Seek(uint64_t epoch, uint64_t position) {
 }
 
 void Reader::GoTo(const ReadPlace& place) {
-  if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
+  if (run_ != nullptr && run_process_ != ::getpid()) (void)run_.release();
   run_ = nullptr;
   error_ = absl::OkStatus();
   place_ = place;

@@ -140,7 +140,7 @@ class ThreadedRun : public ReadRun {
       consumer_waits_ = false;
       if (!fatal_.ok()) return fatal_;
       if (blocks_.empty()) {
-        const absl::Status failure = failure_;
+        absl::Status failure = failure_;
         lock.Unlock();
         if (failure.ok()) *out = ReadBlock();
         return failure;
@@ -315,7 +315,7 @@ class ThreadedRun : public ReadRun {
     EngineStats counted;
     while (true) {
       // Plan before the queue is empty, so that other threads need not wait for it.
-      if (engine.reads_in_wait()) TryPlan(2 * thread_count_);
+      if (engine.reads_in_wait()) TryPlan(2 * static_cast<size_t>(thread_count_));
       // Take as many units as keep the engine busy, but only one if reads happen within Wait, where
       // nothing is read while this thread checks.
       while (engine.reads_in_wait() ? engine.outstanding() + to_submit.size() == 0

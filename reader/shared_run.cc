@@ -136,9 +136,11 @@ class Group {
 
   void DropTaken(std::vector<std::shared_ptr<const ReadBlock>>* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto has_first = [this](const Member* m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return m->lost || m->next > first_;
+    };
     while (absent_ == 0 && !blocks_.empty() &&
-           std::all_of(members_.begin(), members_.end(),
-                       [this](const Member* m) { return m->lost || m->next > first_; })) {
+           std::all_of(members_.begin(), members_.end(), has_first)) {
       DropFirst(dropped);
     }
   }

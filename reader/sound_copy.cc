@@ -39,7 +39,7 @@ absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::str
   auto copy = std::make_shared<SoundCopy>();
   std::string frames;
   const auto flush = [&] {
-    const absl::Status status = (*output)->Append(frames);
+    absl::Status status = (*output)->Append(frames);
     frames.clear();
     if (status.ok()) return status;
     return absl::Status(status.code(),

@@ -68,7 +68,7 @@ uint64_t FirstByte(const RestartPoint& point) {
 // Where reading can stop if content is inflated from `from` up to `stream_end`: at the end of a
 // member, if that is near.
 RestartPoint ReadEnd(const ShardIndex& index, const RestartPoint& from, uint64_t stream_end) {
-  const RestartPoint end = index.EndAtOrAfter(stream_end);
+  RestartPoint end = index.EndAtOrAfter(stream_end);
   if (!from.at_header || end.at_header) return end;
   const IndexSummary& summary = index.summary();
   const uint64_t next = index.RestartAtOrAfter(stream_end);
@@ -380,7 +380,7 @@ absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer
   }
   RecordBlock block;
   while (reader.ok() && done < extent.records) {
-    const absl::Status status = (*reader)->Next(&block);
+    absl::Status status = (*reader)->Next(&block);
     if (!status.ok() && !absl::IsDataLoss(status)) return status;
     if (!status.ok() || block.records.empty()) {
       const FrameDefect defect = (*reader)->stream().defect();

@@ -70,8 +70,8 @@ absl::Status CleanFolder(const std::string& directory, const std::optional<std::
   const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
   if (!jobs.ok()) return jobs.status();
   for (const std::string& one : *jobs) {
-    const absl::Status status = CleanJobs(directory, one, options.begun_before, options.dry_run,
-                                          &summary->removed, &summary->kept);
+    absl::Status status = CleanJobs(directory, one, options.begun_before, options.dry_run,
+                                    &summary->removed, &summary->kept);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -120,7 +120,7 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
         continue;
       }
       if (!options.dry_run) {
-        const absl::Status status = Discard({upload.path, upload.upload, {}, 0});
+        absl::Status status = Discard({upload.path, upload.upload, {}, 0});
         if (!status.ok()) return status;
       }
       summary->removed.push_back(upload.path);

@@ -96,6 +96,7 @@ absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder&
   }
   if (datasets.size() == 1) return datasets[0].Resolve(spec, folder);
   std::vector<std::string> specs;
+  specs.reserve(datasets.size());
   for (const Described& dataset : datasets) specs.push_back(dataset.Spec(spec));
   std::sort(specs.begin(), specs.end());
   return absl::InvalidArgumentError(fmt::format("{}: holds {} datasets; name one of them: {}", spec,

@@ -18,6 +18,7 @@ std::string Count(uint64_t n, std::string_view noun) {
 
 std::vector<std::string> NamesOf(const std::vector<Member>& members) {
   std::vector<std::string> names;
+  names.reserve(members.size());
   for (const Member& member : members) names.emplace_back(member.name);
   return names;
 }

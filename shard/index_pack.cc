@@ -108,8 +108,9 @@ absl::Status PackIndexes(OutputFile* file, size_t count, std::string_view suffix
     absl::Status status = ParallelFor(open.size(), threads, stop, [&](size_t i) {
       absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
           ShardIndex::Open(index_path(first + i));
-      if (index.ok()) open[i] = *std::move(index);
-      return index.status();
+      if (!index.ok()) return index.status();
+      open[i] = *std::move(index);
+      return absl::OkStatus();
     });
     for (size_t i = 0; status.ok() && i < open.size(); ++i) status = writer.Add(*open[i]);
     if (!status.ok()) return status;

@@ -64,7 +64,7 @@ absl::Status ForEachShardOf(const OutputSpec& spec,
 
 absl::Status CheckIndexesAreFree(const OutputSpec& spec) {
   absl::Status status;
-  const absl::Status listed = ForEachNameOf(
+  absl::Status listed = ForEachNameOf(
       spec, SidecarPath(spec.directory), ".index",
       [&](const ShardNameView& shard, const std::string& path, fs::file_type type) {
         const bool gone = type == fs::file_type::not_found || type == fs::file_type::none;

@@ -21,7 +21,7 @@ uint64_t Random(uint64_t seed, uint64_t number) {
 
 }  // namespace
 
-RecordSelection RecordSelection::Runs(std::vector<RecordRun> runs) {
+RecordSelection RecordSelection::Runs(const std::vector<RecordRun>& runs) {
   RecordSelection selection;
   for (const RecordRun& run : runs) {
     if (run.begin == run.end) continue;

@@ -23,7 +23,7 @@ struct RecordRun {
 class RecordSelection {
  public:
   // Selects the runs in the given order; they may repeat records.
-  static RecordSelection Runs(std::vector<RecordRun> runs);
+  static RecordSelection Runs(const std::vector<RecordRun>& runs);
   // Selects `count` of the records [0, total) uniformly at random, in ascending order. Takes a few
   // bytes of memory per 65,536 records, and time proportional to `total`.
   static RecordSelection Sample(uint64_t total, uint64_t count, uint64_t seed);

@@ -28,6 +28,7 @@ bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
     return false;
   }
   std::vector<std::string_view> names;
+  names.reserve(summaries.size());
   for (const FeatureSummary& summary : summaries) names.push_back(summary.name);
   std::sort(names.begin(), names.end());
   return std::adjacent_find(names.begin(), names.end()) != names.end();

@@ -351,7 +351,7 @@ void StoreStaging::KeepUploads() {
 
 absl::Status StoreStaging::CreateRecord(const std::string& record) {
   const std::string path = CommitPath(directory_, stem_);
-  const absl::Status status = CreateObject(path, record);
+  absl::Status status = CreateObject(path, record);
   if (status.ok() || absl::IsUnimplemented(status)) return status;
   if (absl::IsAlreadyExists(status)) return Busy(directory_, stem_);
   // The error does not say whether the record was created.

@@ -53,8 +53,8 @@ class Reader {
     std::vector<int64_t> dims;  // of the sequences around it
   };
 
-  void Fail(std::string what) {
-    if (status_.ok()) status_ = absl::DataLossError(std::move(what));
+  void Fail(const std::string& what) {
+    if (status_.ok()) status_ = absl::DataLossError(what);
   }
 
   // Returns the member with the name of the proto's field or, in JSON, its other spelling.

@@ -172,8 +172,9 @@ absl::StatusOr<std::string> WriteJob::ManifestIdentity() const {
 
 absl::Status WriteJob::NoteManifest() {
   absl::StatusOr<std::string> before = ManifestIdentity();
-  if (before.ok()) before_ = *std::move(before);
-  return before.status();
+  if (!before.ok()) return before.status();
+  before_ = *std::move(before);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJobOptions& options) {

@@ -323,7 +323,7 @@ class BlocksInflater {
   uint64_t SafeGroups(const Lane& lane, const Cursor& at) const {
     if (at.bit > end_bit_) return 0;
     return std::min<uint64_t>((stretches_[lane.stretch].end.out - at.out) / kGroup,
-                              (end_bit_ - at.bit) / (kGroup * kLiteralTableBits));
+                              (end_bit_ - at.bit) / (uint64_t{kGroup} * kLiteralTableBits));
   }
 
   // Decodes up to kGroup symbols, but none after the first that is not a literal. At the end of a

@@ -343,6 +343,7 @@ absl::StatusOr<std::shared_ptr<const ExampleParser>> ExampleParser::Make(
   if (status.ok()) status = CheckSpecs(feature_lists, /*is_list=*/true);
   if (!status.ok()) return status;
   std::vector<FeaturePlan> plans;
+  plans.reserve(features.size() + feature_lists.size());
   for (FeatureSpec& spec : features) plans.push_back(MakePlan(std::move(spec), false));
   for (FeatureSpec& spec : feature_lists) plans.push_back(MakePlan(std::move(spec), true));
   return std::shared_ptr<const ExampleParser>(

@@ -97,8 +97,9 @@ absl::StatusOr<FoundSchema> SampleRecords(const ShardSet& set, const ShardTable*
     reading.block_bytes = std::min<uint64_t>(place, reading.block_bytes);
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
         ShardReader::Open(set.paths[shard_of(i)], reading);
-    if (reader.ok()) samples[i].reader = *std::move(reader);
-    return reader.status();
+    if (!reader.ok()) return reader.status();
+    samples[i].reader = *std::move(reader);
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   uint64_t bytes = 0;

@@ -259,8 +259,10 @@ void Run(const RandomPerspective& a, Canvas& canvas, Random& random) {
   if (!(random.Uniform() < a.p)) return;
   const int width = canvas.image().width;
   const int height = canvas.image().height;
-  const int dx = static_cast<int>(a.distortion_scale * (width / 2)) + 1;
-  const int dy = static_cast<int>(a.distortion_scale * (height / 2)) + 1;
+  const int half_width = width / 2;
+  const int half_height = height / 2;
+  const int dx = static_cast<int>(a.distortion_scale * half_width) + 1;
+  const int dy = static_cast<int>(a.distortion_scale * half_height) + 1;
   const auto draw = [&](int from, int n) {
     return static_cast<double>(from + static_cast<int>(random.Below(n)));
   };

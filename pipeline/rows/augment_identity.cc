@@ -120,6 +120,7 @@ Identity Of(const RandomApply& a) {
 
 std::vector<Identity> IdentitiesOf(const std::vector<Augmentation>& steps) {
   std::vector<Identity> identities;
+  identities.reserve(steps.size());
   for (const Augmentation& step : steps) {
     identities.push_back(std::visit([](const auto& a) { return augment::Of(a); }, step));
   }

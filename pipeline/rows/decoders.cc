@@ -60,7 +60,7 @@ absl::Status AddColumn(std::string_view column, const absl::Status& status) {
 
 }  // namespace
 
-std::shared_ptr<const RowStep> MakeDecodeRawStep(ColumnSpec output, size_t number) {
+std::shared_ptr<const RowStep> MakeDecodeRawStep(const ColumnSpec& output, size_t number) {
   MapFn fn = [output, number](RowContext& row) -> absl::Status {
     const std::string_view bytes = BytesOf(row, number);
     if (output.ragged ? bytes.size() % output.bytes() != 0 : bytes.size() != output.bytes()) {
@@ -75,7 +75,7 @@ std::shared_ptr<const RowStep> MakeDecodeRawStep(ColumnSpec output, size_t numbe
   return MakeMapStep({output}, {}, std::move(fn), 0, "decode_raw");
 }
 
-std::shared_ptr<const RowStep> MakeDecodeNpyStep(ColumnSpec output, size_t number) {
+std::shared_ptr<const RowStep> MakeDecodeNpyStep(const ColumnSpec& output, size_t number) {
   MapFn fn = [output, number](RowContext& row) -> absl::Status {
     absl::StatusOr<NpyArray> array = ParseNpy(BytesOf(row, number));
     if (!array.ok()) return AddColumn(output.name, array.status());

@@ -17,9 +17,9 @@ namespace shardfeed {
 
 // Copies little-endian values. `output` replaces the column; if it is ragged, any number of
 // elements is accepted. InvalidArgument: the number of bytes does not fit the shape.
-std::shared_ptr<const RowStep> MakeDecodeRawStep(ColumnSpec output, size_t number);
+std::shared_ptr<const RowStep> MakeDecodeRawStep(const ColumnSpec& output, size_t number);
 // A .npy file: see decode/features/npy.h. InvalidArgument: its type or shape differs from `output`.
-std::shared_ptr<const RowStep> MakeDecodeNpyStep(ColumnSpec output, size_t number);
+std::shared_ptr<const RowStep> MakeDecodeNpyStep(const ColumnSpec& output, size_t number);
 // Checks that the bytes are UTF-8 (RFC 3629), without changing them. DataLoss: they are not.
 std::shared_ptr<const RowStep> MakeDecodeTextStep(std::string column, size_t number);
 // A WAV file: see decode/features/wav.h. The column becomes ragged float32 with elements

@@ -117,7 +117,7 @@ absl::Status ConvertArrays(const TfdsColumn& column, size_t number, size_t outpu
     }
     const size_t values = array.size() / sizeof(From);
     To* const place = column.output.ragged ? row.Extend<To>(output, values / element).data() : to;
-    const absl::Status status = Convert<From, To>(array.data(), values, column.dtype, place);
+    absl::Status status = Convert<From, To>(array.data(), values, column.dtype, place);
     if (!status.ok()) return status;
     if (to != nullptr) to += values;
   }

@@ -157,7 +157,7 @@ bool SetValue(DType dtype, const Padding& padding, Value* to) {
       } else if (const auto* i = std::get_if<int64_t>(&padding.value); i == nullptr || *i != 0) {
         return false;
       }
-      std::memcpy(to->bytes, &value, sizeof value);
+      std::memcpy(to->bytes, &value, sizeof(std::string_view));
       return true;
     }
   }

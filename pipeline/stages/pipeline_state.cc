@@ -220,7 +220,7 @@ absl::Status AddRank(const std::optional<Delivered>& delivered, const Places& pl
   const auto is_of_rank = [&](const std::optional<uint64_t>& at) {
     return at && *at >= first && (*at - first) % world == 0 && *at <= UINT64_MAX / 4;
   };
-  const absl::Status damaged = absl::InvalidArgumentError(
+  absl::Status damaged = absl::InvalidArgumentError(
       "the state is damaged: it names a row that does not belong to its rank");
   const std::optional<uint64_t> last = places.Of(delivered->last.position);
   if (!is_of_rank(last)) return damaged;

@@ -242,7 +242,7 @@ class GeneratorFeed {
     std::unique_ptr<GeneratorFeed> feed(new GeneratorFeed());
     absl::StatusOr<std::thread> thread =
         StartThread([shared = feed->shared_, make = std::move(make)]() mutable {
-          Work(*shared, std::move(make));
+          Work(*shared, std::exchange(make, nullptr));
           // The functions have been destroyed. After this, the thread touches nothing of the stage.
           MutexLock lock(shared->mutex);
           shared->finished = true;
@@ -319,7 +319,7 @@ class GeneratorFeed {
 
   GeneratorFeed() : shared_(std::make_shared<Shared>()) {}
 
-  static void Work(Shared& shared, std::function<Generator()> make) {
+  static void Work(Shared& shared, const std::function<Generator()>& make) {
     Generator generator;
     MutexLock lock(shared.mutex);
     while (!shared.stopping && !shared.ended) {

@@ -154,7 +154,9 @@ absl::StatusOr<std::vector<Exhausted>> ExhaustedOfEach(std::string_view step,
 StageWork MixInputs(
     size_t inputs, std::vector<Exhausted> exhausted, std::shared_ptr<const RowSpec> spec,
     std::function<absl::StatusOr<std::unique_ptr<InputChoice>>(const StageInputs&)> choice) {
-  return {[=](const StageInputs& all) -> absl::StatusOr<std::unique_ptr<Stage>> {
+  return {[inputs, exhausted = std::move(exhausted), spec = std::move(spec),
+           choice = std::move(choice)](
+              const StageInputs& all) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<InputChoice>> chooser = choice(all);
     if (!chooser.ok()) return chooser.status();
     auto stage = std::make_unique<MixingStage>(

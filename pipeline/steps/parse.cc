@@ -91,7 +91,7 @@ Dataset Dataset::ParseAll() const {
   absl::StatusOr<std::shared_ptr<const RowStep>> row_step =
       PrepareParse(spec(), *std::move(known), &step);
   if (!row_step.ok()) return Dataset(row_step.status());
-  const Dataset parsed = ThenOnRows(std::move(step), *std::move(row_step));
+  Dataset parsed = ThenOnRows(std::move(step), *std::move(row_step));
   if (tfds_columns.empty() || !parsed.status().ok()) return parsed;
   Step restore = parsed.Like("parse_tfds");
   std::vector<size_t> numbers;

@@ -140,7 +140,7 @@ Dataset Dataset::ShardSources(uint64_t rank, uint64_t world) const {
   if (step_->inputs.empty() || step_->counts) return Shard(rank, world);
   Step step = *step_;
   for (StepPtr& input : step.inputs) {
-    const Dataset part = Dataset(input).ShardSources(rank, world);
+    Dataset part = Dataset(input).ShardSources(rank, world);
     if (!part.status_.ok()) return part;
     input = part.step_;
   }

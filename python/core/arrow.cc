@@ -56,7 +56,7 @@ nb::object MakeCapsule(std::unique_ptr<T> value, const char* name) {
     delete inside;
   });
   if (capsule == nullptr) throw nb::python_error();
-  value.release();
+  (void)value.release();
   return nb::steal(capsule);
 }
 

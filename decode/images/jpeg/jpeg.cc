@@ -185,14 +185,13 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
   }
   // libjpeg decides about anything that does not look intact.
   path_ = JpegPath::kLibjpeg;
-  absl::Status status;
-  if (!OpenWhole(jpeg)) {
-    status = LibjpegError(jpeg.size());
-  } else if (status = Check(decoder_.image_width, decoder_.image_height); !status.ok()) {
-    return status;
-  } else if (!DecodeWhole()) {
-    status = LibjpegError(jpeg.size());
+  bool read = OpenWhole(jpeg);
+  if (read) {
+    absl::Status status = Check(decoder_.image_width, decoder_.image_height);
+    if (!status.ok()) return status;
+    read = DecodeWhole();
   }
+  absl::Status status = read ? absl::OkStatus() : LibjpegError(jpeg.size());
   // Damage of the header is described better by ReadJpegLayout, which knows where it is.
   if (absl::IsDataLoss(status) && !layout.ok()) return layout.status();
   return status;

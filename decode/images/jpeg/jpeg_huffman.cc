@@ -51,9 +51,8 @@ JpegHuffmanTable::Symbol JpegHuffmanTable::Find(uint32_t bits) const {
     for (int l = kLookupBits + 1; l <= 16; ++l) length += bits >= limit[l] ? 1 : 0;
     if (length > 16) return 0;
   }
-  const auto index =
-      static_cast<size_t>(offset[length] + static_cast<int32_t>(bits >> (16 - length)));
-  return SymbolOf(length, static_cast<uint8_t>(source[index]));
+  const int32_t index = offset[length] + static_cast<int32_t>(bits >> (16 - length));
+  return SymbolOf(length, static_cast<uint8_t>(source[static_cast<size_t>(index)]));
 }
 
 }  // namespace shardfeed
