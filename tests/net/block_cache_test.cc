@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "fmt/format.h"
@@ -285,7 +286,12 @@ TEST_F(BlockCacheTest, OneThatIsOpenedSmallerShrinks) {
   Cache();
   ReadAt(*Open(), 0, bytes_.size());
   EXPECT_EQ(Blocks().size(), 3);
+  // A block that is only just there may still be in use, and then stays for now.
   Cache(2 * kFile);
+  for (int i = 0; i < 1000 && Blocks().size() > 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    Cache(2 * kFile);
+  }
   EXPECT_EQ(Blocks().size(), 2);
 }
 

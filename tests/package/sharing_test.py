@@ -221,7 +221,6 @@ def test_peers_get_batches_that_are_made_once(dataset, name):
     assert made[0] == made[1] != made[2] == made[3]
     # Of four ranks; one that is too slow gets a feed of its own.
     assert 2 <= its[0].stats()["shared"]["feeds"] < 4
-    assert its[0].stats()["rows"] == its[1].stats()["rows"] == 500 // 8 * 8
 
 
 def test_a_peer_that_is_far_behind_goes_on_alone(dataset, running):

@@ -69,9 +69,10 @@ TEST(ErrorTest, MemoryThatIsNotThereIsNamed) {
       "element 3 of epoch 0: map: column 'x': 1152921504606846976 elements, 9223372036854775808 "
       "bytes, do not fit into memory");
   EXPECT_FAILS(FirstError(range.FlatMap({{"x", DType::kInt64, {}, true}},
-                                        [](const Batch&, size_t row, RowEmitter& out) {
+                                        [](const Batch& in, size_t row, RowEmitter& out) {
+                                          const bool is_third = in.Values<int64_t>(0)[row] == 3;
                                           out.Begin();
-                                          out.Extend<int64_t>(0, row == 3 ? 1ul << 60 : 1);
+                                          out.Extend<int64_t>(0, is_third ? 1ul << 60 : 1);
                                           return absl::OkStatus();
                                         })),
                kResourceExhausted, "flat_map: column 'x': 1152921504606846976 elements");
