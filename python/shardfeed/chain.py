@@ -12,7 +12,7 @@ from ._core import Dataset as CoreDataset
 from ._core import Trace
 from .arguments import Count, Device, Size, Threads, checked_methods
 from .device import DeviceView
-from .views import Drawing, View
+from .views import Drawing, View, Viewable
 
 
 def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...]) -> Any:
@@ -33,7 +33,7 @@ def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...])
 
 
 @checked_methods
-class Chain:
+class Chain(Viewable):
     """A step and the chains that are its inputs. Immutable except for the number of its next epoch.
 
     The extension's dataset is made on first use, separately in each process.
@@ -125,26 +125,6 @@ class Chain:
         if self._core.batched():
             raise ValueError("blocks: the elements here are batches")
         return View(self, None, blocks=True)
-
-    def numpy(self) -> View:
-        """Returns an iterable whose iterators yield NumPy arrays, as the dataset's own do."""
-        return View(self, None)
-
-    def torch(self) -> View:
-        """Returns an iterable whose iterators yield torch.Tensors that share the arrays' memory."""
-        return View(self, "torch")
-
-    def jax(self, sharding: Any = None) -> View:
-        """Returns an iterable whose iterators yield jax.Arrays.
-
-        - `sharding`: a jax.sharding.Sharding of global arrays. A batch is this process's part of
-          them, as for jax.make_array_from_process_local_data, and each device gets its part of
-          the array."""
-        return View(self, "jax", sharding=sharding)
-
-    def tf(self) -> View:
-        """Returns an iterable whose iterators yield eager tf.Tensors."""
-        return View(self, "tf")
 
     def cuda(self, device: Device = 0, *, normalize: Optional[Mapping[str, Any]] = None,
              depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:

@@ -16,8 +16,8 @@ from .arguments import Count, Size, checked, checked_methods
 from .channel import as_one_piece
 from .dataset import Dataset
 from .processes import RemoteTraceback, as_sent
-from .sharing import _with_rank
-from .views import View
+from .sharing import with_rank
+from .views import RunElsewhere
 
 # How often in a row actors may die before the next batch has been delivered.
 _MOST_DEATHS = 3
@@ -58,11 +58,11 @@ def workers(ds: Dataset, n: Size, *, cpus: Size = 1, stretch: Size = 8, ahead: S
 
 
 @checked_methods
-class RemoteDataset:
+class RemoteDataset(RunElsewhere):
     """The result of sf.ray.workers, which is iterated like the chain itself."""
 
     def __init__(self, dataset: Dataset, n: int, cpus: int, stretch: int, ahead: int):
-        self.dataset = dataset
+        super().__init__(dataset)
         self._n = n
         self._cpus = cpus
         self._stretch = stretch
@@ -84,36 +84,6 @@ class RemoteDataset:
         """Starts a run and returns its iterator: see Dataset.start. The budget is that of each actor."""
         given = {"budget_bytes": budget_bytes, "autotune": autotune, "tuning": tuning}
         return self._start(epoch=epoch, **step_arguments.given(given))
-
-    def set_epoch(self, epoch: Count) -> None:
-        """Sets the epoch of the next iterator, and of that of the chain itself."""
-        self.dataset.set_epoch(epoch)
-
-    def torch(self) -> View:
-        """Returns an iterable whose iterators yield torch.Tensors, which are copies: arrays in the
-        store are read-only."""
-        return View(self, "torch")  # type: ignore[arg-type]
-
-    def jax(self, sharding: Any = None) -> View:
-        """Returns an iterable whose iterators yield jax.Arrays: see Dataset.jax."""
-        return View(self, "jax", sharding=sharding)  # type: ignore[arg-type]
-
-    def tf(self) -> View:
-        """Returns an iterable whose iterators yield eager tf.Tensors."""
-        return View(self, "tf")  # type: ignore[arg-type]
-
-    @property
-    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
-        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
-        return self.dataset.element_spec
-
-    @property
-    def batched(self) -> bool:
-        """True: the elements are batches."""
-        return True
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
 
 class _Actor:
@@ -176,7 +146,7 @@ class RemoteIterator:
         # Nothing is read here: this iterator checks states, and says which one is the first.
         self._local = iterator.start(ds._core, None, None, False, **options)
         self._state = self._local.state()
-        self._chain = ray.put(_with_rank(ds))
+        self._chain = ray.put(with_rank(ds))
         self._options = {**options, "threads": remote._cpus}
         self._actors: List[Any] = [None] * remote._n
         self._stretches: Deque[_Stretch] = collections.deque()

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from multiprocessing.connection import Connection
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from .dataset import Dataset
 from .processes import RemoteTraceback
 from .ragged import Ragged
 from .ranks import rank_and_world
-from .views import View
+from .views import RunElsewhere
 
 # What tells the processes of one machine that they belong together, and how many there are.
 _RUNS = (
@@ -112,11 +112,11 @@ def _ranks_of(ranks: Optional[int]) -> int:
 
 
 @checked_methods
-class SharedDataset:
+class SharedDataset(RunElsewhere):
     """The result of sf.share, which is iterated like the chain itself."""
 
     def __init__(self, dataset: Dataset, run: str, ranks: int, ahead: int, within: Optional[int]):
-        self.dataset = dataset
+        super().__init__(dataset)
         self._run = run
         self._ranks = ranks
         self._ahead = ahead
@@ -136,7 +136,7 @@ class SharedDataset:
 
     def _recipe(self, dataset: Dataset) -> bytes:
         try:
-            return pickle.dumps(_with_rank(dataset), 5)
+            return pickle.dumps(with_rank(dataset), 5)
         except Exception as error:
             raise TypeError(f"share: {dataset!r} cannot be sent to the process that reads ({error}); "
                             "use functions that a module defines, not lambdas") from error
@@ -177,47 +177,14 @@ class SharedDataset:
                  "cpu_share": cpu_share, "autotune": autotune, "tuning": tuning}
         return self._start(epoch=epoch, **step_arguments.given(given))
 
-    def set_epoch(self, epoch: Count) -> None:
-        """Sets the epoch of the next iterator, and of that of the chain itself."""
-        self.dataset.set_epoch(epoch)
 
-    def numpy(self) -> View:
-        """Returns an iterable whose iterators yield NumPy arrays, as this one's own do."""
-        return View(self, None)  # type: ignore[arg-type]
-
-    def torch(self) -> View:
-        """Returns an iterable whose iterators yield torch.Tensors in the shared memory."""
-        return View(self, "torch")  # type: ignore[arg-type]
-
-    def jax(self, sharding: Any = None) -> View:
-        """Returns an iterable whose iterators yield jax.Arrays: see Dataset.jax."""
-        return View(self, "jax", sharding=sharding)  # type: ignore[arg-type]
-
-    def tf(self) -> View:
-        """Returns an iterable whose iterators yield eager tf.Tensors."""
-        return View(self, "tf")  # type: ignore[arg-type]
-
-    @property
-    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
-        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
-        return self.dataset.element_spec
-
-    @property
-    def batched(self) -> bool:
-        """True: the elements are batches."""
-        return True
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-
-def _with_rank(chain: Any) -> Any:
+def with_rank(chain: Any) -> Any:
     """Returns the chain with the rank of this process, which the process that reads does not have."""
     if not chain._finds_rank:
         return chain
     found = object.__new__(type(chain))
     found.__dict__.update(chain.__dict__)
-    found._inputs = tuple(map(_with_rank, chain._inputs))
+    found._inputs = tuple(map(with_rank, chain._inputs))
     if chain._method == "shard" and chain._arguments == (None, None):
         found._arguments = rank_and_world()
     found._finds_rank = False

@@ -5,27 +5,81 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from . import iterator
+from .arguments import Count, checked_methods
 from .frameworks import CONVERTERS
 
 
-class Viewed(Protocol):
-    """What a view needs to know of a chain."""
+class Drawn(Protocol):
+    """What a drawing needs to know of a chain."""
 
     _text: str
 
     @property
-    def _inputs(self) -> Sequence[Viewed]: ...
+    def _inputs(self) -> Sequence[Drawn]: ...
 
-    def _start(self, convert: Optional[Callable[..., Any]] = ..., *,
-               blocks: bool = ...) -> iterator.Iterator: ...
 
-    def __len__(self) -> int: ...
+@checked_methods
+class Viewable:
+    """What can be iterated, and how it is seen through frameworks."""
+
+    def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False) -> Any:
+        """Starts a run, and returns its iterator, whose elements `convert` has changed."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def numpy(self) -> View:
+        """Returns an iterable whose iterators yield NumPy arrays, as the dataset's own do."""
+        return View(self, None)
+
+    def torch(self) -> View:
+        """Returns an iterable whose iterators yield torch.Tensors that share the arrays' memory, or
+        copies of arrays that are read-only."""
+        return View(self, "torch")
+
+    def jax(self, sharding: Any = None) -> View:
+        """Returns an iterable whose iterators yield jax.Arrays.
+
+        - `sharding`: a jax.sharding.Sharding of global arrays. A batch is this process's part of
+          them, as for jax.make_array_from_process_local_data, and each device gets its part of
+          the array."""
+        return View(self, "jax", sharding=sharding)
+
+    def tf(self) -> View:
+        """Returns an iterable whose iterators yield eager tf.Tensors."""
+        return View(self, "tf")
+
+
+@checked_methods
+class RunElsewhere(Viewable):
+    """A chain of batches, `dataset`, that other processes run, and that is iterated like itself."""
+
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+
+    def set_epoch(self, epoch: Count) -> None:
+        """Sets the epoch of the next iterator, and of that of the chain itself."""
+        self.dataset.set_epoch(epoch)
+
+    @property
+    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
+        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
+        return self.dataset.element_spec
+
+    @property
+    def batched(self) -> bool:
+        """True: the elements are batches."""
+        return True
+
+    def __len__(self) -> int:
+        return len(self.dataset)
 
 
 class View:
     """A dataset whose iterators yield something other than dicts of NumPy arrays."""
 
-    def __init__(self, dataset: Viewed, framework: Optional[str], blocks: bool = False,
+    def __init__(self, dataset: Viewable, framework: Optional[str], blocks: bool = False,
                  **options: Any):
         self.dataset = dataset
         self._options = options  # options of the framework's converter
@@ -48,13 +102,13 @@ class View:
 class Drawing:
     """A chain as a graph."""
 
-    def __init__(self, dataset: Viewed):
+    def __init__(self, dataset: Drawn):
         self._nodes: List[str] = []
         self._edges: List[Tuple[int, int]] = []
         self._depth: List[int] = []
         self._add(dataset)
 
-    def _add(self, ds: Viewed) -> int:
+    def _add(self, ds: Drawn) -> int:
         inputs = [self._add(i) for i in ds._inputs]
         node = len(self._nodes)
         self._nodes.append(ds._text)
