@@ -256,8 +256,7 @@ class Inspection:
     def _images(self, most: int = 4) -> str:
         import base64
         from .sources import read
-        kinds = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif", b"RIFF": "webp",
-                 b"BM": "bmp"}
+        from .viewer.media import media_type
         names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]
         tags = []
         if names and self.records:
@@ -265,10 +264,10 @@ class Inspection:
             ds = read(self._spec).parse({name: ragged("bytes") for name in names})
             for row in ds[:min(most, self.records)]:
                 for value in (v for values in row.values() for v in values):
-                    kind = next((k for head, k in kinds.items() if value.startswith(head)), None)
-                    if kind:
+                    kind = media_type(value) or ""
+                    if kind.startswith("image/") and kind != "image/tiff":  # which browsers do not show
                         data = base64.b64encode(value).decode()
-                        tags.append(f'<img height="96" src="data:image/{kind};base64,{data}"/>')
+                        tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
         return "".join(tags)
 
 

@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from .._core import DataLossError
-from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, one_line
+from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, names_in, one_line
 from . import KINDS
 
 
@@ -382,7 +382,7 @@ def main(kind: str, arguments: Sequence[str]) -> int:
 
 def kind_in(arguments: Sequence[str]) -> Optional[Tuple[str, List[str]]]:
     """The kind that a command line names, if Python reads it, and the arguments without its name."""
-    plain = [i for i, one in enumerate(arguments) if not one.startswith("-")]
+    plain = names_in(arguments, 2)
     if len(plain) < 2 or arguments[plain[0]] != "convert" or arguments[plain[1]] not in KINDS:
         return None
     return arguments[plain[1]], [one for i, one in enumerate(arguments) if i not in plain[:2]]
