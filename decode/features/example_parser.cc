@@ -78,24 +78,6 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
                   Name(plan, step), bytes, DTypeName(plan.spec.dtype), DTypeSize(plan.spec.dtype)));
 }
 
-// Whether a type has an integer.
-bool Has(Conversion conversion, int64_t value) {
-  switch (conversion) {
-    case Conversion::kInt32:
-      return value == static_cast<int32_t>(value);
-    case Conversion::kUInt8:
-      return value == static_cast<uint8_t>(value);
-    case Conversion::kInt8:
-      return value == static_cast<int8_t>(value);
-    case Conversion::kUInt16:
-      return value == static_cast<uint16_t>(value);
-    case Conversion::kInt16:
-      return value == static_cast<int16_t>(value);
-    default:
-      return true;
-  }
-}
-
 // Names the first value that does not fit.
 [[gnu::cold, gnu::noinline]] absl::Status DoesNotFit(const FeaturePlan& plan, int64_t step,
                                                      const EffectiveLists& lists, size_t n) {
@@ -103,7 +85,7 @@ bool Has(Conversion conversion, int64_t value) {
   bool fit;
   lists.Store(Conversion::kInt64, reinterpret_cast<char*>(values.data()), &fit);
   const auto misfit = std::find_if(values.begin(), values.end(),
-                                   [&](int64_t value) { return !Has(plan.conversion, value); });
+                                   [&](int64_t value) { return !Fits(plan.spec.dtype, value); });
   return absl::InvalidArgumentError(
       fmt::format("{}: value {} at position {} does not fit {}; ask for it as int64",
                   Name(plan, step), *misfit, misfit - values.begin(), DTypeName(plan.spec.dtype)));

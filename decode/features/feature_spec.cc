@@ -94,11 +94,7 @@ std::string DefaultDefect(const FeatureSpec& spec) {
   }
   if (const auto* numbers = std::get_if<std::vector<int64_t>>(&*spec.default_value)) {
     for (int64_t number : *numbers) {
-      if ((spec.dtype == DType::kInt32 && number != static_cast<int32_t>(number)) ||
-          (spec.dtype == DType::kUInt8 && number != static_cast<uint8_t>(number)) ||
-          (spec.dtype == DType::kInt8 && number != static_cast<int8_t>(number)) ||
-          (spec.dtype == DType::kUInt16 && number != static_cast<uint16_t>(number)) ||
-          (spec.dtype == DType::kInt16 && number != static_cast<int16_t>(number))) {
+      if (!Fits(spec.dtype, number)) {
         return fmt::format("its default {} does not fit {}", number, DTypeName(spec.dtype));
       }
     }
@@ -115,6 +111,23 @@ std::string ListDefect(const FeatureSpec& spec, bool in_feature_list) {
 }
 
 }  // namespace
+
+bool Fits(DType dtype, int64_t value) {
+  switch (dtype) {
+    case DType::kInt32:
+      return value == static_cast<int32_t>(value);
+    case DType::kUInt8:
+      return value == static_cast<uint8_t>(value);
+    case DType::kInt8:
+      return value == static_cast<int8_t>(value);
+    case DType::kUInt16:
+      return value == static_cast<uint16_t>(value);
+    case DType::kInt16:
+      return value == static_cast<int16_t>(value);
+    default:
+      return true;
+  }
+}
 
 FeatureKind ListKind(const FeatureSpec& spec) {
   if (spec.decode_raw) return FeatureKind::kBytes;

@@ -15,6 +15,9 @@ namespace shardfeed {
 // The kind of list that a record must have for this feature; kNone if there is no such kind.
 FeatureKind ListKind(const FeatureSpec& spec);
 
+// Whether values of an int64 list fit a type, which is one that such a list can become.
+bool Fits(DType dtype, int64_t value);
+
 // Number of values in an element of `shape`. Only for a validated spec.
 int64_t NumValues(const FeatureSpec& spec);
 
