@@ -51,7 +51,7 @@ absl::StatusOr<DatasetStatistics> CollectStatistics(const ShardSet& set,
   scanning.on_end = [&](size_t shard) { merged.End(shard); };
   absl::Status status = ScanDataset(set, scanning, [&](size_t shard, const RecordBlock& block) {
     DatasetStatistics& statistics = merged.Of(shard);
-    for (const Record& record : block.records) statistics.AddRecord(record.payload);
+    for (const Record& record : block.records) statistics.Add(record).IgnoreError();
     return absl::OkStatus();
   });
   if (status.ok()) status = set.version.CheckUnchanged();

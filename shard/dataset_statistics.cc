@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -89,6 +90,12 @@ Drift DriftOf(const DatasetStatistics& first, const DatasetStatistics& second,
 }
 
 }  // namespace
+
+absl::Status DatasetStatistics::Add(const Record& record) {
+  // The footer has the CRC, which is not computed twice.
+  const char* const footer = record.payload.data() + record.payload.size();
+  return values_.Add(record.payload, UnmaskCrc(LoadLittleEndian<uint32_t>(footer)), schema_);
+}
 
 void DatasetStatistics::Merge(const DatasetStatistics& other) {
   schema_.Merge(other.schema_);

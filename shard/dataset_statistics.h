@@ -15,6 +15,7 @@
 #include "shard/value_collector.h"
 #include "shard/value_statistics.h"
 #include "tfrecord/crc32c.h"
+#include "tfrecord/framing.h"
 
 namespace shardfeed {
 
@@ -27,12 +28,12 @@ class DatasetStatistics {
       : schema_(std::move(schema)), values_(std::move(values)) {}
 
   // Adds a record. One that is not an Example is only counted (Schema::not_examples).
-  void AddRecord(std::string_view record) { Add(record, Crc32c(record)).IgnoreError(); }
-  // The same, but returns DataLoss for what is not an Example. `crc` is the CRC-32C of the record,
-  // not masked.
-  absl::Status Add(std::string_view record, uint32_t crc) {
-    return values_.Add(record, crc, schema_);
+  void AddRecord(std::string_view record) {
+    values_.Add(record, Crc32c(record), schema_).IgnoreError();
   }
+  // The same of a view of a whole frame that matches its CRCs, but returns DataLoss for what is not
+  // an Example.
+  absl::Status Add(const Record& record);
   void Merge(const DatasetStatistics& other);
 
   const Schema& schema() const { return schema_; }

@@ -5,7 +5,6 @@
 #include <memory>
 #include <system_error>
 
-#include "absl/strings/escaping.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
@@ -72,7 +71,7 @@ absl::Status WriteFinished(const std::string& folder, size_t number, const Finis
                            bool sync) {
   nlohmann::json json = FinishedToJson(shard);
   if (shard.values != nullptr) {
-    json["statistics"] = absl::Base64Escape(shard.values->Format(/*whole=*/true));
+    json["statistics"] = shard.values->FormatText(/*whole=*/true);
   }
   const std::string path = fmt::format("{}/{:05}.done", folder, number);
   absl::Status status = WriteFile(
@@ -93,13 +92,9 @@ absl::StatusOr<std::optional<FinishedShard>> ReadFinished(const std::string& fol
   if (!shard || !json.contains("statistics") || !json["statistics"].is_string()) {
     return std::nullopt;
   }
-  std::string code;
-  if (!absl::Base64Unescape(json["statistics"].get_ref<const std::string&>(), &code)) {
-    return std::nullopt;
-  }
-  std::optional<ValueStatistics> values = ValueStatistics::Parse(code, shard->records);
-  if (!values) return std::nullopt;
-  shard->values = std::make_shared<const ValueStatistics>(*std::move(values));
+  shard->values =
+      ValueStatistics::ParseText(json["statistics"].get_ref<const std::string&>(), shard->records);
+  if (shard->values == nullptr) return std::nullopt;
   VerifyOptions verifying;
   verifying.stop = stop;
   const absl::StatusOr<ShardReport> report = VerifyShard(base + ".shard", verifying);

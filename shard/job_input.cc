@@ -1,9 +1,7 @@
 #include "shard/job_input.h"
 
-#include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
@@ -18,7 +16,7 @@ std::string FormatJobInput(const JobInput& input) {
       {"features", input.schema.ToJson()}, {"classes", ClassesToJson(input.classes)},
       {"fingerprint", input.fingerprint},  {"max_skipped", input.max_skipped}};
   if (input.values != nullptr) {
-    json["statistics"] = absl::Base64Escape(input.values->Format(/*whole=*/false));
+    json["statistics"] = input.values->FormatText(/*whole=*/false);
   }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -46,13 +44,8 @@ absl::StatusOr<JobInput> ParseJobInput(std::string_view text) {
     return parsed;
   }
   if (json.contains("statistics")) {
-    std::string code;
-    std::optional<ValueStatistics> values;
-    if (absl::Base64Unescape(members.Text(json, "statistics"), &code)) {
-      values = ValueStatistics::Parse(code, records);
-    }
-    if (!values) return absl::DataLossError("its statistics are damaged");
-    input.values = std::make_shared<const ValueStatistics>(*std::move(values));
+    input.values = ValueStatistics::ParseText(members.Text(json, "statistics"), records);
+    if (input.values == nullptr) return absl::DataLossError("its statistics are damaged");
   }
   if (!json.contains("classes")) return input;  // a job that an earlier version began
   const absl::Status read = ClassesFromJson(members.Object(json, "classes"), &input.classes);

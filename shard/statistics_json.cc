@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
@@ -119,7 +118,7 @@ nlohmann::ordered_json StatisticsToManifest(const Schema& schema, const ValueSta
       features[name] = FeatureToJson(found->second, examples, &feature);
     }
   }
-  json["code"] = absl::Base64Escape(values.Format(/*whole=*/false));
+  json["code"] = values.FormatText(/*whole=*/false);
   return json;
 }
 
@@ -130,16 +129,15 @@ absl::StatusOr<std::shared_ptr<const ValueStatistics>> StatisticsFromManifest(
   const uint64_t version = members.Number(json, "version");
   if (!members.status().ok()) return members.status();
   if (version > kVersion) return nullptr;
-  std::string code;
-  const bool is_base64 = absl::Base64Unescape(members.Text(json, "code"), &code);
+  const std::string code = members.Text(json, "code");
   if (!members.status().ok()) return members.status();
-  std::optional<ValueStatistics> values;
-  if (is_base64) values = ValueStatistics::Parse(code, schema.records());
-  if (!values) {
+  std::shared_ptr<const ValueStatistics> values =
+      ValueStatistics::ParseText(code, schema.records());
+  if (values == nullptr) {
     return absl::DataLossError(
         fmt::format("the code of its statistics is not that of {} records", schema.records()));
   }
-  return std::make_shared<const ValueStatistics>(*std::move(values));
+  return values;
 }
 
 std::string DifferenceOf(const ValueStatistics& stored, const ValueStatistics& found,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "tfrecord/crc32c.h"
 
 namespace shardfeed {
@@ -194,6 +195,19 @@ std::optional<ValueStatistics> ValueStatistics::Parse(std::string_view code, uin
   in.Expect(in.at_end());
   if (!in.ok()) return std::nullopt;
   return statistics;
+}
+
+std::string ValueStatistics::FormatText(bool whole) const {
+  return absl::Base64Escape(Format(whole));
+}
+
+std::shared_ptr<const ValueStatistics> ValueStatistics::ParseText(std::string_view text,
+                                                                  uint64_t records) {
+  std::string code;
+  if (!absl::Base64Unescape({text.data(), text.size()}, &code)) return nullptr;
+  std::optional<ValueStatistics> values = Parse(code, records);
+  if (!values) return nullptr;
+  return std::make_shared<const ValueStatistics>(*std::move(values));
 }
 
 }  // namespace shardfeed

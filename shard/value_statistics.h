@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,6 +87,9 @@ class ValueStatistics {
   std::string Format(bool whole) const;
   // Nullopt: Format cannot have written `code` for a dataset of so many records.
   static std::optional<ValueStatistics> Parse(std::string_view code, uint64_t records);
+  // The same in Base64, for JSON. Null: FormatText cannot have written `text`.
+  std::string FormatText(bool whole) const;
+  static std::shared_ptr<const ValueStatistics> ParseText(std::string_view text, uint64_t records);
 
  private:
   Features features_;

@@ -24,7 +24,6 @@
 #include "shard/shard_report.h"
 #include "shard/staging.h"
 #include "shard/statistics_json.h"
-#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
 namespace {
@@ -160,8 +159,7 @@ class ShardVerifier {
 
   void CheckExamples(const RecordBlock& block) {
     for (size_t i = 0; i < block.records.size(); ++i) {
-      const std::string_view payload = block.records[i].payload;
-      absl::Status status = statistics_.Add(payload, Crc32c(payload));
+      absl::Status status = statistics_.Add(block.records[i]);
       const auto add = [&](const char* kind, std::string_view what) {
         const uint64_t number = block.first_record + i;
         Add(kind, number, block.records[i].offset,
