@@ -1,12 +1,12 @@
 #include "decode/features/example_columns.h"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/types/span.h"
+#include "decode/features/float16.h"
 #include "decode/features/utf8.h"
 #include "fmt/format.h"
 
@@ -18,18 +18,6 @@ using Type = ExampleColumn::Type;
 absl::Status Refuse(const ExampleColumn& column, uint64_t row, std::string_view what) {
   return absl::InvalidArgumentError(
       fmt::format("feature '{}', row {}: {}", column.name, row, what));
-}
-
-float FromFloat16(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16;
-  const uint32_t exponent = bits >> 10 & 0x1f;
-  const uint32_t mantissa = bits & 0x3ff;
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// Conversions from binary32 to the two 16-bit floating point types.
+// Conversions between binary32 and the two 16-bit floating point types.
 
 #ifndef SHARDFEED_DECODE_FEATURES_FLOAT16_H_
 #define SHARDFEED_DECODE_FEATURES_FLOAT16_H_
@@ -8,9 +8,9 @@
 
 namespace shardfeed {
 
-// Both round to nearest, ties to even, as processors' own instructions do. Values that are too
-// large become infinite, and a NaN remains a NaN. Branch-free, so that loops over them are
-// vectorised.
+// ToFloat16 and ToBFloat16 round to nearest, ties to even, as processors' own instructions do.
+// Values that are too large become infinite, and a NaN remains a NaN. Branch-free, so that loops
+// over them are vectorised.
 
 // IEEE 754 binary16: 1 sign, 5 exponent and 10 mantissa bits.
 inline uint16_t ToFloat16(float value) {
@@ -31,6 +31,18 @@ inline uint16_t ToFloat16(float value) {
   // 65520 is halfway between the largest number and the one that would follow.
   result = magnitude >= 0x477ff000 ? special : result;
   return static_cast<uint16_t>(sign | result);
+}
+
+// Exact. Branch-free as well.
+inline float FromFloat16(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t magnitude = half & 0x7fff;
+  // Moves exponent and mantissa into place; a multiplication corrects the bias and also normalises
+  // subnormal numbers.
+  const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  const uint32_t bits =
+      magnitude >= 0x7c00 ? magnitude << 13 | 0x7f800000 : std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>(sign | bits);
 }
 
 // bfloat16 is the upper half of binary32.

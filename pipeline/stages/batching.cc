@@ -90,15 +90,6 @@ bool SetInteger(const Padding& padding, Value* to) {
   return true;
 }
 
-double FromFloat16(uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const int fraction = bits & 0x3ff;
-  if (exponent == 31) return fraction != 0 ? std::nan("") : HUGE_VAL;
-  const double value =
-      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25);
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
 // `to_type` and `to_double` convert between a double and the column's type T.
 template <typename ToType, typename ToDouble>
 bool SetFloat(const Padding& padding, const ToType& to_type, const ToDouble& to_double, Value* to) {

@@ -39,17 +39,6 @@ double DrawLogGamma(double shape, Random& random) {
   }
 }
 
-float FromFloat16(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t magnitude = half & 0x7fff;
-  // Moves exponent and mantissa into place; a multiplication corrects the bias and also normalises
-  // subnormal numbers.
-  const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  const uint32_t bits =
-      magnitude >= 0x7c00 ? magnitude << 13 | 0x7f800000 : std::bit_cast<uint32_t>(value);
-  return std::bit_cast<float>(sign | bits);
-}
-
 struct UInt8Values {
   using Type = uint8_t;
   static float Load(Type value) { return value; }

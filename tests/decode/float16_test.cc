@@ -52,6 +52,21 @@ TEST(Float16, RoundsToTheNearestTiesToEven) {
   }
 }
 
+TEST(Float16, EveryNumberBecomesAFloat) {
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
+    const auto number = static_cast<uint16_t>(bits);
+    const auto negative = static_cast<uint16_t>(bits | 0x8000);
+    ASSERT_EQ(FromFloat16(number), Value(number, 10, 15));
+    ASSERT_EQ(FromFloat16(negative), -Value(number, 10, 15));
+    ASSERT_TRUE(std::signbit(FromFloat16(negative)));
+  }
+  EXPECT_EQ(FromFloat16(0x7c00), HUGE_VALF);
+  EXPECT_EQ(FromFloat16(0xfc00), -HUGE_VALF);
+  for (uint32_t bits = 0x7c01; bits < 0x8000; ++bits) {
+    ASSERT_TRUE(std::isnan(FromFloat16(static_cast<uint16_t>(bits))));
+  }
+}
+
 TEST(Float16, EveryNumberAndWhatLiesBetweenThem) {
   for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const double low = Value(static_cast<uint16_t>(bits), 10, 15);
