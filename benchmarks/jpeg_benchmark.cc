@@ -25,12 +25,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "jpeglib.h"
+#include "media/image_header.h"
 
 namespace shardfeed {
 namespace {

@@ -13,8 +13,10 @@
 #include "nlohmann/json.hpp"
 #include "shard/index_build.h"
 #include "shard/index_pack_write.h"
+#include "shard/manifest_build.h"
 #include "shard/spec.h"
 #include "shard/text_index.h"
+#include "shardfeed/version.h"
 
 namespace shardfeed {
 namespace {
@@ -23,12 +25,37 @@ struct IndexFlags {
   std::vector<std::string> specs;
   std::string export_format;
   bool import = false;
+  bool manifest = false;
 };
+
+absl::StatusOr<Manifest> WriteManifestOf(const ShardSet& set, const IndexFlags& flags,
+                                         const CommandOptions& options) {
+  std::atomic<uint64_t> passed{0};
+  const uint64_t total = SizeOfFiles(set.paths);
+  ManifestBuildOptions building;
+  building.threads = options.threads;
+  building.stop = InterruptToken();
+  building.bytes_passed = &passed;
+  building.made_by = {{"tool", std::string("shardfeed " SHARDFEED_VERSION)}, {"command", "index"}};
+  ProgressDisplay display(options, [&] {
+    return Progress{.what = "reading",
+                    .name = fmt::format("{}", fmt::join(flags.specs, " ")),
+                    .done = passed,
+                    .total = total,
+                    .bytes = true};
+  });
+  return WriteManifest(set, building);
+}
 
 int Index(const IndexFlags& flags, const CommandOptions& options) {
   const Stopwatch watch;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
+  if (flags.manifest && !set->sharded_name) {
+    return ReportError(absl::InvalidArgumentError(
+        fmt::format("--manifest describes a whole dataset: name it as stem@N instead of {}",
+                    fmt::join(flags.specs, " "))));
+  }
   // The sizes of objects are known only after they have been read.
   uint64_t total = SizeOfFiles(set->paths);
   const bool sizes_known = total > 0;
@@ -79,20 +106,31 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   }
   if (!status.ok()) return ReportError(set->version.CheckUnchanged(status));
   if (!sizes_known) total = indexed;
+  absl::StatusOr<Manifest> manifest;
+  if (flags.manifest) {
+    manifest = WriteManifestOf(*set, flags, options);
+    if (!manifest.ok()) return ReportError(set->version.CheckUnchanged(manifest.status()));
+  }
   const double seconds = watch.Seconds();
   if (options.json) {
-    const nlohmann::ordered_json json = {{"shards", set->paths.size()},
-                                         {"records", records.load()},
-                                         {"bytes", total},
-                                         {"bytes_read", bytes_read.load()},
-                                         {"index_bytes", index_bytes.load()},
-                                         {"seconds", seconds},
-                                         {"peak_rss_bytes", PeakResidentBytes()}};
+    nlohmann::ordered_json json = {{"shards", set->paths.size()},
+                                   {"records", records.load()},
+                                   {"bytes", total},
+                                   {"bytes_read", bytes_read.load()},
+                                   {"index_bytes", index_bytes.load()},
+                                   {"seconds", seconds},
+                                   {"peak_rss_bytes", PeakResidentBytes()}};
+    if (flags.manifest) json["features"] = manifest->schema.features().size();
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     fmt::print("{} shards, {} records indexed in {} ({} of {} read), {} of indexes\n",
                set->paths.size(), FormatCount(records), FormatDuration(seconds),
                FormatSize(bytes_read), FormatSize(total), FormatSize(index_bytes));
+    if (flags.manifest) {
+      fmt::print("the manifest describes {}, with statistics: shardfeed inspect {} --statistics\n",
+                 Counted(manifest->schema.features().size(), "feature"),
+                 fmt::join(flags.specs, " "));
+    }
   }
   return kExitDone;
 }
@@ -112,6 +150,9 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(CLI::IsMember({"dali", "tfindex"}));
   command->add_flag("--import", flags->import,
                     "compare each text index (.idx or .tfindex) with its shard");
+  command->add_flag("--manifest", flags->manifest,
+                    "also write the manifest that other programs leave out: the schema and the "
+                    "statistics, for which all records are read and checked");
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
@@ -122,6 +163,7 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "can start.\n\n"
       "Examples:\n"
       "  shardfeed index 'old/train-*'\n"
+      "  shardfeed index old/train@64 --manifest\n"
       "  shardfeed index out/train@64 --export dali\n");
   command->callback([flags, &options, exit] { *exit = Index(*flags, options); });
 }

@@ -37,6 +37,28 @@ std::string Extremes(const FeatureStatistics& feature) {
   return fmt::format("{} to {}", Number(feature.min()), Number(feature.max()));
 }
 
+void PrintImages(const ImageStatistics& images) {
+  if (images.count() == 0) return;
+  std::string formats;
+  for (size_t i = 0; i < images.formats().size(); ++i) {
+    if (images.formats()[i] == 0) continue;
+    formats += fmt::format("{}{} {}", formats.empty() ? "" : ", ", FormatCount(images.formats()[i]),
+                           ImageStatistics::kFormats[i]);
+  }
+  const ImageStatistics::Sizes& widths = images.widths();
+  const ImageStatistics::Sizes& heights = images.heights();
+  const auto range = [](const ImageStatistics::Sizes& sizes) {
+    return sizes.min == sizes.max ? fmt::format("{}", sizes.min)
+                                  : fmt::format("{} to {}", sizes.min, sizes.max);
+  };
+  std::string sizes = fmt::format("{} pixels wide, {} high", range(widths), range(heights));
+  if (widths.min != widths.max || heights.min != heights.max) {
+    sizes += fmt::format(", median {} x {}", Number(widths.Quantile(0.5)),
+                         Number(heights.Quantile(0.5)));
+  }
+  fmt::print("  images: {}; {}\n", formats, sizes);
+}
+
 void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t records,
                   const FeatureStatistics* feature) {
   std::string head = std::string(FeatureKindName(schema.kind));
@@ -65,6 +87,7 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
                                     static_cast<double>(feature->values())));
   }
   fmt::print("  {}{}\n", line, Different(*feature));
+  PrintImages(feature->images());
   if (schema.min_values != schema.max_values) {
     const NumberHistogram lengths = feature->lengths();
     fmt::print("  {} to {} values in a record, mean {}, median {}\n",

@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "base/rounding.h"
 #include "decode/images/codecs.h"
-#include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "fmt/format.h"
+#include "media/image_header.h"
 
 namespace shardfeed {
 namespace {

@@ -155,7 +155,9 @@ inline void FeatureStatistics::AddFloat(float value, Places& places) {
 template <typename Places>
 inline void FeatureStatistics::AddBytes(std::string_view value, Places& places) {
   total_bytes_ += value.size();
-  if (places.Next()) frequent_.Add(FrequentValues::KeyOf(value), places.rank(), value);
+  if (!places.Next()) return;
+  frequent_.Add(FrequentValues::KeyOf(value), places.rank(), value);
+  images_.Add(value);
 }
 
 template <typename Places>
@@ -237,6 +239,7 @@ void FeatureStatistics::Merge(const FeatureStatistics& other) {
   single_ += other.single_;
   lengths_.Merge(other.lengths_);
   histogram_.Merge(other.histogram_);
+  images_.Merge(other.images_);
   frequent_.Merge(other.frequent_);
 }
 
@@ -285,6 +288,7 @@ void FeatureStatistics::Write(StatisticsWriter& out, bool whole) const {
   lengths_.Write(out);
   if (kind_ == FeatureKind::kBytes) {
     out.Number(total_bytes_);
+    images_.Write(out);
   } else {
     out.Number(zeros_);
     out.Number(nan_);
@@ -315,6 +319,8 @@ void FeatureStatistics::Read(StatisticsReader& in, uint64_t records) {
   uint64_t finite = values_;
   if (kind_ == FeatureKind::kBytes) {
     total_bytes_ = in.Number();
+    images_.Read(in);
+    in.Expect(images_.count() <= values_);
   } else {
     zeros_ = in.Number(values_);
     nan_ = in.Number(values_ - zeros_);

@@ -16,6 +16,7 @@
 
 #include "absl/types/span.h"
 #include "shard/frequent_values.h"
+#include "shard/image_statistics.h"
 #include "shard/number_histogram.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/feature_values.h"
@@ -69,6 +70,9 @@ class FeatureStatistics {
   double Quantile(double share) const;
   const NumberHistogram& histogram() const { return histogram_; }
 
+  // The values of bytes that are images.
+  const ImageStatistics& images() const { return images_; }
+
   const FrequentValues& frequent() const { return frequent_; }
   // A frequent value of numbers.
   double NumberOf(const FrequentValues::Entry& entry) const;
@@ -110,6 +114,7 @@ class FeatureStatistics {
   uint64_t single_ = 0;      // records with one value
   NumberHistogram lengths_;  // of the others
   NumberHistogram histogram_;
+  ImageStatistics images_;
   FrequentValues frequent_;
 };
 

@@ -78,8 +78,7 @@ void FrequentValues::Note(uint64_t key, std::string_view bytes) {
   it->second.bytes = bytes.size();
 }
 
-void FrequentValues::CountNew(uint64_t key, std::string_view bytes) {
-  counts_[key] = 1;
+void FrequentValues::NoteNew(uint64_t key, std::string_view bytes) {
   Note(key, bytes);
   if (counts_.size() > kCapacity) StopCounting();
 }
@@ -87,7 +86,7 @@ void FrequentValues::CountNew(uint64_t key, std::string_view bytes) {
 void FrequentValues::StopCounting() {
   if (!exact_) return;
   exact_ = false;
-  for (const auto& [key, count] : counts_) distinct_.Add(Spread(key));
+  for (const auto& [key, count] : counts_.Sorted()) distinct_.Add(Spread(key));
   counts_ = {};
   Shrink();
 }
@@ -127,9 +126,9 @@ void FrequentValues::Merge(const FrequentValues& other) {
   if (exact_) {
     for (const auto& [key, text] : other.texts_) texts_.try_emplace(key, text);
   }
-  for (const auto& [key, count] : other.counts_) {
+  for (const auto& [key, count] : other.counts_.Sorted()) {
     if (exact_) {
-      counts_[key] += count;
+      counts_.Add(key, count);
       if (counts_.size() > kCapacity) StopCounting();
     } else {
       distinct_.Add(Spread(key));
@@ -179,7 +178,10 @@ uint64_t FrequentValues::max_error() const {
 }
 
 std::map<uint64_t, uint64_t> FrequentValues::Counts() const {
-  if (exact_) return {counts_.begin(), counts_.end()};
+  if (exact_) {
+    const auto counts = counts_.Sorted();
+    return {counts.begin(), counts.end()};
+  }
   std::map<uint64_t, uint64_t> found = InSample();
   for (auto& [key, count] : found) count = Scaled(count);
   return found;
@@ -202,7 +204,7 @@ std::vector<FrequentValues::Entry> FrequentValues::Top(size_t most) const {
     }
   };
   if (exact_) {
-    for (const auto& [key, count] : counts_) add(key, count);
+    for (const auto& [key, count] : counts_.Sorted()) add(key, count);
   } else {
     for (const auto& [key, count] : InSample()) {
       if (count >= kFewest) add(key, Scaled(count));
@@ -247,9 +249,8 @@ void FrequentValues::Write(StatisticsWriter& out, bool has_text, bool whole) con
   out.Number(total_);
   out.Number((exact_ ? 1 : 0) | (whole ? 2 : 0));
   if (exact_) {
-    const std::map<uint64_t, uint64_t> counts(counts_.begin(), counts_.end());
-    out.Number(counts.size());
-    for (const auto& [key, count] : counts) {
+    out.Number(counts_.size());
+    for (const auto& [key, count] : counts_.Sorted()) {
       WriteKey(out, key, has_text, true);
       out.Number(count);
     }
@@ -286,7 +287,7 @@ void FrequentValues::Read(StatisticsReader& in, bool has_text) {
     for (uint64_t i = 0; i < size && in.ok(); ++i) {
       const uint64_t key = ReadKey(in, has_text, true);
       const uint64_t count = in.Number();
-      in.Expect(count > 0 && count <= total_ - sum && counts_.try_emplace(key, count).second);
+      in.Expect(count > 0 && count <= total_ - sum && counts_.Add(key, count));
       if (in.ok()) sum += count;
     }
     in.Expect(sum == total_);
@@ -331,9 +332,8 @@ void FrequentValues::Read(StatisticsReader& in, bool has_text) {
 void FrequentValues::SampleCounted() {
   // Values at equal distances of all, so that each is in the sample as often as it should be.
   const uint64_t sampled = std::min<uint64_t>(total_, kSampled);
-  const std::map<uint64_t, uint64_t> counts(counts_.begin(), counts_.end());
   uint64_t passed = 0;
-  for (const auto& [key, count] : counts) {
+  for (const auto& [key, count] : counts_.Sorted()) {
     passed += count;
     while (sample_.size() < sampled &&
            static_cast<unsigned __int128>(total_) * sample_.size() / sampled < passed) {

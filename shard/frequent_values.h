@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "shard/count_table.h"
 #include "shard/statistics_code.h"
 
 namespace shardfeed {
@@ -53,7 +54,7 @@ class DistinctCounter {
 class FrequentValues {
  public:
   // Up to so many different values, all are counted.
-  static constexpr size_t kCapacity = 512;
+  static constexpr size_t kCapacity = 1024;
   // Number of values in the sample.
   static constexpr size_t kSampled = 1024;
   // More bytes of a value are not kept for display.
@@ -64,12 +65,7 @@ class FrequentValues {
   void Add(uint64_t key, uint64_t rank, std::string_view bytes = {}) {
     ++total_;
     if (exact_) {
-      const auto it = counts_.find(key);
-      if (it != counts_.end()) {
-        ++it->second;
-      } else {
-        CountNew(key, bytes);
-      }
+      if (counts_.Add(key)) NoteNew(key, bytes);
     } else {
       distinct_.Add(Spread(key));
     }
@@ -131,7 +127,8 @@ class FrequentValues {
 
   static constexpr int kRankBytes = 6;
 
-  void CountNew(uint64_t key, std::string_view bytes);
+  // Called after counting a new value.
+  void NoteNew(uint64_t key, std::string_view bytes);
   void Sample(uint64_t key, uint64_t rank, std::string_view bytes);
   void Note(uint64_t key, std::string_view bytes);
   void StopCounting();
@@ -147,17 +144,16 @@ class FrequentValues {
   void Complete(uint64_t sampled);
 
   uint64_t total_ = 0;
-  // The maps are not those of Abseil, which cannot even be destroyed once they lacked memory.
-  //
   // Whether counts_ has all values. Otherwise distinct_ does, and counts_ is empty.
   bool exact_ = true;
-  std::unordered_map<uint64_t, uint64_t> counts_;
+  CountTable counts_;
   DistinctCounter distinct_;
   // Unordered; the kSampled with the smallest ranks, and up to as many others until Shrink.
   std::vector<Sampled> sample_;
   // No greater rank is one of the smallest.
   uint64_t limit_ = UINT64_MAX;
-  // Of the values in counts_ and in the sample, if they are bytes; of numbers, only keys.
+  // Of the values in counts_ and in the sample, if they are bytes; of numbers, only keys. Not a map
+  // of Abseil: see CountTable.
   std::unordered_map<uint64_t, Text> texts_;
 };
 

@@ -14,8 +14,15 @@
 
 namespace shardfeed {
 
+class DatasetStatistics;
+
 // The report on a shard that could not be read: its only defect is why.
 ShardReport UnreadableShard(const std::string& path, const absl::Status& why);
+
+// As VerifyDataset. From level kExamples on, `found` gets the schema and the statistics of the
+// sound records.
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options,
+                                           DatasetStatistics* found);
 
 // Verifies one shard as VerifyDataset does, which also looks at its index in the index pack.
 absl::StatusOr<ShardReport> VerifyShardOfSet(const std::string& path, const VerifyOptions& options);

@@ -25,6 +25,23 @@ nlohmann::ordered_json QuantilesOf(const auto& of) {
   return quantiles;
 }
 
+nlohmann::ordered_json SizesToJson(const ImageStatistics::Sizes& sizes) {
+  return {{"min", sizes.min},
+          {"max", sizes.max},
+          {"mean", sizes.histogram.Mean()},
+          {"quantiles", QuantilesOf(sizes)}};
+}
+
+nlohmann::ordered_json ImagesToJson(const ImageStatistics& images) {
+  nlohmann::ordered_json formats = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < images.formats().size(); ++i) {
+    if (images.formats()[i] > 0) formats[ImageStatistics::kFormats[i]] = images.formats()[i];
+  }
+  return {{"formats", formats},
+          {"width", SizesToJson(images.widths())},
+          {"height", SizesToJson(images.heights())}};
+}
+
 nlohmann::ordered_json FeatureToJson(const FeatureSchema& schema, uint64_t records,
                                      const FeatureStatistics* feature) {
   nlohmann::ordered_json json = {{"kind", FeatureKindName(schema.kind)},
@@ -46,6 +63,7 @@ nlohmann::ordered_json FeatureToJson(const FeatureSchema& schema, uint64_t recor
       json["min_bytes"] = schema.min_bytes;
       json["max_bytes"] = schema.max_bytes;
     }
+    if (feature->images().count() > 0) json["images"] = ImagesToJson(feature->images());
   } else {
     json["zeros"] = feature->zeros();
     if (feature->kind() == FeatureKind::kFloat) {
@@ -77,9 +95,9 @@ nlohmann::ordered_json FeatureToJson(const FeatureSchema& schema, uint64_t recor
   return json;
 }
 
-std::string CodeOf(const NumberHistogram& histogram) {
+std::string CodeOf(const auto& statistics) {
   StatisticsWriter out;
-  histogram.Write(out);
+  statistics.Write(out);
   return std::move(out.code());
 }
 
@@ -174,6 +192,9 @@ std::string DifferenceOf(const ValueStatistics& stored, const ValueStatistics& f
       compare("deviation", theirs.deviation(), ours.deviation());
       if (CodeOf(theirs.histogram()) != CodeOf(ours.histogram())) {
         compare("distribution", "another"sv, "the records'"sv);
+      }
+      if (CodeOf(theirs.images()) != CodeOf(ours.images())) {
+        compare("images", "others"sv, "the records'"sv);
       }
       bool exact;
       compare("different values", theirs.Distinct(&exact), ours.Distinct(&exact));

@@ -368,23 +368,22 @@ ShardReport UnreadableShard(const std::string& path, const absl::Status& why) {
 
 namespace {
 
-// The report on a dataset whose shards have these reports. `values` are the statistics of their
-// records; null: not known.
+// The report on a dataset whose shards have these reports, whose schemas are merged into `schema`.
+// `values` are the statistics of their records; null: not known.
 absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport> shards,
                                    const ValueStatistics* values, VerifyLevel level,
-                                   std::optional<Defect> pack_defect) {
+                                   std::optional<Defect> pack_defect, Schema* schema) {
   VerifyReport report;
   report.shards = std::move(shards);
-  Schema schema;  // The merged schema of all shards.
   for (ShardReport& shard : report.shards) {
-    if (shard.schema != nullptr) schema.Merge(*shard.schema);
+    if (shard.schema != nullptr) schema->Merge(*shard.schema);
     shard.schema = nullptr;
     shard.values = nullptr;
   }
   // Otherwise the results may belong to two different datasets.
   if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
   if (set.sharded_name) {
-    CompareManifest(set, level >= VerifyLevel::kExamples ? &schema : nullptr, values, &report);
+    CompareManifest(set, level >= VerifyLevel::kExamples ? schema : nullptr, values, &report);
   }
   if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
   return report;
@@ -397,10 +396,17 @@ absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<
   std::optional<Defect> pack_defect;
   OpenPack(set, &pack_defect);
   // Reports that were sent as text lack the statistics.
-  return Merge(set, std::move(shards), nullptr, level, std::move(pack_defect));
+  Schema schema;
+  return Merge(set, std::move(shards), nullptr, level, std::move(pack_defect), &schema);
 }
 
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
+  DatasetStatistics found;
+  return VerifyDataset(set, options, &found);
+}
+
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options,
+                                           DatasetStatistics* found) {
   std::optional<Defect> pack_defect;
   const std::shared_ptr<const IndexPack> pack = OpenPack(set, &pack_defect);
   std::vector<ShardReport> shards(set.paths.size());
@@ -420,7 +426,11 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
-  return Merge(set, std::move(shards), &values, options.level, std::move(pack_defect));
+  Schema schema;
+  absl::StatusOr<VerifyReport> report =
+      Merge(set, std::move(shards), &values, options.level, std::move(pack_defect), &schema);
+  *found = DatasetStatistics(std::move(schema), std::move(values));
+  return report;
 }
 
 }  // namespace shardfeed

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "convert/features/image_rewriter.h"
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 
 namespace shardfeed {
 

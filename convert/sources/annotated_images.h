@@ -15,7 +15,7 @@
 #include "convert/input/fingerprint.h"
 #include "convert/input/name_list.h"
 #include "convert/items/source.h"
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 
 namespace shardfeed {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 
 namespace shardfeed {
 

@@ -7,8 +7,8 @@
 
 #include "decode/images/codecs.h"
 #include "decode/images/exif.h"
-#include "decode/images/image_header.h"
 #include "fmt/format.h"
+#include "media/image_header.h"
 
 namespace shardfeed {
 namespace {

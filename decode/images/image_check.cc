@@ -7,9 +7,9 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "decode/images/codecs.h"
-#include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "fmt/format.h"
+#include "media/image_header.h"
 #include "tfrecord/example_reader.h"
 
 namespace shardfeed {

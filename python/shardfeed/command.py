@@ -130,10 +130,12 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
 
 @checked
 def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal["dali", "tfindex"]] = None,
-          threads: Optional[Threads] = None) -> Dict[str, Any]:
+          manifest: bool = False, threads: Optional[Threads] = None) -> Dict[str, Any]:
     """Writes an index beside each shard. export="dali" or "tfindex" also writes the indexes of
-    these tools."""
-    return _run("index", *specs_of(spec), *_options({"export": export, "threads": threads}))
+    these tools. manifest=True also writes the manifest of a whole dataset that another program
+    wrote, with the schema and the statistics, for which all records are read and checked."""
+    return _run("index", *specs_of(spec),
+                *_options({"export": export, "manifest": manifest, "threads": threads}))
 
 
 def _paragraph(text: str) -> str:

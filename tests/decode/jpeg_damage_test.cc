@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "media/image_header.h"
 #include "tests/decode/jpeg_images.h"
 #include "tests/testing/files.h"
 

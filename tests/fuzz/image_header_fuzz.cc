@@ -1,6 +1,6 @@
 // ReadImageHeader on any bytes.
 
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
+#include "media/image_header.h"
 #include "tests/decode/jpeg_images.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "decode/images/jpeg/jpeg_markers.h"
+#include "media/jpeg_markers.h"
 
 namespace shardfeed {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "decode/images/jpeg/jpeg_markers.h"
+#include "media/jpeg_markers.h"
 
 namespace shardfeed {
 

@@ -9,11 +9,11 @@
 #include "base/rounding.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/jpeg_layout.h"
-#include "decode/images/jpeg/jpeg_markers.h"
 #include "decode/images/jpeg/libjpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "decode/images/resample.h"
 #include "fmt/format.h"
+#include "media/jpeg_markers.h"
 
 namespace shardfeed {
 namespace {

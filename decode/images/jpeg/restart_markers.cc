@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "decode/images/jpeg/jpeg_markers.h"
+#include "media/jpeg_markers.h"
 
 namespace shardfeed {
 namespace {

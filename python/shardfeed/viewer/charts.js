@@ -66,6 +66,7 @@ function statisticsOf(s, classes) {
   if (s.infinite) words.push(`${count(s.infinite)} infinite`);
   const lengths = s.values_in_record;
   if (lengths?.mean !== undefined) words.push(`${short(lengths.mean)} values a record`);
+  if (s.images) words.push(imagesOf(s.images));
   if (s.missing) words.push(`missing in ${plural(s.missing, "record")}`);
   const frequent = s.frequent || [];
   const few = frequent.length && frequent.length === s.distinct;
@@ -76,6 +77,12 @@ function statisticsOf(s, classes) {
   else if (numbers) parts.push(boxOf(s));
   parts.push(el("div", {class: "dim"}, words.join(" · ")));
   return parts;
+}
+
+function imagesOf({formats, width, height}) {
+  const range = (sizes) => sizes.min === sizes.max ? sizes.min : `${sizes.min} to ${sizes.max}`;
+  const kinds = Object.entries(formats).map(([format, n]) => `${count(n)} ${format}`).join(", ");
+  return `${kinds}, ${range(width)} × ${range(height)} pixels`;
 }
 
 function topOf(frequent, values, distinct, classes) {

@@ -1,4 +1,4 @@
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 
 #include <cstdint>
 #include <memory>

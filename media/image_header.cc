@@ -1,17 +1,23 @@
-#include "decode/images/image_header.h"
+#include "media/image_header.h"
 
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
-#include "decode/images/jpeg/jpeg_markers.h"
 #include "fmt/format.h"
+#include "media/jpeg_markers.h"
 
 namespace shardfeed {
 namespace {
 
 using namespace std::string_view_literals;
+
+constexpr std::string_view kTiffLittle = "II*\0"sv;
+constexpr std::string_view kTiffBig = "MM\0*"sv;
+// Version 43, then the size of its pointers and a zero.
+constexpr std::string_view kBigTiffLittle = "II+\0\x08\0\0\0"sv;
+constexpr std::string_view kBigTiffBig = "MM\0+\0\x08\0\0"sv;
 
 enum class Order { kLittle, kBig };
 
@@ -231,7 +237,7 @@ absl::Status NotAnImage(std::string_view bytes) {
 // too early to tell its format.
 bool IsCutMagic(std::string_view bytes) {
   for (std::string_view magic : {"\xff\xd8"sv, "\x89PNG\r\n\x1a\n"sv, "GIF87a"sv, "GIF89a"sv,
-                                 "BM"sv, "RIFF"sv, "II*\0"sv, "MM\0*"sv}) {
+                                 "BM"sv, "RIFF"sv, kTiffLittle, kTiffBig}) {
     if (bytes.size() < magic.size() && magic.starts_with(bytes)) return true;
   }
   return bytes.starts_with("RIFF") && bytes.size() < 12;
@@ -239,20 +245,32 @@ bool IsCutMagic(std::string_view bytes) {
 
 }  // namespace
 
+std::string_view ImageFormatOf(std::string_view bytes) {
+  if (bytes.starts_with("\xff\xd8"sv)) return "jpeg";
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return "png";
+  if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return "gif";
+  if (bytes.starts_with("BM"sv)) return "bmp";
+  if (bytes.starts_with("RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
+    return "webp";
+  }
+  for (std::string_view magic : {kTiffLittle, kTiffBig, kBigTiffLittle, kBigTiffBig}) {
+    if (bytes.starts_with(magic)) return "tiff";
+  }
+  return "";
+}
+
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
   if (bytes.empty()) return absl::DataLossError("the file is empty");
-  if (bytes.starts_with("\xff\xd8"sv)) return ReadJpeg(bytes);
-  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return ReadPng(bytes);
-  if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return ReadGif(bytes);
-  if (bytes.starts_with("BM"sv)) return ReadBmp(bytes);
-  if (bytes.starts_with("RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
-    return ReadWebp(bytes);
+  const std::string_view format = ImageFormatOf(bytes);
+  if (format == "jpeg") return ReadJpeg(bytes);
+  if (format == "png") return ReadPng(bytes);
+  if (format == "gif") return ReadGif(bytes);
+  if (format == "bmp") return ReadBmp(bytes);
+  if (format == "webp") return ReadWebp(bytes);
+  if (format == "tiff") {
+    const bool big = bytes.starts_with(kBigTiffLittle) || bytes.starts_with(kBigTiffBig);
+    return ReadTiff(bytes, bytes.front() == 'I' ? Order::kLittle : Order::kBig, big);
   }
-  if (bytes.starts_with("II*\0"sv)) return ReadTiff(bytes, Order::kLittle, false);
-  if (bytes.starts_with("MM\0*"sv)) return ReadTiff(bytes, Order::kBig, false);
-  // BigTIFF: version 43, then the size of its pointers and a zero.
-  if (bytes.starts_with("II+\0\x08\0\0\0"sv)) return ReadTiff(bytes, Order::kLittle, true);
-  if (bytes.starts_with("MM\0+\0\x08\0\0"sv)) return ReadTiff(bytes, Order::kBig, true);
   if (IsCutMagic(bytes)) {
     return absl::DataLossError(fmt::format("the file ends after {} bytes", bytes.size()));
   }

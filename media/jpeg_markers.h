@@ -3,8 +3,8 @@
 // Format: ITU-T T.81, annex B.1.1. A segment is 0xff, a marker, and for most markers a big-endian
 // length that counts itself and the bytes that follow it.
 
-#ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
-#define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
+#ifndef SHARDFEED_MEDIA_JPEG_MARKERS_H_
+#define SHARDFEED_MEDIA_JPEG_MARKERS_H_
 
 #include <array>
 #include <cstddef>
@@ -93,4 +93,4 @@ absl::StatusOr<JpegFrame> ParseJpegFrame(const JpegMarker& marker);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
+#endif  // SHARDFEED_MEDIA_JPEG_MARKERS_H_

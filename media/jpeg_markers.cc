@@ -1,4 +1,4 @@
-#include "decode/images/jpeg/jpeg_markers.h"
+#include "media/jpeg_markers.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 // The formats are JPEG (ITU-T T.81, annex B), PNG (ISO 15948), GIF 87a and 89a, BMP (Windows and
 // OS/2 headers), WebP (RFC 9649) and TIFF (revision 6.0, and BigTIFF; the size of the first image).
 
-#ifndef SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
-#define SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
+#ifndef SHARDFEED_MEDIA_IMAGE_HEADER_H_
+#define SHARDFEED_MEDIA_IMAGE_HEADER_H_
 
 #include <cstdint>
 #include <string_view>
@@ -25,6 +25,10 @@ struct ImageHeader {
   uint32_t channels = 0;
 };
 
+// Returns the format of ImageHeader whose magic number `bytes` begin with, or "" if there is none.
+// What follows need not be an image.
+std::string_view ImageFormatOf(std::string_view bytes);
+
 // `bytes` are the whole file, because JPEG and TIFF may store the size anywhere in it. Any bytes
 // are safe to pass; what follows the header is not checked. Thread safe.
 //
@@ -34,4 +38,4 @@ absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
+#endif  // SHARDFEED_MEDIA_IMAGE_HEADER_H_

@@ -1,0 +1,109 @@
+#include "shard/manifest_build.h"
+
+#include <memory>
+#include <utility>
+
+#include "fmt/format.h"
+#include "net/open.h"
+#include "net/upload.h"
+#include "shard/dataset_statistics.h"
+#include "shard/file_replacement.h"
+#include "shard/names.h"
+#include "shard/shard_report.h"
+#include "shardfeed/verify.h"
+
+namespace shardfeed {
+namespace {
+
+// The first defect but for records that are no Examples, which a manifest counts.
+absl::Status FirstDefect(const VerifyReport& report, uint64_t not_examples) {
+  if (report.num_defects() == not_examples) return absl::OkStatus();
+  if (!report.manifest_defects.empty()) {
+    return absl::DataLossError(fmt::format("{}; remove the manifest if the shards are right",
+                                           report.manifest_defects.front().detail));
+  }
+  for (const ShardReport& shard : report.shards) {
+    for (const Defect& defect : shard.defects) {
+      if (defect.kind == "not an Example") continue;
+      return absl::DataLossError(defect.detail + "; run 'shardfeed verify' for all that is wrong");
+    }
+  }
+  return absl::DataLossError("the shards are damaged; run 'shardfeed verify' for what is wrong");
+}
+
+absl::StatusOr<Manifest> NewManifest(const ShardSet& set, const VerifyReport& report,
+                                     std::map<std::string, std::string> made_by) {
+  Manifest manifest;
+  manifest.stem = set.stem;
+  manifest.suffix = set.suffix;
+  manifest.made_by = std::move(made_by);
+  const ShardReport* compressed = nullptr;  // the first whose compression is known
+  for (size_t i = 0; i < report.shards.size(); ++i) {
+    const ShardReport& shard = report.shards[i];
+    manifest.shards.push_back({ShardName(set.stem, i, report.shards.size(), set.suffix),
+                               shard.bytes, shard.records, shard.records_digest.value_or(0)});
+    if (shard.records == 0) continue;
+    if (compressed == nullptr) compressed = &shard;
+    if (shard.compression != compressed->compression) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{} has compression {}, but {} has {}: a manifest describes shards of one compression",
+          compressed->shard, CompressionName(compressed->compression), shard.shard,
+          CompressionName(shard.compression)));
+    }
+  }
+  if (compressed != nullptr) manifest.compression = compressed->compression;
+  return manifest;
+}
+
+absl::Status Write(const std::string& path, const std::string& text, const std::stop_token& stop) {
+  if (IsRemote(path)) {
+    absl::StatusOr<std::unique_ptr<UploadGroup>> group = UploadGroup::Begin(path);
+    if (!group.ok()) return group.status();
+    Upload upload(**group, path);
+    if (absl::Status status = upload.Append(text); !status.ok()) return status;
+    const absl::StatusOr<PendingObject> object = upload.Finish(stop);
+    if (!object.ok()) return object.status();
+    return Publish(*object, (*group)->id()).status();
+  }
+  absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path, stop);
+  if (!replacement.ok()) return replacement.status();
+  const absl::Status status = (*replacement)->file().Append(text);
+  return status.ok() ? (*replacement)->Commit() : status;
+}
+
+}  // namespace
+
+absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildOptions& options) {
+  if (!set.sharded_name) {
+    return absl::InvalidArgumentError(
+        "only a whole dataset has a manifest: name it by its stem and number of shards, stem@N");
+  }
+  VerifyOptions verifying;
+  verifying.level = VerifyLevel::kExamples;
+  verifying.threads = options.threads;
+  verifying.stop = options.stop;
+  verifying.bytes_passed = options.bytes_passed;
+  DatasetStatistics found;
+  const absl::StatusOr<VerifyReport> report = VerifyDataset(set, verifying, &found);
+  if (!report.ok()) return report.status();
+  absl::Status status = FirstDefect(*report, found.schema().not_examples());
+  if (!status.ok()) return status;
+  const std::string path = ManifestPath(set.directory, set.stem);
+  absl::StatusOr<Manifest> manifest;
+  if (report->has_manifest) {
+    // Only its writer knows the types and classes in it.
+    manifest = ReadManifest(path);
+    if (!manifest.ok() || manifest->values != nullptr) return manifest;
+  } else {
+    manifest = NewManifest(set, *report, options.made_by);
+    if (!manifest.ok()) return manifest;
+    manifest->schema = found.TakeSchema();
+  }
+  manifest->values = std::make_shared<const ValueStatistics>(found.TakeValues());
+  status = set.version.CheckUnchanged();
+  if (status.ok()) status = Write(path, FormatManifest(*manifest), options.stop);
+  if (!status.ok()) return status;
+  return manifest;
+}
+
+}  // namespace shardfeed

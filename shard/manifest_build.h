@@ -1,0 +1,38 @@
+// Makes the manifest of shards that another program wrote.
+
+#ifndef SHARDFEED_SHARD_MANIFEST_BUILD_H_
+#define SHARDFEED_SHARD_MANIFEST_BUILD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "shard/manifest.h"
+#include "shardfeed/spec.h"
+
+namespace shardfeed {
+
+struct ManifestBuildOptions {
+  int threads = 0;
+  std::stop_token stop;
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes for progress
+  std::map<std::string, std::string> made_by;     // goes into a new manifest
+};
+
+// Reads and checks all records of a whole dataset and writes its manifest, with the schema of the
+// records and the statistics of their values. A manifest that is there must agree with the shards,
+// and only gets statistics if it has none. Returns the manifest. Thread-safe; the last of several
+// writers wins.
+//
+// InvalidArgument: not a whole dataset of shards with one stem. DataLoss: shards, indexes or the
+// manifest are damaged, or do not agree. FailedPrecondition: the shards are compressed differently.
+// Aborted: the dataset was replaced meanwhile. Cancelled: `stop` was requested. Others: those of
+// reading, and of writing a file or an object.
+absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildOptions& options);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_MANIFEST_BUILD_H_
