@@ -11,6 +11,9 @@
 
 namespace shardfeed {
 
+// Keys and how often each was added, in the order of the keys.
+using KeyCounts = std::vector<std::pair<uint64_t, uint64_t>>;
+
 // A hash table with open addressing and linear probing. Not one of Abseil's, which cannot even be
 // destroyed once they lacked memory, nor one of the standard library's, whose divisions and nodes
 // make counting three times as expensive.
@@ -27,9 +30,8 @@ class CountTable {
     return added;
   }
   size_t size() const { return size_; }
-  // All keys and their counts, in the order of the keys.
-  std::vector<std::pair<uint64_t, uint64_t>> Sorted() const {
-    std::vector<std::pair<uint64_t, uint64_t>> all;
+  KeyCounts Sorted() const {
+    KeyCounts all;
     all.reserve(size_);
     for (const Slot& slot : slots_) {
       if (slot.count > 0) all.emplace_back(slot.key, slot.count);

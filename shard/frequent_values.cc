@@ -151,9 +151,15 @@ std::vector<FrequentValues::Sampled> FrequentValues::Sorted() const {
   return sorted;
 }
 
-std::map<uint64_t, uint64_t> FrequentValues::InSample() const {
-  std::map<uint64_t, uint64_t> found;
-  for (const Sampled& one : Sorted()) ++found[one.key];
+KeyCounts FrequentValues::InSample() const {
+  std::vector<uint64_t> keys;
+  for (const Sampled& one : Sorted()) keys.push_back(one.key);
+  std::sort(keys.begin(), keys.end());
+  KeyCounts found;
+  for (uint64_t key : keys) {
+    if (found.empty() || found.back().first != key) found.emplace_back(key, 0);
+    ++found.back().second;
+  }
   return found;
 }
 
@@ -178,13 +184,11 @@ uint64_t FrequentValues::max_error() const {
 }
 
 std::map<uint64_t, uint64_t> FrequentValues::Counts() const {
-  if (exact_) {
-    const auto counts = counts_.Sorted();
-    return {counts.begin(), counts.end()};
+  KeyCounts found = exact_ ? counts_.Sorted() : InSample();
+  if (!exact_) {
+    for (auto& [key, count] : found) count = Scaled(count);
   }
-  std::map<uint64_t, uint64_t> found = InSample();
-  for (auto& [key, count] : found) count = Scaled(count);
-  return found;
+  return {found.begin(), found.end()};
 }
 
 uint64_t FrequentValues::CountOf(uint64_t key) const {
@@ -259,7 +263,7 @@ void FrequentValues::Write(StatisticsWriter& out, bool has_text, bool whole) con
     distinct_.Write(out);
   }
   out.Number(std::min<uint64_t>(sample_.size(), kSampled));
-  const std::map<uint64_t, uint64_t> found = InSample();
+  const KeyCounts found = InSample();
   size_t written = 0;
   for (const auto& [key, count] : found) written += whole || count > 1;
   out.Number(written);
@@ -271,7 +275,9 @@ void FrequentValues::Write(StatisticsWriter& out, bool has_text, bool whole) con
   if (!whole) return;
   for (const Sampled& one : Sorted()) {
     out.Fixed(one.rank, kRankBytes);
-    out.Number(std::distance(found.begin(), found.find(one.key)));
+    out.Number(
+        std::lower_bound(found.begin(), found.end(), std::pair<uint64_t, uint64_t>(one.key, 0)) -
+        found.begin());
   }
 }
 

@@ -136,7 +136,7 @@ class FrequentValues {
   // The sample, sorted.
   std::vector<Sampled> Sorted() const;
   // How often values are in it, by their keys.
-  std::map<uint64_t, uint64_t> InSample() const;
+  KeyCounts InSample() const;
   uint64_t Scaled(uint64_t in_sample) const;
   void WriteKey(StatisticsWriter& out, uint64_t key, bool has_text, bool with_text) const;
   uint64_t ReadKey(StatisticsReader& in, bool has_text, bool with_text);

@@ -10,8 +10,6 @@
 namespace shardfeed {
 namespace {
 
-using Counts = std::vector<std::pair<uint64_t, uint64_t>>;
-
 TEST(CountTable, CountsAsAMapDoes) {
   std::mt19937_64 random(1);
   CountTable table;
@@ -24,7 +22,7 @@ TEST(CountTable, CountsAsAMapDoes) {
     expected[key] += count;
   }
   EXPECT_EQ(table.size(), expected.size());
-  EXPECT_EQ(table.Sorted(), Counts(expected.begin(), expected.end()));
+  EXPECT_EQ(table.Sorted(), KeyCounts(expected.begin(), expected.end()));
 }
 
 TEST(CountTable, IsEmptyAtFirst) {
@@ -39,8 +37,8 @@ TEST(CountTable, CopiesAreIndependent) {
   CountTable copy = table;
   copy.Add(7);
   copy.Add(8);
-  EXPECT_EQ(table.Sorted(), (Counts{{7, 1}}));
-  EXPECT_EQ(copy.Sorted(), (Counts{{7, 2}, {8, 1}}));
+  EXPECT_EQ(table.Sorted(), (KeyCounts{{7, 1}}));
+  EXPECT_EQ(copy.Sorted(), (KeyCounts{{7, 2}, {8, 1}}));
 }
 
 }  // namespace
