@@ -29,6 +29,15 @@ class CountTable {
     size_ += added;
     return added;
   }
+  // Adds one to the count of a key that is there. Returns whether it is.
+  bool AddKnown(uint64_t key) {
+    if (size_ == 0) return false;
+    Slot& slot = SlotOf(key, slots_);
+    if (slot.count == 0) return false;
+    ++slot.count;
+    return true;
+  }
+  bool Contains(uint64_t key) const { return size_ > 0 && SlotOf(key, slots_).count > 0; }
   size_t size() const { return size_; }
   KeyCounts Sorted() const {
     KeyCounts all;
@@ -50,12 +59,12 @@ class CountTable {
 
   // Returns the slot with the key, or the free one where it belongs. Their number is a power of
   // two.
-  static Slot& SlotOf(uint64_t key, std::vector<Slot>& slots) {
+  static auto& SlotOf(uint64_t key, auto& slots) {
     // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4).
     const size_t mask = slots.size() - 1;
     const uint64_t hash = (key ^ key >> 32) * 0x9e3779b97f4a7c15;
     for (size_t at = hash >> 32 & mask;; at = (at + 1) & mask) {
-      Slot& slot = slots[at];
+      auto& slot = slots[at];
       if (slot.key == key || slot.count == 0) return slot;
     }
   }

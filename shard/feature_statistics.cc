@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
+constexpr uint32_t kNaN = 0x7fc00000;
+
 uint64_t ZigZag(int64_t value) {
   return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
 }
@@ -27,7 +29,6 @@ class OnePlace {
   bool Next() const { return true; }
   uint64_t weight() const { return 1; }
   uint64_t rank() const { return seed_; }
-  uint64_t left_out() const { return 0; }
 
  private:
   const uint64_t seed_;
@@ -44,7 +45,6 @@ class AllPlaces {
   }
   uint64_t weight() const { return 1; }
   uint64_t rank() const { return rank_; }
-  uint64_t left_out() const { return 0; }
 
  private:
   const uint64_t seed_;
@@ -56,6 +56,7 @@ class AllPlaces {
 // equal size, so that what repeats in a list is not always missed.
 class SomePlaces {
  public:
+  // `count` is at least twice kValuesLookedAt.
   SomePlaces(uint64_t count, uint64_t seed)
       : count_(count),
         width_(uint64_t{1} << (std::bit_width(count / FeatureStatistics::kValuesLookedAt) - 1)),
@@ -76,7 +77,8 @@ class SomePlaces {
   uint64_t weight() const { return weight_; }
   // A random number of it.
   uint64_t rank() const { return looked_at_ == 1 ? seed_ : Spread(seed_ + looked_at_ * kGolden); }
-  uint64_t left_out() const { return count_ - looked_at_; }
+  // How many values are not looked at.
+  uint64_t left_out() const { return count_ - (count_ + width_ - 1) / width_; }
 
  private:
   void Choose() {
@@ -98,7 +100,7 @@ class SomePlaces {
 
 }  // namespace
 
-inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
+[[gnu::always_inline]] inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
   if (kind < kind_ || kind == FeatureKind::kNone) return false;
   if (kind > kind_) {
     *this = FeatureStatistics();
@@ -115,45 +117,51 @@ inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
 }
 
 template <typename Places>
-inline void FeatureStatistics::AddInt(int64_t value, Places& places) {
+[[gnu::always_inline]] inline void FeatureStatistics::LookAt(uint64_t key, double value,
+                                                             bool is_finite, Places& places) {
+  if (frequent_.WouldStopCounting(key)) [[unlikely]] {
+    histogram_ = CountedHistogram();
+  }
+  frequent_.Add(key, places.rank());
+  if (frequent_.exact() || !is_finite) return;
+  if (places.weight() == 1) {
+    histogram_.Add(value);
+  } else {
+    histogram_.Add(value, places.weight());
+  }
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::AddInt(int64_t value, Places& places) {
   min_int_ = std::min(min_int_, value);
   max_int_ = std::max(max_int_, value);
   zeros_ += value == 0;
   if (!places.Next()) return;
-  if (places.weight() == 1) {
-    histogram_.Add(static_cast<double>(value));
-  } else {
-    histogram_.Add(static_cast<double>(value), places.weight());
-  }
-  frequent_.Add(static_cast<uint64_t>(value), places.rank());
+  LookAt(static_cast<uint64_t>(value), static_cast<double>(value), true, places);
 }
 
 template <typename Places>
-inline void FeatureStatistics::AddFloat(float value, Places& places) {
-  const bool looked_at = places.Next();
+[[gnu::always_inline]] inline void FeatureStatistics::AddFloat(float value, Places& places) {
   uint32_t key = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = key & 0x7fffffff;
-  if (magnitude < 0x7f800000) {
+  const bool is_finite = magnitude < 0x7f800000;
+  if (is_finite) {
     min_ = std::min<double>(min_, value);
     max_ = std::max<double>(max_, value);
     zeros_ += magnitude == 0;
     if (magnitude == 0) key = 0;  // both zeros are one value
-    if (looked_at && places.weight() == 1) {
-      histogram_.Add(value);
-    } else if (looked_at) {
-      histogram_.Add(value, places.weight());
-    }
   } else if (magnitude == 0x7f800000) {
     ++infinite_;
   } else {
     ++nan_;
-    key = 0x7fc00000;  // all NaNs are one value
+    key = kNaN;  // all NaNs are one value
   }
-  if (looked_at) frequent_.Add(key, places.rank());
+  if (places.Next()) LookAt(key, value, is_finite, places);
 }
 
 template <typename Places>
-inline void FeatureStatistics::AddBytes(std::string_view value, Places& places) {
+[[gnu::always_inline]] inline void FeatureStatistics::AddBytes(std::string_view value,
+                                                               Places& places) {
   total_bytes_ += value.size();
   if (!places.Next()) return;
   frequent_.Add(FrequentValues::KeyOf(value), places.rank(), value);
@@ -169,12 +177,12 @@ void FeatureStatistics::AddFeature(const RecordFeature& feature, Places places) 
   } else {
     for (std::string_view value : feature.bytes) AddBytes(value, places);
   }
-  if (places.left_out() > 0) frequent_.LeaveOut(places.left_out());
 }
 
 template <typename Places>
-inline void FeatureStatistics::AddSpans(const char* record, absl::Span<const ValueSpan> spans,
-                                        Places places) {
+[[gnu::always_inline]] inline void FeatureStatistics::AddSpans(const char* record,
+                                                               absl::Span<const ValueSpan> spans,
+                                                               Places places) {
   for (const ValueSpan& span : spans) {
     const char* at = record + span.begin;
     const char* const end = record + span.end;
@@ -193,7 +201,21 @@ inline void FeatureStatistics::AddSpans(const char* record, absl::Span<const Val
       AddBytes({at, span.end - span.begin}, places);
     }
   }
-  if (places.left_out() > 0) frequent_.LeaveOut(places.left_out());
+}
+
+void FeatureStatistics::LeaveOut(uint64_t others) {
+  if (frequent_.exact()) histogram_ = CountedHistogram();
+  frequent_.LeaveOut(others);
+}
+
+NumberHistogram FeatureStatistics::CountedHistogram() const {
+  NumberHistogram counted;
+  if (kind_ == FeatureKind::kBytes) return counted;
+  for (const auto& [key, count] : frequent_.Counted()) {
+    const double value = NumberOf(key);
+    if (std::isfinite(value)) counted.Add(value, count);
+  }
+  return counted;
 }
 
 void FeatureStatistics::Add(const RecordFeature& feature, uint64_t seed) {
@@ -204,7 +226,9 @@ void FeatureStatistics::Add(const RecordFeature& feature, uint64_t seed) {
   if (count < 2 * kValuesLookedAt) {
     AddFeature(feature, AllPlaces(seed));
   } else {
-    AddFeature(feature, SomePlaces(count, seed));
+    const SomePlaces places(count, seed);
+    LeaveOut(places.left_out());
+    AddFeature(feature, places);
   }
 }
 
@@ -216,7 +240,9 @@ void FeatureStatistics::Add(FeatureKind kind, std::string_view record,
   } else if (count < 2 * kValuesLookedAt) {
     AddSpans(record.data(), spans, AllPlaces(seed));
   } else {
-    AddSpans(record.data(), spans, SomePlaces(count, seed));
+    const SomePlaces places(count, seed);
+    LeaveOut(places.left_out());
+    AddSpans(record.data(), spans, places);
   }
 }
 
@@ -238,9 +264,11 @@ void FeatureStatistics::Merge(const FeatureStatistics& other) {
   max_int_ = std::max(max_int_, other.max_int_);
   single_ += other.single_;
   lengths_.Merge(other.lengths_);
-  histogram_.Merge(other.histogram_);
   images_.Merge(other.images_);
+  NumberHistogram both = histogram();
+  both.Merge(other.histogram());
   frequent_.Merge(other.frequent_);
+  if (!frequent_.exact()) histogram_ = std::move(both);
 }
 
 NumberHistogram FeatureStatistics::lengths() const {
@@ -251,14 +279,14 @@ NumberHistogram FeatureStatistics::lengths() const {
 
 double FeatureStatistics::Quantile(double share) const {
   if (!has_numbers()) return 0;
-  if (frequent_.max_error() > 0) return std::clamp(histogram_.Quantile(share), min(), max());
+  if (!frequent_.exact()) return std::clamp(histogram_.Quantile(share), min(), max());
   std::vector<std::pair<double, uint64_t>> counts;
   for (const FrequentValues::Entry& entry : frequent_.Top(frequent_.size())) {
-    const double value = NumberOf(entry);
+    const double value = NumberOf(entry.key);
     if (std::isfinite(value)) counts.emplace_back(value, entry.count);
   }
   std::sort(counts.begin(), counts.end());
-  const double rank = std::ceil(share * static_cast<double>(histogram_.count()));
+  const double rank = std::ceil(share * static_cast<double>(histogram().count()));
   uint64_t passed = 0;
   for (const auto& [value, count] : counts) {
     passed += count;
@@ -267,9 +295,9 @@ double FeatureStatistics::Quantile(double share) const {
   return max();
 }
 
-double FeatureStatistics::NumberOf(const FrequentValues::Entry& entry) const {
-  if (kind_ == FeatureKind::kInt64) return static_cast<double>(static_cast<int64_t>(entry.key));
-  return std::bit_cast<float>(static_cast<uint32_t>(entry.key));
+double FeatureStatistics::NumberOf(uint64_t key) const {
+  if (kind_ == FeatureKind::kInt64) return static_cast<double>(static_cast<int64_t>(key));
+  return std::bit_cast<float>(static_cast<uint32_t>(key));
 }
 
 std::string FeatureStatistics::TextOf(const FrequentValues::Entry& entry) const {
@@ -300,9 +328,9 @@ void FeatureStatistics::Write(StatisticsWriter& out, bool whole) const {
       out.Double(min_);
       out.Double(max_);
     }
-    histogram_.Write(out);
   }
   frequent_.Write(out, kind_ == FeatureKind::kBytes, whole);
+  if (!frequent_.exact() && kind_ != FeatureKind::kBytes) histogram_.Write(out);
 }
 
 void FeatureStatistics::Read(StatisticsReader& in, uint64_t records) {
@@ -339,11 +367,14 @@ void FeatureStatistics::Read(StatisticsReader& in, uint64_t records) {
       in.Expect(finite == 0 ? min_ == FeatureStatistics().min_ && max_ == FeatureStatistics().max_
                             : std::isfinite(min_) && std::isfinite(max_) && min_ <= max_);
     }
-    histogram_.Read(in);
-    in.Expect(histogram_.count() <= values_);
   }
   frequent_.Read(in, kind_ == FeatureKind::kBytes);
   in.Expect(frequent_.total() == values_);
+  if (kind_ != FeatureKind::kBytes) {
+    if (!frequent_.exact()) histogram_.Read(in);
+    const uint64_t looked_at = histogram().count();
+    in.Expect(frequent_.exact() ? looked_at == finite : looked_at <= values_);
+  }
   if (!in.ok()) *this = FeatureStatistics();
 }
 

@@ -62,20 +62,20 @@ class FeatureStatistics {
   NumberHistogram lengths() const;
 
   // Of the values looked at.
-  bool has_numbers() const { return histogram_.count() > 0; }
-  double mean() const { return histogram_.Mean(); }
+  bool has_numbers() const { return histogram().count() > 0; }
+  double mean() const { return histogram().Mean(); }
   // The standard deviation of these values, that is, divided by their number.
-  double deviation() const { return histogram_.Deviation(); }
+  double deviation() const { return histogram().Deviation(); }
   // As NumberHistogram::Quantile, within the extremes; exact while frequent() counts all values.
   double Quantile(double share) const;
-  const NumberHistogram& histogram() const { return histogram_; }
+  NumberHistogram histogram() const { return frequent_.exact() ? CountedHistogram() : histogram_; }
 
   // The values of bytes that are images.
   const ImageStatistics& images() const { return images_; }
 
   const FrequentValues& frequent() const { return frequent_; }
-  // A frequent value of numbers.
-  double NumberOf(const FrequentValues::Entry& entry) const;
+  // The number whose key this is.
+  double NumberOf(uint64_t key) const;
   // The text of a frequent value, for people.
   std::string TextOf(const FrequentValues::Entry& entry) const;
   // How many different values there are; `exact` tells whether this is not an estimate.
@@ -99,6 +99,13 @@ class FeatureStatistics {
   void AddFloat(float value, Places& places);
   template <typename Places>
   void AddBytes(std::string_view value, Places& places);
+  // Adds a number that is looked at. `value` is finite unless not `is_finite`.
+  template <typename Places>
+  void LookAt(uint64_t key, double value, bool is_finite, Places& places);
+  // Says that some values of a record are not looked at.
+  void LeaveOut(uint64_t others);
+  // Returns the histogram of the values that frequent_ counts.
+  NumberHistogram CountedHistogram() const;
 
   FeatureKind kind_ = FeatureKind::kNone;
   uint64_t records_ = 0;
@@ -111,9 +118,9 @@ class FeatureStatistics {
   int64_t min_int_ = std::numeric_limits<int64_t>::max();
   int64_t max_int_ = std::numeric_limits<int64_t>::min();
   uint64_t total_bytes_ = 0;
-  uint64_t single_ = 0;      // records with one value
-  NumberHistogram lengths_;  // of the others
-  NumberHistogram histogram_;
+  uint64_t single_ = 0;        // records with one value
+  NumberHistogram lengths_;    // of the others
+  NumberHistogram histogram_;  // empty while frequent_ counts all values
   ImageStatistics images_;
   FrequentValues frequent_;
 };

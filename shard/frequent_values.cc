@@ -78,7 +78,8 @@ void FrequentValues::Note(uint64_t key, std::string_view bytes) {
   it->second.bytes = bytes.size();
 }
 
-void FrequentValues::NoteNew(uint64_t key, std::string_view bytes) {
+void FrequentValues::CountNew(uint64_t key, std::string_view bytes) {
+  counts_.Add(key);
   Note(key, bytes);
   if (counts_.size() > kCapacity) StopCounting();
 }

@@ -64,13 +64,22 @@ class FrequentValues {
   // are different and random numbers: the sample consists of the values with the smallest ones.
   void Add(uint64_t key, uint64_t rank, std::string_view bytes = {}) {
     ++total_;
-    if (exact_) {
-      if (counts_.Add(key)) NoteNew(key, bytes);
-    } else {
+    if (!exact_) {
       distinct_.Add(Spread(key));
+    } else if (!counts_.AddKnown(key)) {
+      CountNew(key, bytes);
     }
     if (rank >> (64 - 8 * kRankBytes) <= limit_) Sample(key, rank, bytes);
   }
+  // Whether all values are counted. Ends for good when there are more than kCapacity different
+  // ones.
+  bool exact() const { return exact_; }
+  // Whether that ends when a value with this key is added.
+  bool WouldStopCounting(uint64_t key) const {
+    return exact_ && counts_.size() == kCapacity && !counts_.Contains(key);
+  }
+  // All values, by their keys, while exact.
+  KeyCounts Counted() const { return counts_.Sorted(); }
   void Merge(const FrequentValues& other);
   // Says that `others` values are not added, so that values cannot be counted, only sampled.
   void LeaveOut(uint64_t others);
@@ -127,8 +136,7 @@ class FrequentValues {
 
   static constexpr int kRankBytes = 6;
 
-  // Called after counting a new value.
-  void NoteNew(uint64_t key, std::string_view bytes);
+  void CountNew(uint64_t key, std::string_view bytes);
   void Sample(uint64_t key, uint64_t rank, std::string_view bytes);
   void Note(uint64_t key, std::string_view bytes);
   void StopCounting();

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "media/image_header.h"
-
 namespace shardfeed {
 namespace {
 
@@ -35,9 +33,7 @@ void ReadSizes(StatisticsReader& in, uint64_t images, ImageStatistics::Sizes* si
 
 }  // namespace
 
-void ImageStatistics::Add(std::string_view value) {
-  // Text that begins like an image is seldom, and then says so at a price.
-  if (ImageFormatOf(value).empty()) return;
+void ImageStatistics::AddImage(std::string_view value) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(value);
   if (!header.ok()) return;
   ++formats_[std::find(kFormats.begin(), kFormats.end(), header->format) - kFormats.begin()];

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string_view>
 
+#include "media/image_header.h"
 #include "shard/number_histogram.h"
 #include "shard/statistics_code.h"
 
@@ -34,7 +35,9 @@ class ImageStatistics {
   };
 
   // Adds a value if it is an encoded image whose header says its size.
-  void Add(std::string_view value);
+  void Add(std::string_view value) {
+    if (!ImageFormatOf(value).empty()) AddImage(value);
+  }
   void Merge(const ImageStatistics& other);
 
   uint64_t count() const { return widths_.histogram.count(); }
@@ -49,6 +52,9 @@ class ImageStatistics {
   void Read(StatisticsReader& in);
 
  private:
+  // Adds a value that begins like an image.
+  void AddImage(std::string_view value);
+
   std::array<uint64_t, kFormats.size()> formats_{};
   Sizes widths_;
   Sizes heights_;
