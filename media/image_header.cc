@@ -13,6 +13,12 @@ namespace {
 
 using namespace std::string_view_literals;
 
+constexpr std::string_view kTiffLittle = "II*\0"sv;
+constexpr std::string_view kTiffBig = "MM\0*"sv;
+// Version 43, then the size of its pointers and a zero.
+constexpr std::string_view kBigTiffLittle = "II+\0\x08\0\0\0"sv;
+constexpr std::string_view kBigTiffBig = "MM\0+\0\x08\0\0"sv;
+
 enum class Order { kLittle, kBig };
 
 // The unsigned integer in `size` bytes at `offset`; nullopt if the file ends before its end.
@@ -238,6 +244,20 @@ bool IsCutMagic(std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string_view ImageFormatOf(std::string_view bytes) {
+  if (bytes.starts_with("\xff\xd8"sv)) return "jpeg";
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return "png";
+  if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return "gif";
+  if (bytes.starts_with("BM")) return "bmp";
+  if (bytes.starts_with("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
+    return "webp";
+  }
+  for (std::string_view magic : {kTiffLittle, kTiffBig, kBigTiffLittle, kBigTiffBig}) {
+    if (bytes.starts_with(magic)) return "tiff";
+  }
+  return "";
+}
 
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
   if (bytes.empty()) return absl::DataLossError("the file is empty");

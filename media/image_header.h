@@ -25,27 +25,9 @@ struct ImageHeader {
   uint32_t channels = 0;
 };
 
-// The magic numbers of TIFF; in those of BigTIFF, version 43, then the size of its pointers and 0.
-inline constexpr std::string_view kTiffLittle{"II*\0", 4};
-inline constexpr std::string_view kTiffBig{"MM\0*", 4};
-inline constexpr std::string_view kBigTiffLittle{"II+\0\x08\0\0\0", 8};
-inline constexpr std::string_view kBigTiffBig{"MM\0+\0\x08\0\0", 8};
-
 // Returns the format of ImageHeader whose magic number `bytes` begin with, or "" if there is none.
-// What follows need not be an image. Inline, because it is asked of every value of a dataset.
-inline std::string_view ImageFormatOf(std::string_view bytes) {
-  if (bytes.starts_with("\xff\xd8")) return "jpeg";
-  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return "png";
-  if (bytes.starts_with("GIF87a") || bytes.starts_with("GIF89a")) return "gif";
-  if (bytes.starts_with("BM")) return "bmp";
-  if (bytes.starts_with("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
-    return "webp";
-  }
-  for (std::string_view magic : {kTiffLittle, kTiffBig, kBigTiffLittle, kBigTiffBig}) {
-    if (bytes.starts_with(magic)) return "tiff";
-  }
-  return "";
-}
+// What follows need not be an image.
+std::string_view ImageFormatOf(std::string_view bytes);
 
 // `bytes` are the whole file, because JPEG and TIFF may store the size anywhere in it. Any bytes
 // are safe to pass; what follows the header is not checked. Thread safe.

@@ -22,7 +22,7 @@ class CountTable {
   // Adds `count`, at least 1, to that of the key. Returns whether the key is new.
   bool Add(uint64_t key, uint64_t count = 1) {
     if (2 * size_ >= slots_.size()) Grow();
-    Slot& slot = SlotOf(key, slots_);
+    Slot& slot = slots_[PlaceOf(key, slots_)];
     const bool added = slot.count == 0;
     slot.key = key;
     slot.count += count;
@@ -32,12 +32,12 @@ class CountTable {
   // Adds one to the count of a key that is there. Returns whether it is.
   bool AddKnown(uint64_t key) {
     if (size_ == 0) return false;
-    Slot& slot = SlotOf(key, slots_);
+    Slot& slot = slots_[PlaceOf(key, slots_)];
     if (slot.count == 0) return false;
     ++slot.count;
     return true;
   }
-  bool Contains(uint64_t key) const { return size_ > 0 && SlotOf(key, slots_).count > 0; }
+  bool Contains(uint64_t key) const { return size_ > 0 && slots_[PlaceOf(key, slots_)].count > 0; }
   size_t size() const { return size_; }
   KeyCounts Sorted() const {
     KeyCounts all;
@@ -57,21 +57,19 @@ class CountTable {
 
   static constexpr size_t kFewestSlots = 16;
 
-  // Returns the slot with the key, or the free one where it belongs. Their number is a power of
-  // two.
-  static auto& SlotOf(uint64_t key, auto& slots) {
+  // Returns where the key is, or where it belongs. The number of slots is a power of two.
+  static size_t PlaceOf(uint64_t key, const std::vector<Slot>& slots) {
     // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4).
     const size_t mask = slots.size() - 1;
     const uint64_t hash = (key ^ key >> 32) * 0x9e3779b97f4a7c15;
     for (size_t at = hash >> 32 & mask;; at = (at + 1) & mask) {
-      auto& slot = slots[at];
-      if (slot.key == key || slot.count == 0) return slot;
+      if (slots[at].key == key || slots[at].count == 0) return at;
     }
   }
   void Grow() {
     std::vector<Slot> larger(std::max(kFewestSlots, 2 * slots_.size()));
     for (const Slot& slot : slots_) {
-      if (slot.count > 0) SlotOf(slot.key, larger) = slot;
+      if (slot.count > 0) larger[PlaceOf(slot.key, larger)] = slot;
     }
     slots_ = std::move(larger);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "media/image_header.h"
+
 namespace shardfeed {
 namespace {
 
@@ -33,7 +35,8 @@ void ReadSizes(StatisticsReader& in, uint64_t images, ImageStatistics::Sizes* si
 
 }  // namespace
 
-void ImageStatistics::AddImage(std::string_view value) {
+void ImageStatistics::AddIfImage(std::string_view value) {
+  if (ImageFormatOf(value).empty()) return;  // spares the text of an error
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(value);
   if (!header.ok()) return;
   ++formats_[std::find(kFormats.begin(), kFormats.end(), header->format) - kFormats.begin()];
