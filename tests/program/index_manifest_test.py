@@ -1,5 +1,6 @@
 """`index --manifest`: what shards that TensorFlow wrote have in them, read once and kept."""
 
+import base64
 import pathlib
 
 import pytest
@@ -8,6 +9,10 @@ from harness import DEFECTS, USAGE, convert, fail, succeed, verify
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 HERE_AND_IN_STORE = True
+
+
+# A grey pixel.
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVQI12OoBwAAgQCARX8hfQAAAABJRU5ErkJggg==")
 
 
 def example(**features):
@@ -65,8 +70,10 @@ def test_a_second_time_changes_nothing(dataset, tmp_path):
 
 
 def test_what_a_writer_said_is_kept(tmp_path):
-    (tmp_path / "t.csv").write_text("label,x\ncat,1\ndog,2\n")
-    convert("csv", tmp_path / "t.csv", tmp_path / "old@2", "--label-column", "label")
+    for name in ("cat", "dog"):
+        (tmp_path / "raw" / name).mkdir(parents=True)
+        (tmp_path / "raw" / name / "1.png").write_bytes(PNG)
+    convert("imagefolder", tmp_path / "raw", tmp_path / "old@2")
     before = manifest_of(tmp_path).read_bytes()
     assert b'"cat"' in before
     succeed("index", tmp_path / "old@2", "--manifest")

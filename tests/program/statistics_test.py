@@ -186,3 +186,21 @@ def test_damage_is_named(columns, tmp_path):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     assert "d-00000-of-00001" in fail(DEFECTS, "diff", spec, spec)
+
+
+def test_images_are_described_by_their_headers(tmp_path):
+    def png(width, height):
+        return tf.io.encode_png(np.zeros((height, width, 1), np.uint8)).numpy()
+
+    images = [png(30, 20), tf.io.encode_jpeg(np.zeros((50, 40, 3), np.uint8)).numpy(), png(32, 20)]
+    spec = write(tmp_path / "d", {"image": ("bytes", [[i] for i in images]),
+                                  "text": ("bytes", [[b"GIF"], [b"BM"], [b""]])})
+    found = statistics(spec)
+    assert "images" not in found["text"]
+    assert found["image"]["images"]["formats"] == {"jpeg": 1, "png": 2}
+    width, height = found["image"]["images"]["width"], found["image"]["images"]["height"]
+    assert (width["min"], width["max"], width["mean"]) == (30, 40, 34)
+    assert (height["min"], height["max"], height["mean"]) == (20, 50, 30)
+    assert {q["share"]: q["value"] for q in width["quantiles"]}[0.5] == 32
+    assert "images: 1 jpeg, 2 png; 30 to 40 pixels wide, 20 to 50 high, median 32 x 20" \
+        in succeed("inspect", spec, "--statistics").out.decode()
