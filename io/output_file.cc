@@ -160,4 +160,13 @@ absl::Status CreateFolders(const std::string& path) {
   return SyncDirectory(parent);
 }
 
+absl::StatusOr<std::string> MakeTemporaryFolder() {
+  std::error_code error;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  if (error) return ErrnoStatus(error.value(), "TMPDIR", "find the folder for temporary files");
+  std::string folder = (temporary / "shardfeed-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) return ErrnoStatus(errno, folder, "create");
+  return folder;
+}
+
 }  // namespace shardfeed

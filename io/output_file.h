@@ -66,6 +66,10 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes, bool syn
 // Creates the folder and its missing parents, and makes each of them durable.
 absl::Status CreateFolders(const std::string& path);
 
+// Creates a folder with a new name in the folder for temporary files (TMPDIR), which the caller
+// removes. Returns its path.
+absl::StatusOr<std::string> MakeTemporaryFolder();
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_IO_OUTPUT_FILE_H_

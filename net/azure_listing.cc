@@ -1,6 +1,7 @@
 #include "net/azure_listing.h"
 
 #include <charconv>
+#include <ctime>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -64,6 +65,11 @@ absl::Status ListBlobs(const Store& store, const std::string& folder, bool uncom
           blob.version = fmt::format("\"{}\"", blob.version);
         }
         if (blob.version.empty() && !uncommitted) continue;
+        std::tm modified = {};
+        if (::strptime(properties.child_value("Last-Modified"), "%a, %d %b %Y %H:%M:%S",
+                       &modified) != nullptr) {
+          blob.modified = ::timegm(&modified);
+        }
         if (!blob.version.empty() && (error != std::errc() || end != size.data() + size.size())) {
           return absl::UnavailableError(
               fmt::format("{}: the server lists {} without a size", folder, blob.name));

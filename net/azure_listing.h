@@ -4,6 +4,7 @@
 #define SHARDFEED_NET_AZURE_LISTING_H_
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <string>
 
@@ -17,6 +18,7 @@ struct ListedBlob {
   bool is_folder = false;
   uint64_t size = 0;
   std::string version;  // ETag, with its quotes; empty: only blocks of it are there
+  std::time_t modified = 0;
 };
 
 // Calls `found` with each blob and folder directly in a folder, whose path has no '/' at its end;

@@ -236,8 +236,8 @@ absl::StatusOr<ObjectListing> AzureStore::List(const std::string& folder) const 
     if (blob.is_folder) {
       listing.folders.push_back(std::move(blob.name));
     } else {
-      listing.objects.push_back(
-          {fmt::format("{}/{}", folder, blob.name), blob.size, std::move(blob.version), ""});
+      listing.objects.push_back({fmt::format("{}/{}", folder, blob.name), blob.size,
+                                 std::move(blob.version), "", blob.modified});
     }
   });
   if (status.ok()) return listing;

@@ -55,7 +55,7 @@ absl::StatusOr<std::string> AzureUploads::PartName(const std::string& /*path*/,
   return BlockName(upload, number);
 }
 
-StoreCall AzureUploads::Complete(const PendingObject& object, const std::string& writer) const {
+StoreCall AzureUploads::Complete(const PendingObject& object) const {
   // "Uncommitted": a list that comes late does not commit once more what it has committed before,
   // which would remove the blocks of a new writer.
   std::string body = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>";
@@ -66,7 +66,7 @@ StoreCall AzureUploads::Complete(const PendingObject& object, const std::string&
   body += "</BlockList>";
   StoreCall call = PutCall(std::make_shared<const std::string>(std::move(body)));
   call.query = {{"comp", "blocklist"}};
-  call.store_headers = {{std::string(store_.writer_header()), writer}};
+  call.store_headers = {{std::string(store_.writer_header()), object.writer}};
   return call;
 }
 

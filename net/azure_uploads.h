@@ -31,7 +31,7 @@ class AzureUploads : public UploadProtocol {
   absl::StatusOr<std::string> PartName(const std::string& path, const std::string& upload,
                                        uint64_t number,
                                        const HttpResponse& response) const override;
-  StoreCall Complete(const PendingObject& object, const std::string& writer) const override;
+  StoreCall Complete(const PendingObject& object) const override;
   absl::StatusOr<std::string> Completed(const std::string& path,
                                         const HttpResponse& response) const override;
   // Nothing removes blocks and keeps a blob of their name that another writer may have put there

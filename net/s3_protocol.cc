@@ -1,6 +1,7 @@
 #include "net/s3_protocol.h"
 
 #include <charconv>
+#include <ctime>
 #include <map>
 #include <utility>
 
@@ -32,6 +33,11 @@ std::string S3Error::Text(const HttpResponse& response) const {
 std::optional<std::time_t> TimeOfRefusal(const S3Error& error, const HttpResponse& response) {
   if (error.code != "RequestTimeTooSkewed") return std::nullopt;
   return ParseHttpDate(response.Header("date"));
+}
+
+std::time_t TimeOf(const char* text) {
+  std::tm time = {};
+  return ::strptime(text, "%Y-%m-%dT%H:%M:%S", &time) == nullptr ? 0 : ::timegm(&time);
 }
 
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,
@@ -66,6 +72,7 @@ absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& 
             fmt::format("{}: the server lists {} without a size", folder, name));
       }
       info.version = object.child_value("ETag");
+      info.modified = TimeOf(object.child_value("LastModified"));
       listing.objects.push_back(std::move(info));
     }
     for (const pugi::xml_node common : result.children("CommonPrefixes")) {

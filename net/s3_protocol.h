@@ -32,6 +32,9 @@ struct S3Error {
 inline constexpr std::time_t kClockTolerance = 60;
 std::optional<std::time_t> TimeOfRefusal(const S3Error& error, const HttpResponse& response);
 
+// A time as listings have it, 2026-11-25T12:00:00.000Z; 0: it is none.
+std::time_t TimeOf(const char* text);
+
 // Store::List of a store that knows ListObjectsV2. `bucket`: its URL, without '/' at the end.
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,
                                          const std::string& folder);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "fmt/format.h"
+#include "net/s3_protocol.h"
 #include "net/store.h"
 #include "net/url.h"
 #include "pugixml.hpp"
@@ -65,7 +66,7 @@ absl::StatusOr<std::string> S3Uploads::PartName(const std::string& path,
       fmt::format("{}: the server gave no ETag for part {}", path, number + 1));
 }
 
-StoreCall S3Uploads::Complete(const PendingObject& object, const std::string& /*writer*/) const {
+StoreCall S3Uploads::Complete(const PendingObject& object) const {
   StoreCall call;
   call.method = "POST";
   call.query = {{"uploadId", object.upload}};
@@ -138,9 +139,8 @@ absl::StatusOr<std::vector<UnfinishedUpload>> S3Uploads::List(const std::string&
     for (const pugi::xml_node node : result.children("Upload")) {
       const std::string key = node.child_value("Key");
       if (!key.starts_with(prefix) || key.find('/', prefix.size()) != key.npos) continue;
-      std::tm begun = {};
-      ::strptime(node.child_value("Initiated"), "%Y-%m-%dT%H:%M:%S", &begun);
-      found.push_back({bucket + key, node.child_value("UploadId"), ::timegm(&begun)});
+      found.push_back(
+          {bucket + key, node.child_value("UploadId"), TimeOf(node.child_value("Initiated"))});
     }
     const std::string next = result.child_value("NextUploadIdMarker");
     if (std::string_view(result.child_value("IsTruncated")) != "true" || next.empty()) break;

@@ -27,7 +27,7 @@ class S3Uploads : public UploadProtocol {
   absl::StatusOr<std::string> PartName(const std::string& path, const std::string& upload,
                                        uint64_t number,
                                        const HttpResponse& response) const override;
-  StoreCall Complete(const PendingObject& object, const std::string& writer) const override;
+  StoreCall Complete(const PendingObject& object) const override;
   absl::StatusOr<std::string> Completed(const std::string& path,
                                         const HttpResponse& response) const override;
   std::optional<StoreCall> Discard(const std::string& upload) const override;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,8 +22,9 @@ namespace shardfeed {
 struct ObjectInfo {
   std::string path;  // URL, as users write it
   uint64_t size = 0;
-  std::string version;  // ETag with its quotes; empty if the store sends none
-  std::string writer;   // UploadGroup::id of the group that wrote it; empty if unknown
+  std::string version;       // ETag with its quotes; empty if the store sends none
+  std::string writer;        // UploadGroup::id of the group that wrote it; empty if unknown
+  std::time_t modified = 0;  // in listings: when it was written; 0: the store does not say
 };
 
 struct ObjectListing {

@@ -379,20 +379,20 @@ absl::StatusOr<PendingObject> Upload::Finish(const std::stop_token& stop) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted");
   }
   if (!state.status.ok()) return state.status;
-  return PendingObject{state.path, state.upload, state.parts, size_};
+  return PendingObject{state.path, state.upload, state.parts, size_, state.group->id};
 }
 
-absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer) {
+absl::StatusOr<std::string> Publish(const PendingObject& object) {
   const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(object.path);
   if (!store.ok()) return store.status();
   const UploadProtocol& protocol = *(*store)->uploads();
   if (object.upload.empty()) {
     absl::StatusOr<HttpResponse> response =
-        CallStore(**store, object.path, protocol.Put(Share(""), writer, /*replace=*/true));
+        CallStore(**store, object.path, protocol.Put(Share(""), object.writer, /*replace=*/true));
     if (!response.ok()) return response.status();
     return std::string(response->Header("etag"));
   }
-  StoreCall call = protocol.Complete(object, writer);
+  StoreCall call = protocol.Complete(object);
   call.patience = kCompletionPatience;
   absl::Status status;
   for (int attempt = 1; attempt <= kCompletionAttempts; ++attempt) {
@@ -407,7 +407,8 @@ absl::StatusOr<std::string> Publish(const PendingObject& object, const std::stri
     if (!absl::IsNotFound(status)) return status;
     // The store does not have the parts: it is done, or they were removed.
     absl::StatusOr<ObjectInfo> info = StatObject(object.path);
-    if (info.ok() && info->writer == writer && info->size == object.bytes) return info->version;
+    if (info.ok() && info->writer == object.writer && info->size == object.bytes)
+      return info->version;
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
     return absl::DataLossError(fmt::format(
         "{}: its uploaded parts were removed from the store before it was complete", object.path));

@@ -94,10 +94,10 @@ class Upload {
   bool kept_ = false;
 };
 
-// Makes an object of group `writer` visible, replacing any other of its name. May be repeated, also
-// by another process, whether or not it has succeeded. Returns the object's version. DataLoss: the
-// parts are gone, and the object does not exist.
-absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer);
+// Makes an object visible, replacing any other of its name. May be repeated, also by another
+// process, whether or not it has succeeded. Returns the object's version. DataLoss: the parts are
+// gone, and the object does not exist.
+absl::StatusOr<std::string> Publish(const PendingObject& object);
 
 // Removes the parts of an object that was not published; does nothing to a published one, or if
 // the store takes no request to remove parts (UnfinishedUpload::expires).

@@ -24,6 +24,7 @@ struct PendingObject {
   std::string upload;              // the store's name for it; empty if the object is empty
   std::vector<std::string> parts;  // the store's names for them, in order
   uint64_t bytes = 0;
+  std::string writer;  // UploadGroup::id of its group
 };
 
 // An object that was begun and neither published nor removed.
@@ -66,7 +67,7 @@ class UploadProtocol {
   // Makes the parts an object, which is not empty. An error of NotFound means that the parts are
   // not there, or not any more. `Completed` is the version of the object, or an error in the answer
   // that may pass.
-  virtual StoreCall Complete(const PendingObject& object, const std::string& writer) const = 0;
+  virtual StoreCall Complete(const PendingObject& object) const = 0;
   virtual absl::StatusOr<std::string> Completed(const std::string& path,
                                                 const HttpResponse& response) const = 0;
 

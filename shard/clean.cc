@@ -16,6 +16,7 @@
 #include "shard/names.h"
 #include "shard/spec.h"
 #include "shard/staging.h"
+#include "shard/store_part.h"
 #include "shard/store_staging.h"
 #include "shard/write_job.h"
 
@@ -104,6 +105,15 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
     }
     summary->finished.push_back(one);
   }
+  // First, because the uploads of a job are removed with it, but not before it.
+  std::set<std::string> used;
+  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
+  if (!jobs.ok()) return jobs.status();
+  for (const std::string& one : *jobs) {
+    absl::Status status = CleanStoreJobs(directory, one, options.begun_before, options.dry_run,
+                                         &summary->removed, &summary->kept, &used);
+    if (!status.ok()) return status;
+  }
   for (const std::string& folder : {directory, SidecarPath(directory)}) {
     const absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
     if (!uploads.ok()) return uploads.status();
@@ -115,12 +125,13 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
         summary->expiring.push_back(upload.path);
         continue;
       }
+      if (used.contains(upload.upload)) continue;
       if (upload.begun >= options.begun_before) {
         summary->kept.push_back(upload.path);
         continue;
       }
       if (!options.dry_run) {
-        absl::Status status = Discard({upload.path, upload.upload, {}, 0});
+        absl::Status status = Discard({upload.path, upload.upload, {}, 0, ""});
         if (!status.ok()) return status;
       }
       summary->removed.push_back(upload.path);

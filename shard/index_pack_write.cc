@@ -45,7 +45,7 @@ absl::Status UploadFile(const File& file, const std::string& path, const std::st
   }
   const absl::StatusOr<PendingObject> object = upload.Finish(stop);
   if (!object.ok()) return object.status();
-  return Publish(*object, (*group)->id()).status();
+  return Publish(*object).status();
 }
 
 absl::Status WriteToStore(const ShardSet& set, const std::stop_token& stop,

@@ -56,15 +56,7 @@ absl::StatusOr<Manifest> NewManifest(const ShardSet& set, const VerifyReport& re
 }
 
 absl::Status Write(const std::string& path, const std::string& text, const std::stop_token& stop) {
-  if (IsRemote(path)) {
-    absl::StatusOr<std::unique_ptr<UploadGroup>> group = UploadGroup::Begin(path);
-    if (!group.ok()) return group.status();
-    Upload upload(**group, path);
-    if (absl::Status status = upload.Append(text); !status.ok()) return status;
-    const absl::StatusOr<PendingObject> object = upload.Finish(stop);
-    if (!object.ok()) return object.status();
-    return Publish(*object, (*group)->id()).status();
-  }
+  if (IsRemote(path)) return PutObject(path, text);
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path, stop);
   if (!replacement.ok()) return replacement.status();
   const absl::Status status = (*replacement)->file().Append(text);

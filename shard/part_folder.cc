@@ -16,9 +16,11 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
 #include "shard/names.h"
+#include "shard/store_staging.h"
 #include "shard/value_statistics.h"
 
 namespace shardfeed {
@@ -27,7 +29,6 @@ namespace {
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kNumberDigits = 5;
 constexpr size_t kRandomDigits = 16;
-constexpr std::string_view kStatisticsEnding = ".statistics";
 // Every sketch of as many features as there can be is smaller.
 constexpr uint64_t kMaxStatisticsBytes = uint64_t{1} << 30;
 // No job has such a name (WriteJob::IsId).
@@ -66,12 +67,17 @@ absl::Status JobIsGone(const std::string& job_folder) {
 }
 
 std::string FormatMessage(const PartMessage& message) {
-  const nlohmann::json json = {{"job", message.job},
-                               {"part", message.part},
-                               {"folder", message.folder},
-                               {"index_bytes", message.index_bytes},
-                               {"statistics", message.has_statistics},
-                               {"shard", FinishedToJson(message.shard)}};
+  nlohmann::json json = {{"job", message.job},
+                         {"part", message.part},
+                         {"folder", message.folder},
+                         {"index_bytes", message.index_bytes},
+                         {"statistics", message.has_statistics},
+                         {"shard", FinishedToJson(message.shard)}};
+  if (message.object) {
+    json["object"] = PendingToJson(*message.object);
+    json["object"]["name"] = absl::CHexEscape(message.object->path);
+    json["object"]["writer"] = message.object->writer;
+  }
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -89,7 +95,15 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
   // An earlier version wrote none.
   if (json.contains("statistics")) message.has_statistics = members.Flag(json, "statistics");
   const nlohmann::json& shard = members.Object(json, "shard");
+  bool escaped = true;
+  if (json.contains("object")) {
+    const nlohmann::json& object = members.Object(json, "object");
+    message.object = PendingFromJson(members, object);
+    message.object->writer = members.Text(object, "writer");
+    escaped = absl::CUnescape(members.Text(object, "name"), &message.object->path);
+  }
   if (!members.status().ok()) return absl::InvalidArgumentError(members.status().message());
+  if (!escaped) return absl::InvalidArgumentError("the name of its shard is not escaped");
   if (!IsPartFolderName(message.folder)) {
     return absl::InvalidArgumentError("its folder is not that of an attempt");
   }
@@ -110,7 +124,12 @@ absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& me
   absl::Status status = CheckSize(base + ".shard", message.shard.bytes);
   if (status.ok()) status = CheckSize(base + ".index", message.index_bytes);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(base + ".index");
+  return CheckPartIndex(base + ".index", base + ".index", message);
+}
+
+absl::Status CheckPartIndex(const std::string& file, const std::string& path,
+                            const PartMessage& message) {
+  const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(file);
   if (!index.ok() && !absl::IsDataLoss(index.status())) return index.status();
   if (index.ok() && (*index)->summary().shard_bytes == message.shard.bytes &&
       (*index)->records() == message.shard.records &&
@@ -118,7 +137,7 @@ absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& me
     return absl::OkStatus();
   }
   return absl::DataLossError(fmt::format(
-      "{}.index: {}; write the part again", base,
+      "{}: {}; write the part again", path,
       index.ok() ? "not the index of the shard that its message describes" : "it is damaged"));
 }
 
@@ -126,7 +145,7 @@ absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* mess
   if (!message->has_statistics) return absl::OkStatus();
   const std::string path = PartBase(JoinPath(job_folder, message->folder), message->part) +
                            std::string(kStatisticsEnding);
-  const absl::StatusOr<std::string> code = ReadFile(path, kMaxStatisticsBytes);
+  const absl::StatusOr<std::string> code = ReadWhole(path, kMaxStatisticsBytes);
   if (!code.ok() && !absl::IsNotFound(code.status())) return code.status();
   if (code.ok()) {
     std::optional<ValueStatistics> values = ValueStatistics::Parse(*code, message->shard.records);
@@ -137,6 +156,17 @@ absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* mess
   }
   return absl::DataLossError(fmt::format("{}: {}; write the part again", path,
                                          code.ok() ? "it is damaged" : "it is gone"));
+}
+
+absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt) {
+  if (!IsPlainName(attempt)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected an attempt of at most {} letters, digits, '.', '_' and '-', got '{}'",
+        kMaxNameBytes, std::string(absl::CHexEscape({attempt.data(), attempt.size()}))));
+  }
+  // Not only this attempt may have that name: engines repeat tasks whose results they lost.
+  return fmt::format("{:05}-{}{}{}", first, attempt, attempt.empty() ? "" : "-",
+                     RandomDigits(kRandomDigits));
 }
 
 bool IsPlainName(std::string_view text) {
@@ -174,7 +204,7 @@ std::string CommittedPath(std::string_view job_folder) { return JoinPath(job_fol
 
 PartFolder::PartFolder(std::string path, std::string job, bool leaves_messages,
                        std::function<absl::Status()> check)
-    : Staging(std::move(path)),
+    : PartStaging(std::move(path)),
       job_(std::move(job)),
       leaves_messages_(leaves_messages),
       check_(std::move(check)) {}
@@ -182,15 +212,9 @@ PartFolder::PartFolder(std::string path, std::string job, bool leaves_messages,
 absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(
     const std::string& job_folder, const std::string& job, uint64_t first, std::string_view attempt,
     bool leaves_messages, std::function<absl::Status()> check) {
-  if (!IsPlainName(attempt)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected an attempt of at most {} letters, digits, '.', '_' and '-', got '{}'",
-        kMaxNameBytes, std::string(absl::CHexEscape({attempt.data(), attempt.size()}))));
-  }
-  // Not only this attempt may have that name: engines repeat tasks whose results they lost.
-  const std::string path =
-      JoinPath(job_folder, fmt::format("{:05}-{}{}{}", first, attempt, attempt.empty() ? "" : "-",
-                                       RandomDigits(kRandomDigits)));
+  const absl::StatusOr<std::string> name = NewPartFolderName(first, attempt);
+  if (!name.ok()) return name.status();
+  const std::string path = JoinPath(job_folder, *name);
   // The job's folder is not created again: without it, nobody would commit this attempt.
   if (::mkdir(path.c_str(), 0777) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return ErrnoStatus(errno, path, "create the folder");
@@ -250,8 +274,8 @@ absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard
   return absl::OkStatus();
 }
 
-absl::Status PartFolder::Commit(const CommitPlan& /*plan*/, std::string_view /*manifest*/,
-                                bool /*sync*/, const std::stop_token& /*stop*/) {
+absl::Status PartStaging::Commit(const CommitPlan& /*plan*/, std::string_view /*manifest*/,
+                                 bool /*sync*/, const std::stop_token& /*stop*/) {
   return absl::InternalError(fmt::format("{}: a part is committed by its job", path_));
 }
 

@@ -13,18 +13,21 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "net/upload.h"
 #include "shard/finished_shards.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
 
 inline constexpr std::string_view kMessageEnding = ".message";
+inline constexpr std::string_view kStatisticsEnding = ".statistics";
 
 // What a message says. Its text is JSON without line feeds (docs/jobs.md).
 struct PartMessage {
@@ -34,6 +37,8 @@ struct PartMessage {
   uint64_t index_bytes = 0;
   bool has_statistics = false;  // in a file beside the shard
   FinishedShard shard;
+  // In a store: the upload of the shard, whose path is the shard's name.
+  std::optional<PendingObject> object;
 };
 
 std::string FormatMessage(const PartMessage& message);
@@ -48,6 +53,12 @@ absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* mess
 // job. DataLoss: a file is gone, or has another size. FailedPrecondition: the whole job is gone.
 absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message);
 
+// Checks that `index`, a file, is the index of the part's shard. Errors name it `path`.
+absl::Status CheckPartIndex(const std::string& index, const std::string& path,
+                            const PartMessage& message);
+
+// A name for the folder of an attempt. InvalidArgument: `attempt` is no IsPlainName.
+absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt);
 // Whether `text` has at most 64 characters, which are letters, digits, '.', '_' and '-'.
 bool IsPlainName(std::string_view text);
 // Whether this is a name of a folder of attempts.
@@ -66,8 +77,21 @@ std::string SharedJobPath(std::string_view job_folder);
 // The file in the folder of a job that says that it was committed.
 std::string CommittedPath(std::string_view job_folder);
 
+// Where attempts at parts of a job write.
+class PartStaging : public Staging {
+ public:
+  // Always fails: the job commits its parts.
+  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
+                      const std::stop_token& stop) final;
+  // The message for a part that is finished; empty if it is not.
+  virtual std::string MessageOf(uint64_t part) const = 0;
+
+ protected:
+  using Staging::Staging;
+};
+
 // The folder of attempts at parts of a job. Removed by the destructor unless it is to be kept.
-class PartFolder : public Staging {
+class PartFolder : public PartStaging {
  public:
   // Creates the folder in that of the job, whose name is `job`. If `leaves_messages`, the message
   // for each part is also written to NNNNN.message beside the part's shard. `check`, if any, is
@@ -86,12 +110,7 @@ class PartFolder : public Staging {
   absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
                                                       const std::string& name) override;
   absl::Status ShardFinished(size_t number, const FinishedShard& shard, bool sync) override;
-  // Always fails: the job commits its parts.
-  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
-                      const std::stop_token& stop) override;
-
-  // The message for a part that is finished; empty if it is not.
-  std::string MessageOf(uint64_t part) const;
+  std::string MessageOf(uint64_t part) const override;
 
  private:
   PartFolder(std::string path, std::string job, bool leaves_messages,

@@ -16,6 +16,7 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/folder_listing.h"
 #include "shard/names.h"
@@ -41,7 +42,13 @@ std::string NameOfProcess() {
   return fmt::format("{}-{}", name.substr(0, kHostBytes), ::getpid());
 }
 
-absl::Status CheckId(const std::string& id) {
+absl::Status CheckNames(const OutputSpec& spec, const std::string& id) {
+  if (IsRemote(spec.directory)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: tasks find a job by its name only in a folder that all of them reach, not in a store; "
+        "jobs that a driver hands to its tasks can write there",
+        FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
+  }
   if (WriteJob::IsId(id)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("expected the name of a job, which has at most 64 letters, digits, '.', '_' and "
@@ -217,7 +224,7 @@ absl::StatusOr<bool> SharedJob::TakeOver() {
 absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const WriteJobOptions& options,
                                              std::string id,
                                              std::map<std::string, std::string> made_by) {
-  if (absl::Status status = CheckId(id); !status.ok()) return status;
+  if (absl::Status status = CheckNames(spec, id); !status.ok()) return status;
   absl::StatusOr<WriteJob> job = WriteJob::Prepare(spec, options, std::move(id));
   if (!job.ok()) return job.status();
   // As others will read it: names may have bytes that are no UTF-8.
@@ -256,7 +263,7 @@ absl::Status SharedJob::Join() {
 }
 
 absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite, std::string id) {
-  if (absl::Status status = CheckId(id); !status.ok()) return status;
+  if (absl::Status status = CheckNames(spec, id); !status.ok()) return status;
   OutputSpec counted = spec;
   counted.count = spec.count.value_or(1);
   const absl::StatusOr<WriteJob> like = WriteJob::Prepare(counted, {}, std::move(id));

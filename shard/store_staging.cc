@@ -54,9 +54,10 @@ struct StoreCommit {
 };
 
 std::string FormatRecord(const StoreCommit& commit, const std::string& suffix) {
-  const auto format = [](const PendingObject& object) {
-    return nlohmann::ordered_json(
-        {{"bytes", object.bytes}, {"upload", object.upload}, {"parts", object.parts}});
+  const auto format = [&commit](const PendingObject& object) {
+    nlohmann::ordered_json json = PendingToJson(object);
+    if (object.writer != commit.writer) json["writer"] = object.writer;
+    return json;
   };
   nlohmann::ordered_json objects = nlohmann::ordered_json::array();
   for (size_t i = 0; i + 1 < commit.objects.size(); ++i) {
@@ -95,10 +96,9 @@ absl::StatusOr<StoreCommit> ParseRecord(std::string_view text, const std::string
     escaped &= absl::CUnescape(name, &commit.old.emplace_back());
   }
   const auto add = [&](const nlohmann::json& object) {
-    PendingObject& pending = commit.objects.emplace_back();
-    pending.bytes = members.Number(object, "bytes");
-    pending.upload = members.Text(object, "upload");
-    pending.parts = members.Texts(object, "parts");
+    PendingObject& pending = commit.objects.emplace_back(PendingFromJson(members, object));
+    // Shards of a job have writers of their own.
+    pending.writer = object.contains("writer") ? members.Text(object, "writer") : commit.writer;
   };
   for (const nlohmann::json& object : members.Array(json, "objects")) add(object);
   if (!members.status().ok()) return broken(std::string(members.status().message()));
@@ -172,9 +172,8 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
   const std::string manifest = ManifestPath(directory, stem);
   absl::Status status = RemoveObject(manifest);
   if (!status.ok()) return status;
-  status = ParallelFor(commit.objects.size(), kRequests, {}, [&](size_t i) {
-    return Publish(commit.objects[i], commit.writer).status();
-  });
+  status = ParallelFor(commit.objects.size(), kRequests, {},
+                       [&](size_t i) { return Publish(commit.objects[i]).status(); });
   // Of a writer of an earlier version, which made no pack; one that is there is another dataset's.
   if (status.ok() && commit.objects.size() % 2 == 0) {
     status = RemoveObject(IndexPackPath(directory, stem));
@@ -198,7 +197,7 @@ absl::Status CheckParts(const StoreCommit& commit) {
     const PendingObject& object = commit.objects[(*missing)[i]];
     const absl::StatusOr<ObjectInfo> info = StatObject(object.path);
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
-    if (info.ok() && info->writer == commit.writer && info->size == object.bytes) {
+    if (info.ok() && info->writer == object.writer && info->size == object.bytes) {
       return absl::OkStatus();
     }
     return absl::DataLossError(
@@ -209,12 +208,14 @@ absl::Status CheckParts(const StoreCommit& commit) {
 class StoreStaging : public Staging {
  public:
   StoreStaging(std::string folder, std::string directory, std::string stem,
-               std::unique_ptr<UploadGroup> group, std::string before)
+               std::unique_ptr<UploadGroup> group, std::string before,
+               std::vector<PendingObject> uploaded)
       : Staging(std::move(folder)),
         directory_(std::move(directory)),
         stem_(std::move(stem)),
         group_(std::move(group)),
-        before_(std::move(before)) {}
+        before_(std::move(before)),
+        uploaded_(std::move(uploaded)) {}
   ~StoreStaging() override {
     shards_.clear();
     pack_.reset();
@@ -233,7 +234,7 @@ class StoreStaging : public Staging {
 
  private:
   struct Uploads {
-    std::unique_ptr<Upload> shard;
+    std::unique_ptr<Upload> shard;  // null: others have uploaded it
     std::unique_ptr<Upload> index;
   };
 
@@ -245,7 +246,8 @@ class StoreStaging : public Staging {
   const std::string directory_;
   const std::string stem_;
   std::unique_ptr<UploadGroup> group_;
-  const std::string before_;  // version of the manifest when the writer began
+  const std::string before_;                   // version of the manifest when the writer began
+  const std::vector<PendingObject> uploaded_;  // shards that others have uploaded
   Mutex mutex_;
   std::map<size_t, Uploads> shards_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Upload> pack_;
@@ -298,14 +300,23 @@ absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan,
   commit.writer = group_->id();
   commit.before = before_;
   commit.old = plan.old_shards;
+  for (size_t i = 0; i < uploaded_.size(); ++i) {
+    absl::Status status = Add(i, uploaded_[i].path, nullptr);
+    if (!status.ok()) return status;
+  }
   MutexLock lock(mutex_);
   for (size_t i = 0; i < plan.shard_bytes.size(); ++i) {
     const auto it = shards_.find(i);
-    if (it == shards_.end() || it->second.shard->size() != plan.shard_bytes[i]) {
+    const bool is_staged =
+        it != shards_.end() &&
+        plan.shard_bytes[i] ==
+            (it->second.shard == nullptr ? uploaded_[i].bytes : it->second.shard->size());
+    if (!is_staged) {
       return absl::InternalError(fmt::format("{}: shard {} was not staged", directory_, i));
     }
-    for (const auto& upload : {it->second.shard.get(), it->second.index.get()}) {
-      absl::StatusOr<PendingObject> object = upload->Finish(stop);
+    for (Upload* const upload : {it->second.shard.get(), it->second.index.get()}) {
+      absl::StatusOr<PendingObject> object =
+          upload == nullptr ? uploaded_[i] : upload->Finish(stop);
       if (!object.ok()) return object.status();
       commit.objects.push_back(*std::move(object));
     }
@@ -343,7 +354,7 @@ absl::StatusOr<PendingObject> StoreStaging::UploadPack(const CommitPlan& plan,
 void StoreStaging::KeepUploads() {
   MutexLock lock(mutex_);
   for (auto& [number, uploads] : shards_) {
-    uploads.shard->Keep();
+    if (uploads.shard != nullptr) uploads.shard->Keep();
     uploads.index->Keep();
   }
   pack_->Keep();
@@ -371,7 +382,9 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
   absl::StatusOr<StoreCommit> commit = FinishUploads(plan, stop);
   if (!commit.ok()) return commit.status();
   commit->manifest = manifest;
-  absl::Status status = CreateRecord(FormatRecord(*commit, plan.suffix));
+  // The old dataset stays if something has removed what others have uploaded.
+  absl::Status status = uploaded_.empty() ? absl::OkStatus() : CheckParts(*commit);
+  if (status.ok()) status = CreateRecord(FormatRecord(*commit, plan.suffix));
   if (!status.ok()) return status;
   // From here on, no other process commits a dataset of this name. One may have done so before.
   const absl::StatusOr<std::string> now = ManifestVersion(directory_, stem_);
@@ -401,8 +414,21 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
 
 }  // namespace
 
+nlohmann::ordered_json PendingToJson(const PendingObject& object) {
+  return {{"bytes", object.bytes}, {"upload", object.upload}, {"parts", object.parts}};
+}
+
+PendingObject PendingFromJson(JsonMembers& members, const nlohmann::json& json) {
+  PendingObject object;
+  object.bytes = members.Number(json, "bytes");
+  object.upload = members.Text(json, "upload");
+  object.parts = members.Texts(json, "parts");
+  return object;
+}
+
 absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
-                                                          const std::string& stem) {
+                                                          const std::string& stem,
+                                                          std::vector<PendingObject> shards) {
   absl::StatusOr<std::unique_ptr<UploadGroup>> group = UploadGroup::Begin(directory);
   if (!group.ok()) return group.status();
   absl::StatusOr<std::optional<std::string>> record = ReadRecord(CommitPath(directory, stem));
@@ -410,13 +436,10 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
   if (record->has_value()) return Busy(directory, stem);
   absl::StatusOr<std::string> before = ManifestVersion(directory, stem);
   if (!before.ok()) return before.status();
-  std::error_code error;
-  const fs::path temporary = fs::temp_directory_path(error);
-  if (error) return ErrnoStatus(error.value(), "TMPDIR", "find the folder for temporary files");
-  std::string folder = (temporary / "shardfeed-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) return ErrnoStatus(errno, folder, "create");
-  return std::make_unique<StoreStaging>(std::move(folder), directory, stem, *std::move(group),
-                                        *std::move(before));
+  absl::StatusOr<std::string> folder = MakeTemporaryFolder();
+  if (!folder.ok()) return folder.status();
+  return std::make_unique<StoreStaging>(*std::move(folder), directory, stem, *std::move(group),
+                                        *std::move(before), std::move(shards));
 }
 
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem) {
@@ -461,7 +484,7 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
     // It is put into place last; but the old dataset's may have been the same.
     const absl::StatusOr<ObjectInfo> first = StatObject(commit->objects[0].path);
     if (!first.ok() && !absl::IsNotFound(first.status())) return first.status();
-    if (first.ok() && first->writer == commit->writer) {
+    if (first.ok() && first->writer == commit->objects[0].writer) {
       absl::Status removed = RemoveObject(path);
       if (!removed.ok()) return removed;
       return FoundCommit::kFinished;

@@ -7,16 +7,28 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/bounded_json.h"
+#include "net/upload.h"
+#include "nlohmann/json.hpp"
 #include "shard/staging.h"
 
 namespace shardfeed {
 
-// Staging::Open of a dataset in a store.
+// Staging::Open of a dataset in a store. `shards`: those that others have uploaded, if not empty,
+// all of them in order; their indexes must be in Staging::path() before Commit, which keeps their
+// parts if it fails before the dataset is committed.
 absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
-                                                          const std::string& stem);
+                                                          const std::string& stem,
+                                                          std::vector<PendingObject> shards = {});
+
+// An object as commit records and messages of jobs have it, without its path.
+nlohmann::ordered_json PendingToJson(const PendingObject& object);
+// Without a writer. `members` gets what is wrong.
+PendingObject PendingFromJson(JsonMembers& members, const nlohmann::json& json);
 
 // FinishCommit of a dataset in a store, where readers write nothing.
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem);

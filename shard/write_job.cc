@@ -21,13 +21,17 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "io/parallel.h"
 #include "net/open.h"
+#include "net/upload.h"
 #include "nlohmann/json.hpp"
 #include "shard/finished_shards.h"
 #include "shard/folder_listing.h"
 #include "shard/names.h"
 #include "shard/shard_reader.h"
 #include "shard/staging.h"
+#include "shard/store_part.h"
+#include "shard/store_staging.h"
 #include "tfrecord/crc32c.h"
 #include "tfrecord/example_reader.h"
 
@@ -39,6 +43,7 @@ namespace fs = std::filesystem;
 constexpr char kJobFormat[] = "shardfeed job 1";
 constexpr size_t kIdDigits = 32;
 constexpr int kMaxAttempts = 100;
+constexpr size_t kRequests = 32;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
 
 std::string Dump(const nlohmann::json& json) {
@@ -132,16 +137,17 @@ absl::StatusOr<WriteJob> WriteJob::Prepare(const OutputSpec& spec, const WriteJo
         fmt::format("{}: a job needs the number of shards; name the dataset as stem@N",
                     FormatSpec(spec.directory, spec.stem, std::nullopt, spec.suffix)));
   }
-  if (IsRemote(spec.directory)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: jobs of several processes write to a folder that all of them reach, not to a store",
-        FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
-  }
   absl::Status status = DatasetWriter::CheckOptions(spec, options.encode);
   if (!status.ok()) return status;
   WriteJob job;
   job.id_ = std::move(id);
   job.spec_ = spec;
+  job.options_ = options;
+  if (job.is_remote()) {
+    status = CheckWritable(spec.directory);
+    if (!status.ok()) return status;
+    return job;
+  }
   std::error_code error;
   // Tasks may run in other folders.
   job.spec_.directory = fs::absolute(spec.directory.empty() ? "." : spec.directory, error)
@@ -151,8 +157,15 @@ absl::StatusOr<WriteJob> WriteJob::Prepare(const OutputSpec& spec, const WriteJo
   if (job.spec_.directory.size() > 1 && job.spec_.directory.ends_with('/')) {
     job.spec_.directory.pop_back();
   }
-  job.options_ = options;
   return job;
+}
+
+bool WriteJob::is_remote() const { return IsRemote(spec_.directory); }
+
+absl::StatusOr<bool> WriteJob::Exists() const {
+  if (is_remote()) return StoreJobExists(Folder());
+  std::error_code error;
+  return fs::exists(Folder(), error);
 }
 
 absl::Status WriteJob::CheckName() const {
@@ -164,7 +177,7 @@ absl::Status WriteJob::CheckName() const {
 
 absl::StatusOr<std::string> WriteJob::ManifestIdentity() const {
   const absl::StatusOr<std::string> text =
-      ReadFile(ManifestPath(spec_.directory, spec_.stem), kMaxManifestBytes);
+      ReadWhole(ManifestPath(spec_.directory, spec_.stem), kMaxManifestBytes);
   if (absl::IsNotFound(text.status())) return "";
   if (!text.ok()) return text.status();
   return fmt::format("{} {:08x}", text->size(), Crc32c(*text));
@@ -180,18 +193,29 @@ absl::Status WriteJob::NoteManifest() {
 absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJobOptions& options) {
   absl::StatusOr<WriteJob> job = Prepare(spec, options, RandomDigits(kIdDigits));
   if (!job.ok()) return job;
-  absl::Status status = CheckIsNoLink(JobsPath(job->spec_.directory, spec.stem));
-  if (status.ok()) status = FinishCommit(job->spec_.directory, spec.stem);
-  // The dataset's own folder may be new as well. NotFound: `clean` has removed one that was empty.
-  for (int attempt = 0; status.ok() && attempt < kMaxAttempts; ++attempt) {
-    status = CreateFolders(job->Folder());
-    if (!absl::IsNotFound(status) || attempt + 1 == kMaxAttempts) break;
-    status = absl::OkStatus();
+  absl::Status status;
+  if (job->is_remote()) {
+    status = FinishCommit(spec.directory, spec.stem);
+    if (status.ok()) status = CreateStoreJob(job->Folder());
+  } else {
+    status = job->CreateFolder();
   }
   if (status.ok()) status = job->CheckName();
   if (status.ok()) status = job->NoteManifest();
   if (status.ok()) return job;
   job->Abort().IgnoreError();
+  return status;
+}
+
+absl::Status WriteJob::CreateFolder() const {
+  absl::Status status = CheckIsNoLink(JobsPath(spec_.directory, spec_.stem));
+  if (status.ok()) status = FinishCommit(spec_.directory, spec_.stem);
+  // The dataset's own folder may be new as well. NotFound: `clean` has removed one that was empty.
+  for (int attempt = 0; status.ok() && attempt < kMaxAttempts; ++attempt) {
+    status = CreateFolders(Folder());
+    if (!absl::IsNotFound(status) || attempt + 1 == kMaxAttempts) break;
+    status = absl::OkStatus();
+  }
   return status;
 }
 
@@ -246,7 +270,7 @@ absl::StatusOr<WriteJob> WriteJob::FromText(std::string_view text) {
   if (!parsed.ok()) return broken(std::string(parsed.status().message()));
   if (parsed->directory != spec.directory || parsed->stem != spec.stem ||
       parsed->suffix != spec.suffix || parsed->count != spec.count ||
-      !spec.directory.starts_with('/')) {
+      !(spec.directory.starts_with('/') || IsRemote(spec.directory))) {
     return broken("its name is not that of a dataset");
   }
   absl::Status status = DatasetWriter::CheckOptions(spec, job.options_.encode);
@@ -264,18 +288,22 @@ absl::StatusOr<std::unique_ptr<PartWriter>> WriteJob::Open(uint64_t part, std::s
     return absl::OutOfRangeError(
         fmt::format("part {} does not exist: the job has {} parts", part, num_parts()));
   }
-  absl::StatusOr<std::unique_ptr<PartFolder>> folder =
-      PartFolder::Create(Folder(), id_, part, attempt, /*leaves_messages=*/false,
-                         /*check=*/nullptr);
-  if (!folder.ok()) return folder.status();
-  const PartFolder* const seen = folder->get();
+  absl::StatusOr<std::unique_ptr<PartStaging>> staging;
+  if (is_remote()) {
+    staging = StorePart::Create(spec_.directory, Folder(), id_, part, attempt);
+  } else {
+    staging = PartFolder::Create(Folder(), id_, part, attempt, /*leaves_messages=*/false,
+                                 /*check=*/nullptr);
+  }
+  if (!staging.ok()) return staging.status();
+  const PartStaging* const seen = staging->get();
   DatasetWriterOptions options;
   options.encode = options_.encode;
   options.threads = threads;
   options.sync = options_.sync;
   options.only_shards = {part};
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer =
-      DatasetWriter::Create(spec_, options, *std::move(folder));
+      DatasetWriter::Create(spec_, options, *std::move(staging));
   if (!writer.ok()) return writer.status();
   return std::unique_ptr<PartWriter>(new PartWriter(part, seen, *std::move(writer)));
 }
@@ -290,7 +318,7 @@ absl::StatusOr<std::string> PartWriter::Close() {
   }
   const absl::Status finished = writer_->FinishShards({}).status();
   if (!finished.ok()) return finished;
-  return folder_->MessageOf(part_);
+  return staging_->MessageOf(part_);
 }
 
 namespace {
@@ -431,13 +459,15 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
                                                Manifest manifest,
                                                const std::stop_token& stop) const {
   // An earlier call may have been interrupted after its commit.
-  absl::Status status = FinishCommit(spec_.directory, spec_.stem);
+  absl::Status status = is_remote() ? FinishStoreCommit(spec_.directory, spec_.stem).status()
+                                    : FinishCommit(spec_.directory, spec_.stem);
   if (!status.ok()) return status;
   const std::string path = ManifestPath(spec_.directory, spec_.stem);
   const absl::StatusOr<std::string> now = ManifestIdentity();
   if (!now.ok()) return now.status();
-  std::error_code error;
-  if (*now != before_ || !fs::exists(Folder(), error)) {
+  const absl::StatusOr<bool> exists = Exists();
+  if (!exists.ok()) return exists.status();
+  if (*now != before_ || !*exists) {
     absl::StatusOr<Manifest> there = ReadManifest(path);
     if (there.ok() && HasParts(*there, spec_, parts)) {
       RemoveEmptyStaging();
@@ -453,30 +483,66 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
   options.overwrite = options_.overwrite;
   options.sync = options_.sync;
   options.stop = stop;
-  absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(spec_, options);
+  absl::StatusOr<std::unique_ptr<DatasetWriter>> writer =
+      is_remote() ? WriterOfUploads(parts, options) : DatasetWriter::Create(spec_, options);
   if (!writer.ok()) return writer.status();
-  for (PartMessage part : parts) {
-    const std::string from = PartBase(JoinPath(Folder(), part.folder), part.part);
-    const std::string to = PartBase((*writer)->staging_directory(), part.part);
-    status = CheckPartFiles(Folder(), part);
-    if (status.ok()) status = LinkOrCopy(from + ".shard", to + ".shard", options_.sync);
-    if (status.ok()) status = LinkOrCopy(from + ".index", to + ".index", options_.sync);
-    if (status.ok()) status = ReadPartStatistics(Folder(), &part);
-    if (status.ok()) status = (*writer)->Adopt(part.part, part.shard);
+  const std::string staged = (*writer)->staging_directory();
+  // In stores, which answer late, many are taken at a time; their number bounds the memory.
+  const size_t at_once = is_remote() ? kRequests : 1;
+  for (size_t begin = 0; begin < parts.size(); begin += at_once) {
+    const size_t end = std::min(begin + at_once, parts.size());
+    std::vector<PartMessage> taken(parts.begin() + begin, parts.begin() + end);
+    status = ParallelFor(taken.size(), static_cast<int>(at_once), stop, [&](size_t i) {
+      return Take(PartBase(staged, taken[i].part), &taken[i]);
+    });
+    for (const PartMessage& part : taken) {
+      if (status.ok()) status = (*writer)->Adopt(part.part, part.shard);
+    }
     if (!status.ok()) return status;
   }
   return (*writer)->Finish(std::move(manifest));
 }
 
+absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
+    const std::vector<PartMessage>& parts, const DatasetWriterOptions& options) const {
+  std::vector<PendingObject> shards;
+  for (const PartMessage& part : parts) {
+    shards.push_back(part.object.value_or(PendingObject()));
+    shards.back().path =
+        JoinPath(spec_.directory, ShardName(spec_.stem, part.part, num_parts(), spec_.suffix));
+    if (part.object && shards.back().bytes == part.shard.bytes) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("the message of part {} does not name the upload of its shard", part.part));
+  }
+  absl::StatusOr<std::unique_ptr<Staging>> staging =
+      OpenStoreStaging(spec_.directory, spec_.stem, std::move(shards));
+  if (!staging.ok()) return staging.status();
+  return DatasetWriter::Create(spec_, options, *std::move(staging));
+}
+
+absl::Status WriteJob::Take(const std::string& to, PartMessage* part) const {
+  absl::Status status;
+  if (is_remote()) {
+    status = FetchPartIndex(Folder(), *part, to + ".index");
+  } else {
+    const std::string from = PartBase(JoinPath(Folder(), part->folder), part->part);
+    status = CheckPartFiles(Folder(), *part);
+    if (status.ok()) status = LinkOrCopy(from + ".shard", to + ".shard", options_.sync);
+    if (status.ok()) status = LinkOrCopy(from + ".index", to + ".index", options_.sync);
+  }
+  return status.ok() ? ReadPartStatistics(Folder(), part) : status;
+}
+
 void WriteJob::RemoveEmptyStaging() const {
   std::error_code error;
-  if (!fs::exists(StagingPath(spec_.directory, spec_.stem), error)) return;
+  if (is_remote() || !fs::exists(StagingPath(spec_.directory, spec_.stem), error)) return;
   const absl::StatusOr<std::unique_ptr<Staging>> staging =
       Staging::Open(spec_.directory, spec_.stem);
   if (staging.ok()) (*staging)->Keep(true);  // what another writer may resume
 }
 
 absl::Status WriteJob::Abort() const {
+  if (is_remote()) return RemoveStoreJob(spec_.directory, spec_.stem, id_);
   const std::string jobs = JobsPath(spec_.directory, spec_.stem);
   absl::Status status = RemoveJob(jobs, id_);
   ::rmdir(jobs.c_str());                          // unless there are other jobs

@@ -6,7 +6,8 @@
 // removes.
 //
 // In a folder, which all processes must reach by the same path, an attempt's files are in
-// .shardfeed/STEM.jobs/ID/ (part_folder.h). docs/jobs.md has the steps and the formats of jobs and
+// .shardfeed/STEM.jobs/ID/ (part_folder.h). In a store, its shard is an upload that the commit
+// publishes (store_part.h). docs/jobs.md has the steps and the formats of jobs and
 // messages. Tasks that have no driver find their job by a name (shared_job.h).
 
 #ifndef SHARDFEED_SHARD_WRITE_JOB_H_
@@ -45,7 +46,7 @@ class WriteJob {
   // A new job, with a random name. `spec.count` must be set: part i becomes shard i.
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set. InvalidArgument: an
-  // option is invalid, or the dataset is to be in a store. Others: as ErrnoStatus.
+  // option is invalid. Others: as ErrnoStatus; of a store, those of Store::ErrorOf.
   static absl::StatusOr<WriteJob> Create(const OutputSpec& spec, const WriteJobOptions& options);
   // The job of which `text` is the Text. InvalidArgument: it is none.
   static absl::StatusOr<WriteJob> FromText(std::string_view text);
@@ -78,7 +79,7 @@ class WriteJob {
   absl::StatusOr<Manifest> Commit(absl::Span<const std::string> messages, Manifest manifest,
                                   const std::stop_token& stop = {}) const;
 
-  // Where the attempts write: DIRECTORY/.shardfeed/STEM.jobs/ID.
+  // Where the attempts write (in a store, all but shards): DIRECTORY/.shardfeed/STEM.jobs/ID.
   std::string Folder() const;
 
   // Whether Commit may replace what is there now. AlreadyExists: there is a dataset of the name,
@@ -96,6 +97,16 @@ class WriteJob {
   // A job with this id. Checks spec and options, as Create does, but accesses no dataset.
   static absl::StatusOr<WriteJob> Prepare(const OutputSpec& spec, const WriteJobOptions& options,
                                           std::string id);
+  bool is_remote() const;
+  // Whether the job has been created, and neither committed nor removed.
+  absl::StatusOr<bool> Exists() const;
+  absl::Status CreateFolder() const;
+  // A writer that commits the uploads of these parts.
+  absl::StatusOr<std::unique_ptr<DatasetWriter>> WriterOfUploads(
+      const std::vector<PartMessage>& parts, const DatasetWriterOptions& options) const;
+  // Puts the files of a part where those of a shard are staged, the path `to` without the ending,
+  // and reads its statistics.
+  absl::Status Take(const std::string& to, PartMessage* part) const;
   // Checks that the name of the dataset may be written.
   absl::Status CheckName() const;
   // Identifies the manifest that is there by its content; empty if there is none.
@@ -132,16 +143,16 @@ class PartWriter {
   void SetTypes(FeatureTypes types) { writer_->SetTypes(std::move(types)); }
 
   // Completes the part's files and returns the message for WriteJob::Commit: JSON without line
-  // feeds, at most some KiB.
+  // feeds, at most some KiB; in a store, and 40 bytes for each 8 MiB of the shard.
   absl::StatusOr<std::string> Close();
 
  private:
   friend class WriteJob;
-  PartWriter(uint64_t part, const PartFolder* folder, std::unique_ptr<DatasetWriter> writer)
-      : part_(part), folder_(folder), writer_(std::move(writer)) {}
+  PartWriter(uint64_t part, const PartStaging* staging, std::unique_ptr<DatasetWriter> writer)
+      : part_(part), staging_(staging), writer_(std::move(writer)) {}
 
   const uint64_t part_;
-  const PartFolder* const folder_;  // belongs to the writer
+  const PartStaging* const staging_;  // belongs to the writer
   const std::unique_ptr<DatasetWriter> writer_;
   bool closed_ = false;
 };

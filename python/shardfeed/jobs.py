@@ -98,7 +98,7 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
               overwrite: bool = False, sync: bool = True,
               features: Optional[Mapping[str, FeatureLike]] = None) -> WriteJob:
     """Begins a dataset that several processes write, on one machine or on many that share its
-    folder; in the driver:
+    folder or its store; in the driver:
 
         job = sf.write_job("out/train@64")
         messages = cluster.map(task, range(64))     # task(part) as below

@@ -146,7 +146,7 @@ TEST_F(UploadTest, NothingIsSeenBeforeItIsPublished) {
     upload.Keep();
   }
   EXPECT_TRUE(objects().empty());
-  for (const PendingObject& object : pending) EXPECT_OK(Publish(object, group->id()));
+  for (const PendingObject& object : pending) EXPECT_OK(Publish(object));
   EXPECT_EQ(num_uploads(), 0);
   for (const PendingObject& object : pending) {
     const std::string key = "/bucket/" + object.path.substr(object.path.rfind('/') + 1);
@@ -173,7 +173,7 @@ TEST_F(UploadTest, ManyThreadsWriteAtOnceThroughFaultsThatPass) {
         const absl::StatusOr<PendingObject> object = upload.Finish();
         ASSERT_OK(object);
         upload.Keep();
-        ASSERT_OK(Publish(*object, group->id()));
+        ASSERT_OK(Publish(*object));
       }
     });
   }
@@ -231,17 +231,17 @@ TEST_F(UploadTest, ErrorsThatStayAreTold) {
     ASSERT_OK(upload.Append("bytes"));
     EXPECT_FAILS(upload.Finish(), kUnavailable, "answered something that is not S3's protocol");
   }
-  EXPECT_FAILS(Publish({"s3://bucket/a", "id", {"x"}, 5}, "me"), kUnavailable,
+  EXPECT_FAILS(Publish({"s3://bucket/a", "id", {"x"}, 5, "me"}), kUnavailable,
                "answered something that is not S3's protocol");
   Before([](const SeenRequest&) -> std::optional<std::string> {
     return Ok("<Error><Code>InternalError</Code><Message>sorry</Message></Error>");
   });
-  EXPECT_FAILS(Publish({"s3://bucket/a", "id", {"x"}, 5}, "me"), kUnavailable,
+  EXPECT_FAILS(Publish({"s3://bucket/a", "id", {"x"}, 5, "me"}), kUnavailable,
                "s3://bucket/a: InternalError: sorry");
   Before(nullptr);
-  EXPECT_FAILS(Publish({"s3://bucket/a", "gone", {"x"}, 5}, "me"), kDataLoss,
+  EXPECT_FAILS(Publish({"s3://bucket/a", "gone", {"x"}, 5, "me"}), kDataLoss,
                "s3://bucket/a: its uploaded parts were removed from the store");
-  EXPECT_OK(Discard({"s3://bucket/a", "gone", {"x"}, 5}));
+  EXPECT_OK(Discard({"s3://bucket/a", "gone", {"x"}, 5, "me"}));
   EXPECT_FAILS(UploadGroup::Begin("http://host/x"), kInvalidArgument, "HTTP servers are only read");
 }
 

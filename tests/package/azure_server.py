@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.parse
 import xml.etree.ElementTree as ET
-from email.utils import parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 from xml.sax.saxutils import escape
 
 from servers import Object, answer_range
@@ -79,6 +79,7 @@ class Azure:
         self.key = hashlib.sha256(b"the account's").digest()
         self.conditions, self.public = True, False
         self.objects, self.uploads, self.types, self.leases = {}, {}, {}, set()
+        self.times = {}  # when objects were written, by key
         self.tokens = set()
         self.requests, self.ways = [], set()
         self.page, self.skew, self.written = 5000, 0, 0
@@ -216,6 +217,7 @@ class Azure:
         self.written += 1
         tag = f'"0x8D{self.written:012X}"'
         self.objects[key] = Object(data, tag, request.headers.get(WRITER))
+        self.times[key] = time.time()
         self.uploads.pop(key, None)  # those of other writers, too
         return 201, {"ETag": tag}, b""
 
@@ -259,7 +261,9 @@ class Azure:
             if key in self.objects:
                 found = self.objects[key]
                 tag = escape(found.tag.strip('"'))
-                properties += f"<Content-Length>{len(found.data)}</Content-Length><Etag>{tag}</Etag>"
+                stamp = formatdate(self.times.get(key), usegmt=True)
+                properties += (f"<Content-Length>{len(found.data)}</Content-Length><Etag>{tag}</Etag>"
+                               f"<Last-Modified>{stamp}</Last-Modified>")
             entries[key] = f"<Blob><Name>{escape(key)}</Name><Properties>{properties}</Properties></Blob>"
         after = base64.b64decode(query.get("marker", "")).decode()
         names = [name for name in sorted(entries) if name > after]

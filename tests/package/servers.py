@@ -137,6 +137,7 @@ class S3:
     def __init__(self, bucket):
         self.bucket, self.conditions, self.secrets = bucket, True, None
         self.objects, self.uploads = {}, {}
+        self.times = {}  # when objects were written, by key
         self.requests = []
         self.begun = 0
         self.fault = None
@@ -196,6 +197,7 @@ class S3:
             if self.conditions and self.creates(request) and key in self.objects:
                 return error(412, "PreconditionFailed")
             self.objects[key] = Object(body, tag, request.headers.get(self.writer))
+            self.times[key] = time.time()
             return 200, {"ETag": tag}, b""
         if command == "POST" and "uploads" in query:
             self.begun += 1
@@ -234,6 +236,7 @@ class S3:
         del self.uploads[upload]
         tag = f'"{hashlib.md5(data).hexdigest()}-{len(found["parts"])}"'
         self.objects[key] = Object(data, tag, found["writer"])
+        self.times[key] = time.time()
         return 200, {}, (f"<CompleteMultipartUploadResult><ETag>{escape(tag)}</ETag>"
                          "</CompleteMultipartUploadResult>").encode()
 
@@ -258,8 +261,10 @@ class S3:
             if slash:
                 folders.add(prefix + name + "/")
             else:
-                files.append(f"<Contents><Key>{escape(key)}</Key><Size>{len(self.objects[key].data)}"
-                             f"</Size><ETag>{escape(self.objects[key].tag)}</ETag></Contents>")
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(self.times.get(key)))
+                files.append(f"<Contents><Key>{escape(key)}</Key><LastModified>{stamp}</LastModified>"
+                             f"<Size>{len(self.objects[key].data)}</Size>"
+                             f"<ETag>{escape(self.objects[key].tag)}</ETag></Contents>")
         text = "".join(files) + "".join(
             f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in folders)
         return 200, {}, f"<ListBucketResult><IsTruncated>false</IsTruncated>{text}</ListBucketResult>".encode()

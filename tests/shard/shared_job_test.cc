@@ -306,7 +306,7 @@ TEST_F(SharedJobTest, JobsAreFoundByNameAlone) {
   }
   EXPECT_FAILS(Join("d"), kInvalidArgument, "a job needs the number of shards");
   EXPECT_FAILS(SharedJob::Prepare(*ParseOutputSpec("s3://bucket/d@4"), {}, "7", {}),
-               kInvalidArgument, "not to a store");
+               kInvalidArgument, "not in a store");
 }
 
 TEST_F(SharedJobTest, TasksThatDisagreeAboutTheInputAreRefused) {
