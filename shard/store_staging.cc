@@ -396,9 +396,11 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
                       : now.status();
     const absl::Status removed = RemoveObject(CommitPath(directory_, stem_));
     if (removed.ok()) return status;
+    // Whoever finds the record finishes the commit, unless another process was quicker.
+    KeepUploads();
     return absl::Status(status.code(),
                         fmt::format("{}; the commit record could not be removed, either: "
-                                    "'shardfeed clean {}' does that",
+                                    "'shardfeed clean {}' finishes the commit or removes it",
                                     std::string(status.message()), JoinPath(directory_, stem_)));
   }
   committed_ = true;
@@ -477,7 +479,10 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
   const absl::StatusOr<std::string> in_place = ReadObject(manifest, kMaxRecordBytes, &info);
   if (!in_place.ok() && !absl::IsNotFound(in_place.status())) return in_place.status();
   const auto discard = [&] {
-    for (const PendingObject& object : commit->objects) Discard(object).IgnoreError();
+    // Shards of a job stay, which may be committed again, until the job is removed.
+    for (const PendingObject& object : commit->objects) {
+      if (object.writer == commit->writer) Discard(object).IgnoreError();
+    }
     return RemoveObject(path);
   };
   if (in_place.ok() && *in_place == commit->manifest) {

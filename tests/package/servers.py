@@ -17,6 +17,8 @@ from xml.sax.saxutils import escape
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    # Headers and body are sent by two calls; the second would wait for an answer to the first.
+    disable_nagle_algorithm = True
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
@@ -82,7 +84,7 @@ def answering(answer):
     """The URL of a server whose answer(request, body) returns status, headers and body."""
     server = Server(("127.0.0.1", 0), Handler)
     server.answer = answer
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:

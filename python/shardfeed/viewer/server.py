@@ -49,6 +49,8 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    # Headers and body are sent by two calls; the second would wait for an answer to the first.
+    disable_nagle_algorithm = True
     server: Server
     server_version = "shardfeed"
     sys_version = ""
