@@ -20,13 +20,14 @@ Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard w
 empty. Options: `compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk).
 The mode must be named: "append" makes a new dataset and fails where the name is taken, "overwrite" replaces it;
 Spark refuses its default ("errorifexists") and "ignore" for sources in Python. The dataset is there as a whole, or
-not at all, whatever happens to tasks and executors. All of them must reach the folder by one path.
+not at all, whatever happens to tasks and executors. All of them must reach the folder by one path, or the
+dataset is in a store.
 
 Streams are written, too, with exactly-once semantics:
 
     df.writeStream.format("shardfeed").option("checkpointLocation", "check").start("out/new@4")
 
-Micro-batch 17 becomes the dataset "out/new-00000017@4", whole or not at all. A batch that Spark runs again, after
+Micro-batch 17 becomes the dataset "out/new-00000017@4", in a folder, whole or not at all. A batch that Spark runs again, after
 a failure of the driver, is written once. Datasets do not grow, and a shard's name has the number of shards: that is
 why a batch is not appended to one. Merge them (`shardfeed merge`), or read them as a list. Output mode
 "complete" is refused.
@@ -65,7 +66,7 @@ def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
         if kind is None:
             raise ValueError(f"column {column.name!r}: expected bigint, float, binary or an array of one "
                              f"of these, got {column.dataType.simpleString()}; read it so and cast it")
-        fields.append((column.name, kind, -1 if is_list else 0))
+        fields.append(Field(column.name, kind, -1 if is_list else 0))
     return tuple(fields)
 
 
@@ -196,6 +197,9 @@ class DefaultSource(DataSource):
         if overwrite:
             raise ValueError("shardfeed: a stream is written by outputMode 'append' or 'update': each micro-batch "
                              "becomes a dataset of its own, and 'complete' would replace them all")
+        if "://" in self._path():
+            raise ValueError(f"shardfeed: {self._path()}: a stream is written to a folder, not to a store; in "
+                             "foreachBatch, each batch can be written there")
         job = self._job(False)  # checks the name and the options
         job.abort()
         return StreamWriter(job._core.text)
