@@ -1,13 +1,11 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/stubs/logging.h>
-#include <google/protobuf/text_format.h>
 
-#include <optional>
 #include <random>
 
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
+#include "tests/tfrecord/text_proto.h"
 #include "tfrecord/example.pb.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
@@ -291,24 +289,6 @@ TEST(ExampleText, SequenceExampleAsJson) {
             R"({"context":{"id":[5]},"feature_lists":{"steps":[[1,2],[3]]}})");
 }
 
-// What Protocol Buffers print; nullopt if they refuse the record.
-std::optional<std::string> TextProtoOfProtobuf(const std::string& record) {
-  SequenceExample sequence;
-  if (!sequence.ParseFromString(record)) return std::nullopt;
-  sequence.DiscardUnknownFields();
-  google::protobuf::TextFormat::Printer printer;
-  printer.SetUseUtf8StringEscaping(true);
-  std::string text;
-  if (sequence.has_feature_lists()) {
-    printer.PrintToString(sequence, &text);
-  } else {
-    Example example;
-    if (sequence.has_context()) *example.mutable_features() = sequence.context();
-    printer.PrintToString(example, &text);
-  }
-  return text;
-}
-
 TEST(ExampleText, TextProtoIsThatOfProtobuf) {
   std::mt19937 random(3);
   ExampleBuilder builder;
@@ -329,53 +309,18 @@ TEST(ExampleText, TextProtoIsThatOfProtobuf) {
   builder.AddBytesList("b", bytes);
   std::string record;
   builder.SerializeExample(&record);
-  EXPECT_EQ(*ExampleToTextProto(record), *TextProtoOfProtobuf(record));
+  EXPECT_EQ(*ExampleToTextProto(record), *testing::TextProtoOfProtobuf(record));
   builder.AppendBytesStep("words", bytes);
   builder.AppendBytesStep("words", {});
   builder.AppendInt64Step("ints", {5});
   record.clear();
   builder.SerializeSequenceExample(&record);
-  EXPECT_EQ(*ExampleToTextProto(record), *TextProtoOfProtobuf(record));
+  EXPECT_EQ(*ExampleToTextProto(record), *testing::TextProtoOfProtobuf(record));
   for (const std::string& none :
        {std::string(), std::string("\x0a\0", 2), std::string("\x12\0", 2)}) {
-    EXPECT_EQ(*ExampleToTextProto(none), *TextProtoOfProtobuf(none));
+    EXPECT_EQ(*ExampleToTextProto(none), *testing::TextProtoOfProtobuf(none));
   }
   EXPECT_FAILS(ExampleToTextProto("hello world"), kDataLoss, "not a tf.train.Example");
-}
-
-// Any bytes are refused by both or read alike.
-TEST(ExampleText, MutatedRecordsAreReadAsProtobufReadsThem) {
-  const google::protobuf::LogSilencer silencer;  // of names that are not UTF-8
-  ExampleBuilder builder;
-  builder.AddInt64List("ints", {1, -1, 300, INT64_MIN});
-  builder.AddFloatList("ints too", {1, 2, 3});
-  builder.AppendInt64Step("steps", {7, 8});
-  builder.AppendInt64Step("steps", {9});
-  std::string record;
-  builder.SerializeSequenceExample(&record);
-  std::mt19937 random(5);
-  int read = 0;
-  int refused = 0;
-  for (int round = 0; round < 50000; ++round) {
-    std::string mutated = record;
-    for (int n = 1 + random() % 3; n > 0; --n) {
-      const size_t at = random() % mutated.size();
-      // Small numbers are tags, lengths and kinds.
-      const auto byte = static_cast<char>(random() % 2 == 0 ? random() % 32 : random());
-      if (random() % 3 == 0) {
-        mutated.insert(at, 1, byte);
-      } else {
-        mutated[at] = byte;
-      }
-    }
-    const std::optional<std::string> expected = TextProtoOfProtobuf(mutated);
-    const absl::StatusOr<std::string> text = ExampleToTextProto(mutated);
-    ASSERT_EQ(text.ok(), expected.has_value()) << round;
-    ASSERT_EQ(text.value_or(""), expected.value_or("")) << round;
-    ++(text.ok() ? read : refused);
-  }
-  EXPECT_GT(read, 1000);
-  EXPECT_GT(refused, 1000);
 }
 
 TEST(ExampleText, SummaryCutsLongValues) {
