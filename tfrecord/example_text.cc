@@ -277,11 +277,11 @@ template <typename Value>
 void AppendMap(std::string_view name, std::string_view entry,
                const std::map<std::string, Value>& map, std::string& text) {
   AppendMessage(name, "", text, [&](std::string_view indent) {
-    for (const auto& [key, value] : map) {
+    for (const auto& item : map) {
       AppendMessage(entry, indent, text, [&](std::string_view inner) {
-        text += fmt::format("{}key: \"{}\"\n", inner, absl::Utf8SafeCEscape(key));
+        text += fmt::format("{}key: \"{}\"\n", inner, absl::Utf8SafeCEscape(item.first));
         AppendMessage("value", inner, text,
-                      [&](std::string_view deeper) { AppendTextProto(value, deeper, text); });
+                      [&](std::string_view deeper) { AppendTextProto(item.second, deeper, text); });
       });
     }
   });
