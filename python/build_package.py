@@ -1,5 +1,6 @@
-"""Builds what the package needs besides its Python code, the extension shardfeed/_core.SUFFIX and the
-program shardfeed/bin/shardfeed, and copies both into the package.
+"""Builds what the package needs besides its Python code, and copies it into the package: the extension
+shardfeed/_core.SUFFIX, which has the library and the command line, and shardfeed/bin/shardfeed, a small
+program that runs the latter.
 
     python python/build_package.py      for the interpreter that runs it
 
@@ -15,7 +16,7 @@ import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python/shardfeed"
-TARGETS = ["//python:_core.so", "//cli:shardfeed"]
+TARGETS = ["//python:_core.so", "//python:shardfeed"]
 
 
 def abi():
@@ -45,7 +46,7 @@ def build():
     extension = PACKAGE / f"_core{abi()[2]}"
     program = PACKAGE / "bin/shardfeed"
     program.parent.mkdir(exist_ok=True)
-    for source, target in [("python/_core.so", extension), ("cli/shardfeed", program)]:
+    for source, target in [("python/_core.so", extension), ("python/shardfeed", program)]:
         # The target is replaced rather than overwritten, because the old file may be in use.
         staged = target.with_name(target.name + ".new")
         shutil.copyfile(pathlib.Path(output) / source, staged)

@@ -1,5 +1,5 @@
 """Run by scripts/wheel in a root that has only Python, NumPy and the wheel: imports the package, writes and
-reads a dataset, and runs the command line."""
+reads a dataset, runs the command line, and checks that no code is there twice."""
 
 import os
 import pathlib
@@ -12,6 +12,23 @@ import zlib
 import numpy as np
 
 import shardfeed as sf
+
+PACKAGE = pathlib.Path(sf.__file__).parent
+# Their archives are linked into the extension.
+LINKED = {"libcrypto", "libcurl", "liblzma", "libpugixml", "libssl", "libzstd"}
+
+
+def check_that_code_is_there_once():
+    program = PACKAGE / "bin/shardfeed"
+    assert program.stat().st_size < 50_000, (
+        f"{program} has {program.stat().st_size} bytes: it must only call the command line in the extension")
+    extensions = [path.name for path in PACKAGE.rglob("*.so")]
+    assert len(extensions) == 1, f"the wheel needs one extension, not {extensions}"
+    # libNAME-HASH.so.VERSION, as auditwheel calls them
+    libraries = [path.name.split(".so")[0].rpartition("-")[0]
+                 for path in (PACKAGE.parent / "shardfeed.libs").iterdir()]
+    twice = {name for name in libraries if libraries.count(name) > 1 or name in LINKED}
+    assert not twice, f"the wheel has code of {sorted(twice)} twice"
 
 
 def png(path):
@@ -29,6 +46,7 @@ def shardfeed(*arguments):
                           text=True)
 
 
+check_that_code_is_there_once()
 with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     with sf.write(folder / "train@2", compression="gzip") as writer:
@@ -50,6 +68,15 @@ with tempfile.TemporaryDirectory() as folder:
     assert done.returncode == 0, done.stderr
     done = shardfeed("bench", folder / "images@1", "--image", "2")
     assert done.returncode == 0, done.stderr
+
+    # Errors and exceptions come out of the library, in the program and in Python.
+    done = shardfeed("verify", folder / "nothing@1")
+    assert done.returncode == 3 and "nothing@1: no such shards" in done.stderr, done
+    try:
+        sf.read(folder / "nothing@1")
+        raise AssertionError("a dataset that is not there was read")
+    except FileNotFoundError as error:
+        assert "nothing@1: no such shards" in str(error), error
 
 with open("/proc/self/maps") as maps:
     carried = {line.split()[-1] for line in maps if ".so" in line}

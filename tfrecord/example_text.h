@@ -1,6 +1,5 @@
-// Formats tf.train.Examples as text, for people and for tools. Unlike all other code here, it uses
-// libprotobuf, so it must not be linked into a process that may load another copy of that library,
-// such as a Python extension.
+// Formats tf.train.Examples as text, for people and for tools. A name that is not UTF-8 makes a
+// record none, as for Protocol Buffers.
 
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
 #define SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
@@ -22,7 +21,8 @@ namespace shardfeed {
 // DataLoss: not an Example.
 absl::StatusOr<std::string> ExampleToJson(std::string_view record);
 
-// Returns Protocol Buffers' text format, as protoc --decode prints it. DataLoss: not an Example.
+// Returns Protocol Buffers' text format, as protoc --decode prints it, but without fields that the
+// messages do not define. DataLoss: not an Example.
 absl::StatusOr<std::string> ExampleToTextProto(std::string_view record);
 
 // Returns human-readable lines "  NAME  KIND  VALUES". Long lists and long values are truncated,

@@ -335,6 +335,8 @@ def main():
     write("schema", "repeated", b"||".join([example()] * 4 + [sequence()] * 4))
     write("example_parser", "example", example())
     write("example_parser", "sequence", sequence())
+    write("example_text", "example", example())
+    write("example_text", "sequence", sequence())
 
     write("csv", "cities", b"\x00\x07" + (TESTDATA / "tables/cities.csv").read_bytes()[:1500])
     write("csv", "quotes", b'\x04\x00a,b\r\n"x ""y"" \n",1\r\n,2.5\r\n')

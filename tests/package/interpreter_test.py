@@ -2,12 +2,16 @@
 
 import gc
 import os
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import threading
+import zlib
 
 import pytest
-from harness import REPOSITORY, TESTDATA
+from harness import DEFECTS, IO_FAILED, REPOSITORY, TESTDATA, USAGE
 from package_data import RECORDS, dataset, double, parsed, python, run_python, sf
 
 
@@ -42,14 +46,30 @@ print(sum(int(tensorflow.io.parse_single_example(r, {"n": tensorflow.io.FixedLen
     assert run_python(code, dataset, timeout=120).split()[0] == str(sum(range(RECORDS)))
 
 
+def extension():
+    return pathlib.Path(sf._core.__file__)
+
+
+def symbols(*options):
+    """Pairs of kind and name."""
+    lines = subprocess.run(["nm", "-D", *options, extension()], capture_output=True, text=True, check=True).stdout
+    return {tuple(line.split()[-2:]) for line in lines.splitlines()}
+
+
 def test_the_extension_shows_nothing():
-    extension = next((REPOSITORY / "python/shardfeed").glob("_core.*.so"))
-    symbols = subprocess.run(["nm", "-D", "--defined-only", extension], capture_output=True,
-                             text=True).stdout
-    names = {line.split()[-1] for line in symbols.splitlines()}
     # Instances of std::string that the C++ library requires to be unique in the process.
-    assert {name for name in names if not name.startswith("_ZNSt7__cxx1112basic_string")} == {
-        "PyInit__core"}
+    assert {name for _, name in symbols("--defined-only", "--extern-only")
+            if not name.startswith(("_ZNSt7__cxx1112basic_string", "_ZNKSt7__cxx1112basic_string"))} == {
+        "PyInit__core", "shardfeed_program"}
+
+
+def test_the_extension_needs_only_the_interpreter():
+    """What no library has is null in the program's process, which may be so only for Python's symbols."""
+    weak = {name for kind, name in symbols("--undefined-only") if kind == "w" and "@" not in name}
+    tools = {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable",
+             "ZSTD_trace_decompress_begin", "ZSTD_trace_decompress_end"}
+    assert {name for name in weak - tools if not name.startswith(("Py", "_Py"))} == set()
+    assert "PyErr_SetString" in weak
 
 
 SLOW = """
@@ -224,6 +244,54 @@ def test_the_command_line():
     done = subprocess.run([sys.executable, "-m", "shardfeed", "--version"], capture_output=True,
                           text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stdout.strip() == f"shardfeed {sf.__version__}"
+
+
+PROGRAM = REPOSITORY / "python/shardfeed/bin/shardfeed"
+
+
+def test_the_package_has_the_library_once():
+    """The program is in the extension; bin/shardfeed only calls it."""
+    assert PROGRAM.stat().st_size < 50_000
+    done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, env={})
+    assert (done.returncode, done.stdout) == (0, f"shardfeed {sf.__version__}\n")
+
+
+def test_the_package_is_small():
+    """scripts/wheel refuses 10 MB; what wheels add are libraries of 1 MB and the Python code."""
+    assert len(zlib.compress(extension().read_bytes(), 9)) < 7_500_000
+
+
+def test_a_program_without_its_extension(tmp_path):
+    program = tmp_path / "bin/shardfeed"
+    program.parent.mkdir()
+    shutil.copy(PROGRAM, program)
+    missing = tmp_path / extension().name
+
+    def message():
+        done = subprocess.run([program, "--version"], capture_output=True, text=True)
+        assert done.returncode == IO_FAILED
+        return done.stderr
+
+    assert re.fullmatch(rf"shardfeed: {tmp_path}/bin/../{missing.name}: cannot open .*; reinstall the "
+                        "Python package\n", message())
+    shutil.copy(next(pathlib.Path("/lib/x86_64-linux-gnu").glob("libz.so.1")), missing)  # another library
+    assert re.fullmatch(rf"shardfeed: {tmp_path}/bin/../{missing.name}: undefined symbol: shardfeed_program; "
+                        "reinstall the Python package\n", message())
+
+
+def test_the_program_of_the_package_has_exceptions_and_errors(tmp_path):
+    """They cross from the extension to the program as they do within one file."""
+    def run(*arguments):
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    status, error = run("verify", "--threads", "none")  # CLI11 throws
+    assert status == USAGE and "--jobs: 'none' is not an integer of at least 1" in error
+    status, error = run("verify", tmp_path / "nothing")
+    assert status == IO_FAILED and str(tmp_path / "nothing") in error
+    (tmp_path / "x.tfrecord").write_bytes(b"no frame, just some text of more than 12 bytes")
+    status, error = run("verify", tmp_path / "x.tfrecord")
+    assert status == DEFECTS
 
 
 def test_convert_verify_index_inspect(tmp_path):

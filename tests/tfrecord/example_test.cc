@@ -5,6 +5,7 @@
 
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
+#include "tests/tfrecord/text_proto.h"
 #include "tfrecord/example.pb.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
@@ -288,10 +289,37 @@ TEST(ExampleText, SequenceExampleAsJson) {
             R"({"context":{"id":[5]},"feature_lists":{"steps":[[1,2],[3]]}})");
 }
 
-TEST(ExampleText, TextProtoIsReadByProtobuf) {
-  Both both;
-  both.Ints("i", {1, 2});
-  EXPECT_THAT(*ExampleToTextProto(both.Built()), ::testing::HasSubstr("int64_list"));
+TEST(ExampleText, TextProtoIsThatOfProtobuf) {
+  std::mt19937 random(3);
+  ExampleBuilder builder;
+  std::vector<float> floats = {0.1f,     3,         -0.0f, 1e10f,           1e-10f, 16777216.0f,
+                               INFINITY, -INFINITY, NAN,   1.17549435e-38f, 1e-45f};
+  for (int i = 0; i < 2000; ++i) {
+    const uint32_t bits = random();
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    floats.push_back(value);
+  }
+  std::string all;
+  for (int c = 0; c < 256; ++c) all += static_cast<char>(c);
+  const std::vector<std::string_view> bytes = {all, "", "\xc3\xa9 and \"'\\\n"};
+  builder.AddFloatList("f", floats);
+  builder.AddInt64List("i\n\xc3\xa9\"", {0, -1, INT64_MIN, INT64_MAX});
+  builder.AddInt64List("", {});
+  builder.AddBytesList("b", bytes);
+  std::string record;
+  builder.SerializeExample(&record);
+  EXPECT_EQ(*ExampleToTextProto(record), *testing::TextProtoOfProtobuf(record));
+  builder.AppendBytesStep("words", bytes);
+  builder.AppendBytesStep("words", {});
+  builder.AppendInt64Step("ints", {5});
+  record.clear();
+  builder.SerializeSequenceExample(&record);
+  EXPECT_EQ(*ExampleToTextProto(record), *testing::TextProtoOfProtobuf(record));
+  for (const std::string& none :
+       {std::string(), std::string("\x0a\0", 2), std::string("\x12\0", 2)}) {
+    EXPECT_EQ(*ExampleToTextProto(none), *testing::TextProtoOfProtobuf(none));
+  }
   EXPECT_FAILS(ExampleToTextProto("hello world"), kDataLoss, "not a tf.train.Example");
 }
 

@@ -37,6 +37,14 @@ cc_library(
 )
 """
 
+# The name of the extension's file, for the program that loads it.
+_NAME = r"""
+cc_library(
+    name = "extension_name",
+    defines = ['SHARDFEED_EXTENSION=\\"_core%s\\"'],
+)
+"""
+
 _BUILD_WITHOUT = """
 package(default_visibility = ["//visibility:public"])
 
@@ -49,6 +57,11 @@ genrule(
 cc_library(
     name = "nanobind",
     hdrs = [":message"],  # made before what includes nanobind is compiled
+)
+
+cc_library(
+    name = "extension_name",
+    hdrs = [":message"],
 )
 """
 
@@ -86,12 +99,14 @@ def _configure(ctx):
     for name in ["include", "src", "ext"]:
         ctx.symlink(base.get_child(name), "nanobind/" + name)
     defines = []
+    suffix = found["suffix"]
     if found["gil_off"]:
         defines = ['"NB_FREE_THREADED"']
     elif [int(n) for n in found["version"].split(".")] >= [3, 12]:
         # One extension for this and all later ones, see build_package.py.
         defines = ['"Py_LIMITED_API=0x030C0000"']
-    ctx.file("BUILD", _BUILD % ", ".join(defines))
+        suffix = ".abi3.so"
+    ctx.file("BUILD", _BUILD % ", ".join(defines) + _NAME % suffix)
 
 python_configure = repository_rule(
     implementation = _configure,

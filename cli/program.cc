@@ -1,0 +1,164 @@
+#include "cli/program.h"
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "CLI/CLI.hpp"
+#include "cli/color.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/python_commands.h"
+#include "cli/units.h"
+#include "cli/wrong_use.h"
+#include "fmt/format.h"
+#include "shardfeed/version.h"
+#include "tfrecord/record_stream.h"
+
+namespace shardfeed {
+
+void AddCommonOptions(CLI::App& command, CommandOptions& options) {
+  command.add_flag("--json", options.json, "print one JSON object on standard output");
+  command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command.add_option("-j,--jobs,--threads", options.threads, "threads; default: one per processor")
+      ->check(WholeNumber(1));
+  command
+      .add_option_function<std::string>(
+          "--color",
+          [](const std::string& text) {
+            SetUseColor(text == "always"  ? UseColor::kAlways
+                        : text == "never" ? UseColor::kNever
+                                          : UseColor::kAuto);
+          },
+          "auto, always or never; default: auto, on terminals unless NO_COLOR or CLICOLOR=0 is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+  command
+      .add_option_function<std::string>(
+          "--max-record-bytes",
+          [](const std::string& text) {
+            const std::optional<uint64_t> size = ParseSize(text);
+            if (!size || *size == 0)
+              throw CLI::ValidationError("--max-record-bytes", text + " is not a size");
+            SetMaxRecordBytes(*size);
+          },
+          "a longer record of a compressed shard is an error; default 2GiB")
+      ->type_name("SIZE");
+}
+
+CLI::Validator WholeNumber(uint64_t least) {
+  const auto check = [least](const std::string& text) {
+    uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= least) return std::string();
+    return fmt::format("'{}' is not an integer of at least {}", text, least);
+  };
+  return CLI::Validator(check, "");
+}
+
+namespace {
+
+std::string ExitStatusHelp() {
+  std::string text = "Exit statuses:\n";
+  for (const ExitStatus& exit : kExitStatuses) {
+    text += fmt::format("  {}: {}\n", exit.status, exit.meaning);
+  }
+  return text;
+}
+
+// Returns the place of the command among the arguments, which options may precede; 0 if there is
+// none.
+int PlaceOfCommand(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] != '-') return i;
+  }
+  return 0;
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app(
+      "Turns raw data into sharded TFRecord datasets, and indexes, verifies and reads them.",
+      "shardfeed");
+  app.footer(
+      "Examples:\n"
+      "  shardfeed convert imagefolder photos/ out/train@64\n"
+      "  shardfeed verify out/train@64\n"
+      "  shardfeed repair old/train@64 new/train\n"
+      "  shardfeed index 'old/train-*'\n"
+      "  shardfeed inspect out/train@64 --records 3\n"
+      "  shardfeed cat out/train@64 --records 0,10-19\n"
+      "  shardfeed reshard out/train@64 out/few@8\n"
+      "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
+      "  shardfeed bench out/train@64 --shuffle 1\n"
+      "\n"
+      "Each command has its own --help. -q, --json, -j, --color and --max-record-bytes may precede "
+      "it.\n\n" +
+      ExitStatusHelp());
+#ifdef NDEBUG
+  const std::string build;
+#else
+  const std::string build = " (debug build)";  // benchmarks refuse it
+#endif
+  app.set_version_flag("--version", std::string("shardfeed " SHARDFEED_VERSION) + build);
+  app.require_subcommand(1);
+  app.failure_message(
+      [](const CLI::App* all, const CLI::Error& error) { return ExplainWrongUse(*all, error); });
+  CommandOptions options;
+  AddCommonOptions(app, options);
+  int exit = kExitDone;
+  AddConvertCommand(app, options, &exit);
+  AddVerifyCommand(app, options, &exit);
+  AddRepairCommand(app, options, &exit);
+  AddIndexCommand(app, options, &exit);
+  AddInspectCommand(app, options, &exit);
+  AddDiffCommand(app, options, &exit);
+  AddViewCommands(app, &exit);
+  AddCatCommand(app, options, &exit);
+  AddReshardCommands(app, options, &exit);
+  AddBenchCommand(app, options, &exit);
+  AddPlanCommand(app, options, &exit);
+  AddReplayCommand(app, options, &exit);
+  AddCommitCommand(app, options, &exit);
+  AddCleanCommand(app, options, &exit);
+  AddCacheCommand(app, options, &exit);
+  AddShellCommands(app);
+  // The previous release called this command `read`.
+  std::string bench = "bench";
+  if (const int place = PlaceOfCommand(argc, argv);
+      place > 0 && std::string_view(argv[place]) == "read") {
+    Say("'read' is now called 'bench'; the next release drops 'read'");
+    argv[place] = bench.data();
+  }
+  StartInterruptHandler();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int status = app.exit(e);
+    return status == 0 ? kExitDone : kExitUsage;
+  } catch (const std::bad_alloc&) {
+    Say("out of memory; fewer --jobs need less memory");
+    return kExitIo;
+  } catch (const std::exception& e) {
+    Say(fmt::format("unexpected error: {}", e.what()));
+    return kExitIo;
+  }
+  NoteCache(options);
+  return exit;
+}
+
+}  // namespace
+
+int RunProgram(int argc, char** argv) {
+  const int status = Run(argc, argv);
+  std::fflush(stdout);
+  // The last output may have failed to be written, for example to a full disk.
+  if (std::ferror(stdout) && status == kExitDone) {
+    Say("cannot write to standard output");
+    return kExitIo;
+  }
+  return status;
+}
+
+}  // namespace shardfeed
