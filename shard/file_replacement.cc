@@ -41,8 +41,10 @@ absl::StatusOr<int> TryLock(const std::string& path, const std::string& wanted) 
   while (true) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) {
-      // A link has its own name, which the user did not choose but has to remove.
-      return ErrnoStatus(errno, errno == ELOOP ? path : wanted, "create");
+      const int error = errno;
+      // What hinders is a file of this name, if there is one, and otherwise the folder.
+      struct stat present;
+      return ErrnoStatus(error, ::lstat(path.c_str(), &present) == 0 ? path : wanted, "create");
     }
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
