@@ -28,6 +28,9 @@ class JoinedTypes {
     } else if (std::exchange(is_first_, false)) {
       types_ = *types;
     } else {
+      for (const auto& [name, type] : *types) {
+        if (!types_.contains(name)) differing_.insert(QuotedName(name));
+      }
       std::erase_if(types_, [&](const auto& one) {
         const auto other = types->find(one.first);
         const bool same = other != types->end() && other->second == one.second;
