@@ -306,6 +306,8 @@ MakeSource DeclareTable(CLI::App& command, bool tabs) {
 
 MakeSource DeclareJson(CLI::App& command, JsonLayout layout) {
   auto choice = AddChoice(command);
+  auto dates = std::make_shared<std::string>();
+  AddDatesFlag(command, "key", dates.get());
   auto max_record = AddMaxRecord(command);
   auto key = AddSplitKey(command, "the key (dotted, if nested)");
   auto split = AddSplitColumn(command, "the key (dotted, if nested)");
@@ -319,6 +321,9 @@ MakeSource DeclareJson(CLI::App& command, JsonLayout layout) {
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
     if (!size.ok()) return size.status();
     options.max_object_bytes = *size;
+    const absl::StatusOr<DatesAs> as = ReadDatesFlag(*dates);
+    if (!as.ok()) return as.status();
+    options.dates = *as;
     return MakeJsonSource(std::move(paths), layout, std::move(options));
   };
 }

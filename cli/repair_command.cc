@@ -3,14 +3,21 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/console.h"
 #include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "shard/manifest.h"
 #include "shard/spec.h"
+#include "shard/tfds_features.h"
 #include "shardfeed/verify.h"
 #include "shardfeed/version.h"
 
@@ -40,8 +47,16 @@ std::string Lost(const DamagedPlace& place) {
                      place.record + *place.records - 1);
 }
 
-void Print(const RepairAccount& account, const RepairFlags& flags, double seconds,
-           const CommandOptions& options) {
+// What a dataset of TFDS loses because its types are in a file of its own. The manifest of the
+// output has these notes, too.
+std::vector<std::string> NotesOfTfds(const ShardSet& input) {
+  if (FindManifest(input) != nullptr) return {};
+  absl::StatusOr<std::optional<TfdsDeclared>> tfds = FindTfdsDeclared(input);
+  return tfds.ok() && *tfds ? std::move((*tfds)->notes) : std::vector<std::string>();
+}
+
+void Print(const RepairAccount& account, const std::vector<std::string>& notes,
+           const RepairFlags& flags, double seconds, const CommandOptions& options) {
   if (options.json) {
     nlohmann::ordered_json shards = nlohmann::ordered_json::array();
     for (const ShardAccount& shard : account.shards) {
@@ -68,6 +83,7 @@ void Print(const RepairAccount& account, const RepairFlags& flags, double second
                                          {"records", account.records()},
                                          {"records_lost", OrNull(account.records_lost())},
                                          {"shards", shards},
+                                         {"notes", notes},
                                          {"seconds", seconds},
                                          {"peak_rss_bytes", PeakResidentBytes()}};
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -80,6 +96,7 @@ void Print(const RepairAccount& account, const RepairFlags& flags, double second
     }
   }
   if (options.quiet) return;
+  PrintNotes(notes, "--json shows all");
   const std::optional<uint64_t> lost = account.records_lost();
   fmt::print("{} records {}, {} lost\n", FormatCount(account.records()),
              flags.dry_run ? "can be kept" : "kept",
@@ -116,7 +133,7 @@ int RunRepair(const RepairFlags& flags, const CommandOptions& options) {
     account = Repair(*input, *output, repairing);
   }
   if (!account.ok()) return ReportError(account.status());
-  Print(*account, flags, watch.Seconds(), options);
+  Print(*account, NotesOfTfds(*input), flags, watch.Seconds(), options);
   return account->records_lost() == 0 ? kExitDone : kExitDefects;
 }
 

@@ -24,6 +24,28 @@ std::string SpellFlag(std::string_view option, std::string_view value) {
 
 }  // namespace
 
+void AddDatesFlag(CLI::App& command, std::string_view what, std::string* dates) {
+  command
+      .add_option("--dates", *dates,
+                  fmt::format("what a {} becomes that has nothing but dates (2024-01-31, "
+                              "2024-01-31T13:45:00Z): text, the default; epoch, seconds since "
+                              "1970; or epoch-us, microseconds",
+                              what))
+      ->type_name("KIND");
+}
+
+absl::StatusOr<DatesAs> ReadDatesFlag(std::string_view dates) {
+  constexpr std::pair<std::string_view, DatesAs> kDates[] = {{"", DatesAs::kText},
+                                                             {"text", DatesAs::kText},
+                                                             {"epoch", DatesAs::kSeconds},
+                                                             {"epoch-us", DatesAs::kMicroseconds}};
+  const auto* const found =
+      std::ranges::find(kDates, dates, [](const auto& one) { return one.first; });
+  if (found != std::end(kDates)) return found->second;
+  return absl::InvalidArgumentError(
+      fmt::format("--dates {}: expected text, epoch or epoch-us", dates));
+}
+
 std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
   auto flags = std::make_shared<TableFlags>();
   command.add_flag("--no-quotes", flags->no_quotes, "treat quotes as ordinary characters");
@@ -75,13 +97,7 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
       .add_option("--thousands", flags->thousands,
                   "mark between groups of three digits; default: none, 1,234 is text")
       ->type_name("CHARACTER");
-  command
-      .add_option(
-          "--dates", flags->dates,
-          "what a column becomes that has nothing but dates (2024-01-31, "
-          "2024-01-31T13:45:00Z): text, the default; epoch, seconds since 1970; or epoch-us, "
-          "microseconds")
-      ->type_name("KIND");
+  AddDatesFlag(command, "column", &flags->dates);
   return flags;
 }
 
@@ -118,18 +134,9 @@ absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
                       flags.encoding));
     }
   }
-  using Dates = CellOptions::Dates;
-  constexpr std::pair<std::string_view, Dates> kDates[] = {{"", Dates::kText},
-                                                           {"text", Dates::kText},
-                                                           {"epoch", Dates::kSeconds},
-                                                           {"epoch-us", Dates::kMicroseconds}};
-  const auto* const dates =
-      std::ranges::find(kDates, flags.dates, [](const auto& one) { return one.first; });
-  if (dates == std::end(kDates)) {
-    return absl::InvalidArgumentError(
-        fmt::format("--dates {}: expected text, epoch or epoch-us", flags.dates));
-  }
-  options.dates = dates->second;
+  const absl::StatusOr<DatesAs> dates = ReadDatesFlag(flags.dates);
+  if (!dates.ok()) return dates.status();
+  options.dates = *dates;
   options.spell = SpellFlag;
   return options;
 }

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "convert/features/dates.h"
 #include "convert/sources/csv.h"
 
 namespace shardfeed {
@@ -34,6 +36,11 @@ struct TableFlags {
 std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs);
 
 absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags);
+
+// Adds --dates, about each `what` (a column, a key), which is set when the command runs.
+void AddDatesFlag(CLI::App& command, std::string_view what, std::string* dates);
+
+absl::StatusOr<DatesAs> ReadDatesFlag(std::string_view dates);
 
 }  // namespace shardfeed
 

@@ -1,6 +1,8 @@
 #include "io/errno_status.h"
 
 #include <cerrno>
+#include <cstddef>
+#include <string>
 #include <system_error>
 
 #include "fmt/format.h"
@@ -47,8 +49,14 @@ Kind KindOf(int error) {
 
 absl::Status ErrnoStatus(int error, std::string_view path, std::string_view what) {
   const Kind kind = KindOf(error);
+  std::string remedy = kind.remedy;
+  // Only what the file is to be created in can be missing.
+  const size_t slash = path.rfind('/');
+  if (error == ENOENT && what == "create" && slash != path.npos && slash > 0) {
+    remedy = fmt::format("; the folder {} does not exist, create it first", path.substr(0, slash));
+  }
   return absl::Status(kind.code, fmt::format("{}: cannot {}: {}{}", path, what,
-                                             std::generic_category().message(error), kind.remedy));
+                                             std::generic_category().message(error), remedy));
 }
 
 }  // namespace shardfeed

@@ -36,11 +36,16 @@ absl::Status MakeFolder(const std::string& folder) {
 }
 
 // Opens the file at `path` and locks it; only the holder of the lock may write, move or remove the
-// file. Returns -1 if someone else holds the lock.
-absl::StatusOr<int> TryLock(const std::string& path) {
+// file. Returns -1 if someone else holds the lock. Errors name `wanted`, the file that is replaced.
+absl::StatusOr<int> TryLock(const std::string& path, const std::string& wanted) {
   while (true) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) return ErrnoStatus(errno, path, "create");
+    if (fd < 0) {
+      const int error = errno;
+      // What hinders is a file of this name, if there is one, and otherwise the folder.
+      struct stat present;
+      return ErrnoStatus(error, ::lstat(path.c_str(), &present) == 0 ? path : wanted, "create");
+    }
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       ::close(fd);
@@ -59,9 +64,9 @@ absl::StatusOr<int> TryLock(const std::string& path) {
   }
 }
 
-absl::StatusOr<int> Lock(const std::string& path, std::stop_token stop) {
+absl::StatusOr<int> Lock(const std::string& path, const std::string& wanted, std::stop_token stop) {
   while (true) {
-    absl::StatusOr<int> lock = TryLock(path);
+    absl::StatusOr<int> lock = TryLock(path, wanted);
     if (!lock.ok() || *lock >= 0) return lock;
     if (stop.stop_requested()) return absl::CancelledError("interrupted");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -78,7 +83,7 @@ void RemoveLeftBeside(const std::string& path, int number) {
   std::error_code error;
   for (std::string left = NameBeside(path, number); fs::exists(left, error);
        left = NameBeside(path, ++number)) {
-    const absl::StatusOr<int> lock = TryLock(left);
+    const absl::StatusOr<int> lock = TryLock(left, path);
     if (!lock.ok() || *lock < 0) continue;
     ::unlink(left.c_str());
     ::close(*lock);
@@ -91,7 +96,7 @@ absl::StatusOr<std::unique_ptr<FileReplacement>> FileReplacement::Begin(const st
                                                                         std::stop_token stop) {
   if (absl::Status status = MakeFolder(FolderOf(path)); !status.ok()) return status;
   std::string temporary = NameBeside(path, 0);
-  absl::StatusOr<int> lock = Lock(temporary, std::move(stop));
+  absl::StatusOr<int> lock = Lock(temporary, path, std::move(stop));
   if (!lock.ok()) return lock.status();
   return Open(path, std::move(temporary), *lock);
 }
@@ -100,7 +105,7 @@ absl::StatusOr<std::unique_ptr<FileReplacement>> FileReplacement::BeginBeside(
     const std::string& path) {
   for (int number = 0;; ++number) {
     std::string temporary = NameBeside(path, number);
-    absl::StatusOr<int> lock = TryLock(temporary);
+    absl::StatusOr<int> lock = TryLock(temporary, path);
     if (!lock.ok()) return lock.status();
     if (*lock < 0) continue;
     RemoveLeftBeside(path, number + 1);

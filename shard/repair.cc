@@ -8,6 +8,7 @@
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/salvage.h"
+#include "shard/tfds_features.h"
 #include "shard/writer.h"
 #include "shardfeed/verify.h"
 
@@ -239,6 +240,10 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   const Compression compression = manifest              ? manifest->compression
                                   : most != found.end() ? most->first
                                                         : Compression::kNone;
+  // A dataset of TFDS has its types in a file of its own.
+  absl::StatusOr<std::optional<TfdsDeclared>> tfds = std::nullopt;
+  if (!manifest) tfds = FindTfdsDeclared(input);
+  if (!tfds.ok()) return tfds.status();
   DatasetWriterOptions writing;
   writing.encode.compression = compression;
   writing.encode.compression_level = options.compression_level;
@@ -253,6 +258,11 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   }
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(output, writing);
   if (!writer.ok()) return writer.status();
+  if (manifest) {
+    (*writer)->SetTypes(manifest->schema.Types());
+  } else if (*tfds) {
+    (*writer)->SetTypes(std::move((*tfds)->types));
+  }
   for (size_t i = 0; i < num_shards; ++i) {
     const auto take = [&](const RecordBlock& block) {
       return (*writer)->Submit(i, [block](RecordBatch& out) {
@@ -272,6 +282,9 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     described.classes = manifest->classes;
     described.notes = manifest->notes;
     described.skipped = manifest->skipped;
+  } else if (*tfds) {
+    described.classes = std::move((*tfds)->classes);
+    described.notes = std::move((*tfds)->notes);
   }
   for (const ShardAccount& shard : account.shards) {
     for (const DamagedPlace& place : shard.damage) {

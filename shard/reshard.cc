@@ -384,8 +384,8 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
   const bool copies = !pieces->empty();
   Manifest manifest;
   manifest.made_by = options.made_by;
-  manifest.notes = input.classes().Notes();
-  manifest.classes = input.classes().classes();
+  manifest.notes = input.Notes();
+  manifest.classes = input.classes();
   if (copies) {
     manifest.schema = *input.schema();
     manifest.values = input.values();
@@ -400,7 +400,7 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     return manifest;
   }
   DatasetWriter& writer = **opened;
-  if (!copies && input.schema().has_value()) writer.SetTypes(input.schema()->Types());
+  if (!copies) writer.SetTypes(input.types());
   std::vector<uint64_t> taken;
   // A part that is encoded counts as finished before all digests are known.
   const bool digests_tell = copies || options.job == nullptr;

@@ -51,8 +51,13 @@ class ReshardInput {
   const std::optional<Schema>& schema() const { return schema_; }
   // The statistics of all records, with the schema; null unless each manifest has some.
   const std::shared_ptr<const ValueStatistics>& values() const { return values_; }
-  // The names of the classes in all manifests, and notes about them.
-  const JoinedClasses& classes() const { return classes_; }
+  // The types of the features, from the manifests or, without them, as TFDS declares them, where
+  // all datasets agree.
+  const FeatureTypes& types() const { return types_; }
+  // The names of the classes in all manifests and descriptions of TFDS.
+  const FeatureClasses& classes() const { return classes_.classes(); }
+  // What users should know about classes and types.
+  std::vector<std::string> Notes() const;
   // Aborted: one of the datasets has been replaced since Open.
   absl::Status CheckUnchanged() const;
 
@@ -66,7 +71,9 @@ class ReshardInput {
   std::vector<uint64_t> starts_ = {0};
   std::optional<Schema> schema_;
   std::shared_ptr<const ValueStatistics> values_;
+  FeatureTypes types_;
   JoinedClasses classes_;
+  std::vector<std::string> notes_of_types_;
   std::vector<DatasetVersion> versions_;
 };
 

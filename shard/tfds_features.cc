@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "io/bounded_json.h"
 #include "net/open.h"
 #include "nlohmann/json.hpp"
@@ -483,6 +484,62 @@ FeatureTypes TypesOf(const TfdsFeatures& features) {
     if (!type.empty()) types[feature.name] = std::move(type);
   }
   return types;
+}
+
+absl::StatusOr<std::optional<TfdsDeclared>> FindTfdsDeclared(const ShardSet& set) {
+  const auto lost = [](std::string_view what, const absl::Status& why) {
+    return fmt::format("{} are lost: {}", what, std::string(why.message()));
+  };
+  TfdsDeclared declared;
+  const absl::StatusOr<std::shared_ptr<const TfdsFeatures>> found = FindTfdsFeatures(set);
+  if (absl::IsDataLoss(found.status())) {
+    declared.notes.push_back(lost("the types that TFDS declares", found.status()));
+    return declared;
+  }
+  if (!found.ok()) return found.status();
+  if (*found == nullptr) return std::nullopt;
+  const TfdsFeatures& tfds = **found;
+  std::vector<std::string> reduced;
+  for (const TfdsFeature& feature : tfds.features) {
+    const auto reduce = [&](std::string_view what) {
+      reduced.push_back(fmt::format("{} ({})", QuotedName(feature.name), what));
+    };
+    if (!feature.problem.empty()) {
+      reduce(feature.connector);
+      continue;
+    }
+    if (feature.encoding != TfdsEncoding::kNone) {
+      reduce("arrays in strings");
+      continue;
+    }
+    const auto unknown = std::ranges::count(feature.shape, -1);
+    const bool any_length = unknown > 0 || std::ranges::count(feature.shape, 0) > 0;
+    if (feature.optional && !any_length) reduce("a value for records without it");
+    FeatureType& type = declared.types[feature.name];
+    type.dtype = feature.dtype;
+    // parse() gives single values of all other shapes with lengths that are not known.
+    const bool in_front =
+        unknown == 1 && feature.shape.front() == -1 && std::ranges::count(feature.shape, 0) == 0;
+    type.shape = !any_length || in_front ? feature.shape : std::vector<int64_t>{-1};
+  }
+  if (!reduced.empty()) {
+    constexpr size_t kShown = 5;
+    const size_t count = reduced.size();
+    if (count > kShown) reduced.resize(kShown);
+    declared.notes.push_back(fmt::format(
+        "{} declares more about {} than a manifest can hold, so they are parsed as what records "
+        "hold: {}{}",
+        tfds.path, count == 1 ? "1 feature" : fmt::format("{} features", count),
+        fmt::join(reduced, ", "), count > kShown ? ", ..." : ""));
+  }
+  absl::StatusOr<FeatureClasses> classes = ReadTfdsClasses(tfds);
+  if (absl::IsDataLoss(classes.status())) {
+    declared.notes.push_back(lost("names of classes", classes.status()));
+    return declared;
+  }
+  if (!classes.ok()) return classes.status();
+  declared.classes = *std::move(classes);
+  return declared;
 }
 
 }  // namespace shardfeed

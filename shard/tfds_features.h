@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,18 @@ absl::StatusOr<FeatureClasses> ReadTfdsClasses(const TfdsFeatures& features);
 
 // The types of features, for Schema::SetTypes.
 FeatureTypes TypesOf(const TfdsFeatures& features);
+
+// What a manifest can hold of the features of a dataset that has none yet.
+struct TfdsDeclared {
+  // The types with which parse() restores from the manifest what it restores from features.json.
+  FeatureTypes types;
+  FeatureClasses classes;
+  std::vector<std::string> notes;  // what is lost
+};
+
+// Returns what features.json declares of the set; nullopt as FindTfdsFeatures. A description that
+// is damaged becomes a note. Errors: files cannot be read.
+absl::StatusOr<std::optional<TfdsDeclared>> FindTfdsDeclared(const ShardSet& set);
 
 }  // namespace shardfeed
 

@@ -110,4 +110,18 @@ std::optional<Date> ParseDate(std::string_view text) {
   return Date{(minute * 60 + seconds) * 1'000'000 + microseconds, has_zone};
 }
 
+std::optional<int64_t> DateNumber(std::string_view text, DatesAs as) {
+  const std::optional<Date> date = ParseDate(text);
+  if (!date) return std::nullopt;
+  if (as == DatesAs::kMicroseconds) return date->microseconds;
+  if (HasFractionOfSecond(*date)) return std::nullopt;
+  return date->microseconds / 1'000'000;
+}
+
+std::string NoteOfNoDates(std::string_view what) {
+  return "no " + std::string(what) +
+         " has dates, which are written as in 2024-01-31 or 2024-01-31T13:45:00Z, so none became "
+         "numbers";
+}
+
 }  // namespace shardfeed

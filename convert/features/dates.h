@@ -5,9 +5,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace shardfeed {
+
+// What dates in text become: text, or the time since 1970-01-01T00:00:00 UTC.
+enum class DatesAs { kText, kSeconds, kMicroseconds };
 
 struct Date {
   int64_t microseconds;  // since 1970-01-01T00:00:00 UTC
@@ -20,6 +24,15 @@ struct Date {
 // (also a leap second, which the result cannot tell from the next one), or a fraction that has more
 // digits than microseconds.
 std::optional<Date> ParseDate(std::string_view text);
+
+inline bool HasFractionOfSecond(const Date& date) { return date.microseconds % 1'000'000 != 0; }
+
+// Returns what a date becomes; nullopt for other text, and for dates with fractions of seconds
+// where they become seconds. `as` is not kText.
+std::optional<int64_t> DateNumber(std::string_view text, DatesAs as);
+
+// The note that no `what` (column, key) has a date although dates were to become numbers.
+std::string NoteOfNoDates(std::string_view what);
 
 }  // namespace shardfeed
 

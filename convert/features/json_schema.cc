@@ -71,10 +71,9 @@ class JsonSchema::ListBuilder {
   ListBuilder(const JsonSchema& schema, const Key& key) : columns_(schema.columns_), key_(key) {
     if (features_.size() < columns_.size()) features_.resize(columns_.size());
     if (last_object_of_.size() < schema.num_keys_) last_object_of_.resize(schema.num_keys_);
-    ForEachColumn(key, [this](size_t column) {
+    ForEachColumn(key, [this, &schema](size_t column) {
       if (features_[column] == nullptr) features_[column] = std::make_unique<NestedJsonFeature>();
-      features_[column]->Start(columns_[column].learned.kind, columns_[column].asked != nullptr,
-                               columns_[column].depth());
+      features_[column]->Start(schema.FormOf(columns_[column]), columns_[column].depth());
     });
   }
 
@@ -170,8 +169,12 @@ std::string DepthText(int depth) {
 
 }  // namespace
 
-JsonSchema::JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice)
-    : name_of_(std::move(name_of)), choice_(std::move(choice)), root_(std::make_unique<Key>()) {
+JsonSchema::JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice,
+                       DatesAs dates)
+    : name_of_(std::move(name_of)),
+      choice_(std::move(choice)),
+      dates_(dates),
+      root_(std::make_unique<Key>()) {
   root_->takes_values = choice_.columns.empty();
   root_->shape = Key::Shape::kObject;
   const bool texts = std::any_of(choice_.kinds.begin(), choice_.kinds.end(), [](const auto& one) {
@@ -380,11 +383,12 @@ absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
   column.last_record = record_;
   column.last_key = &key;
   if (column.asked == nullptr && column.learned.depth == 1 && column.learned.depth_known &&
+      (dates_ == DatesAs::kText || column.learned.kind != ColumnKind::kBytes) &&
       IsPlainJson(value, column.learned.kind)) {
     return absl::OkStatus();
   }
   JsonFacts facts;
-  absl::Status status = FindJsonFacts(key.full_name, column.asked, value, &facts);
+  absl::Status status = FindJsonFacts(key.full_name, column.asked, dates_, value, &facts);
   if (!status.ok()) return status;
   if (facts.depth != column.learned.depth || facts.has_values != column.learned.depth_known) {
     if (status = LearnDepth(column, facts, place); !status.ok()) return status;
@@ -397,11 +401,23 @@ absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
     }
     column.learned.inexact += facts.inexact;
   }
+  if (facts.dates.any()) {
+    Remember(column);
+    column.learned.dates.Add(facts.dates, place);
+  }
   if (facts.kind == column.learned.kind || facts.kind == ColumnKind::kUnknown ||
       column.asked != nullptr) {
     return absl::OkStatus();
   }
   return LearnKind(column, facts.kind, place);
+}
+
+JsonForm JsonSchema::FormOf(const Column& column) const {
+  const bool are_dates = column.asked == nullptr && column.learned.kind == ColumnKind::kBytes &&
+                         column.learned.dates.AllFit(dates_);
+  return {.kind = are_dates ? ColumnKind::kInt64 : column.learned.kind,
+          .numbers_too = column.asked != nullptr,
+          .dates = dates_};
 }
 
 absl::Status JsonSchema::LearnKind(Column& column, ColumnKind kind, Place place) {
@@ -491,13 +507,12 @@ absl::Status JsonSchema::BuildObject(const Key& parent, object fields,
     const Column& column = columns_[key->column];
     if (column.depth() > 1) {
       thread_local NestedJsonFeature feature;
-      feature.Start(column.learned.kind, column.asked != nullptr, column.depth());
+      feature.Start(FormOf(column), column.depth());
       if (!feature.Add(field.value, 0)) {
         return absl::FailedPreconditionError("another kind of value");
       }
       feature.Finish(column.name, builder);
-    } else if (!AddJsonFeature(column.name, column.learned.kind, column.asked != nullptr,
-                               field.value, builder)) {
+    } else if (!AddJsonFeature(column.name, FormOf(column), field.value, builder)) {
       return absl::FailedPreconditionError("another kind of value");
     }
   }
@@ -562,6 +577,9 @@ std::vector<std::string> JsonSchema::Notes() const {
   }
   for (const Column& column : columns_) {
     const Column::Learned& learned = column.learned;
+    std::string of_dates = NoteOfDates(column.name, learned.dates, dates_,
+                                       FormOf(column).kind == ColumnKind::kInt64, name_of_);
+    if (!of_dates.empty()) notes.push_back(std::move(of_dates));
     if (learned.kind != ColumnKind::kFloat || learned.inexact == 0) continue;
     notes.push_back(fmt::format(
         "key {}: {} digits because floats have 32 bits, the first is {} at {}, which becomes {}; "
@@ -570,6 +588,11 @@ std::vector<std::string> JsonSchema::Notes() const {
         learned.inexact == 1 ? "1 number loses" : fmt::format("{} numbers lose", learned.inexact),
         column.first_inexact.text, name_of_(column.inexact_place),
         static_cast<double>(column.first_inexact.stored)));
+  }
+  if (dates_ != DatesAs::kText && std::ranges::none_of(columns_, [](const Column& column) {
+        return column.learned.dates.dates > 0;
+      })) {
+    notes.push_back(NoteOfNoDates("key"));
   }
   return notes;
 }

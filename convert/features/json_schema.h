@@ -16,7 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convert/features/column.h"
+#include "convert/features/dates.h"
 #include "convert/features/feature_choice.h"
+#include "convert/features/json_dates.h"
 #include "convert/features/json_values.h"
 #include "convert/input/json_document.h"
 #include "shardfeed/examples.h"
@@ -35,8 +37,10 @@ class JsonSchema {
 
   // `name_of` formats the places of earlier records for messages. Columns and kinds are chosen by
   // dotted names; a chosen key includes the keys of its objects. Values of keys that are not chosen
-  // are ignored. Numbers become text if bytes are chosen.
-  explicit JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice = {});
+  // are ignored. Numbers become text if bytes are chosen. `dates` says what a key becomes of which
+  // all values are dates.
+  explicit JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice = {},
+                      DatesAs dates = DatesAs::kText);
   ~JsonSchema();
   JsonSchema(JsonSchema&&) noexcept;
   JsonSchema& operator=(JsonSchema&&) noexcept;
@@ -63,7 +67,7 @@ class JsonSchema {
   // Returns "; did you mean 'NAME'?" if `name` is a likely typo of a key's, otherwise nothing.
   std::string NearestTo(const std::string& name) const;
   // Notes for the user: keys with a chosen kind that no record has, keys that are null in every
-  // record, and numbers whose digits the features do not keep.
+  // record, numbers whose digits the features do not keep, and dates.
   std::vector<std::string> Notes() const;
 
  private:
@@ -82,6 +86,7 @@ class JsonSchema {
       bool depth_known = false;
       Place depth_place;
       uint64_t inexact = 0;  // numbers whose digits a float does not keep
+      JsonDates dates;
     } learned;
     InexactNumber first_inexact;
     Place inexact_place;
@@ -104,6 +109,8 @@ class JsonSchema {
   absl::Status AddColumn(Key& key);
   absl::Status DropColumn(Key& key);
   absl::Status LearnDepth(Column& column, const JsonFacts& facts, Place place);
+  // How a column's values are read, once all objects were added.
+  JsonForm FormOf(const Column& column) const;
   absl::Status LearnKind(Column& column, ColumnKind kind, Place place);
   // Call before Column::learned is changed.
   void Remember(const Column& column);
@@ -113,6 +120,7 @@ class JsonSchema {
 
   std::function<std::string(Place)> name_of_;
   FeatureChoice choice_;
+  DatesAs dates_;
   JsonDigits digits_;
   std::vector<std::function<void()>> undo_;  // changes made by the current record
   std::unique_ptr<Key> root_;

@@ -35,21 +35,24 @@ bool IsInexact(int64_t value) {
 // Looks at the values of one key in one record.
 class FactFinder {
  public:
-  FactFinder(std::string_view name, const ChosenKind* asked, JsonFacts* facts)
+  FactFinder(std::string_view name, const ChosenKind* asked, DatesAs dates, JsonFacts* facts)
       : name_(name),
         chosen_(asked),
         asked_(asked != nullptr ? std::optional(asked->kind) : std::nullopt),
+        dates_(!asked_ || asked_ == ColumnKind::kInt64 ? dates : DatesAs::kText),
         facts_(*facts) {}
 
   bool AddSingle(element value) {
     switch (value.type()) {
       case element_type::STRING:
-        return Saw(kBytes, value);
+        return AddText(value);
       case element_type::BOOL:
+        AddNoDate(value);
         return Saw(kInt64, value);
       case element_type::INT64: {
         const int64_t number = value.get_int64().value_unsafe();
         if (IsInexact(number)) AddInexact(fmt::to_string(number), static_cast<float>(number));
+        AddNoDate(value);
         return Saw(kInt64, value);
       }
       case element_type::UINT64: {
@@ -110,6 +113,28 @@ class FactFinder {
   enum Kind { kInt64 = 1, kFloat = 2, kBytes = 4 };
   static constexpr double kBecomesZero = 0x1p-150;  // as a float
 
+  bool AddText(element value) {
+    if (dates_ == DatesAs::kText) return Saw(kBytes, value);
+    const std::string_view text = value.get_string().value_unsafe();
+    const std::optional<Date> date = ParseDate(text);
+    if (!date) {
+      if (facts_.dates.others++ == 0) facts_.dates.first_other.text = Excerpt(text);
+      return Saw(kBytes, value);
+    }
+    ++facts_.dates.dates;
+    facts_.dates.unzoned += date->has_zone ? 0 : 1;
+    const bool fraction = HasFractionOfSecond(*date);
+    if (fraction && facts_.dates.fractions++ == 0) facts_.dates.first_fraction.text = Excerpt(text);
+    if (!asked_) return Saw(kBytes, value);
+    if (dates_ == DatesAs::kMicroseconds || !fraction) return Saw(kInt64, value);
+    Saw(kBytes, value);
+    return Fail(WithRemedy(status_, {"dates", "epoch-us", "make dates microseconds since 1970"}));
+  }
+  // A number is no date where a date would be a number.
+  void AddNoDate(element value) {
+    if (dates_ == DatesAs::kText || !asked_) return;
+    if (facts_.dates.others++ == 0) facts_.dates.first_other.text = JsonText(value);
+  }
   bool AddDouble(element value) {
     double number = value.get_double().value_unsafe();
     // The parser replaced the number, so its text is known.
@@ -164,6 +189,7 @@ class FactFinder {
   const std::string_view name_;
   const ChosenKind* const chosen_;
   const std::optional<ColumnKind> asked_;
+  const DatesAs dates_;
   JsonFacts& facts_;
   int seen_ = 0;              // a set of Kinds
   int depth_of_singles_ = 0;  // a set of bits
@@ -184,11 +210,15 @@ bool ForEachValue(element value, Visit visit) {
 
 // These return false for values of another kind.
 
-bool AppendInteger(element value, std::vector<int64_t>& integers) {
+bool AppendInteger(element value, DatesAs dates, std::vector<int64_t>& integers) {
   if (value.type() == element_type::INT64) {
     integers.push_back(value.get_int64().value_unsafe());
   } else if (value.type() == element_type::BOOL) {
     integers.push_back(value.get_bool().value_unsafe() ? 1 : 0);
+  } else if (dates != DatesAs::kText && value.type() == element_type::STRING) {
+    const std::optional<int64_t> number = DateNumber(value.get_string().value_unsafe(), dates);
+    integers.push_back(number.value_or(0));
+    return number.has_value();
   } else {
     return false;
   }
@@ -235,9 +265,9 @@ bool AppendText(element value, bool numbers_too, std::vector<std::string_view>& 
 
 }  // namespace
 
-absl::Status FindJsonFacts(std::string_view name, const ChosenKind* asked, element value,
-                           JsonFacts* facts) {
-  FactFinder finder(name, asked, facts);
+absl::Status FindJsonFacts(std::string_view name, const ChosenKind* asked, DatesAs dates,
+                           element value, JsonFacts* facts) {
+  FactFinder finder(name, asked, dates, facts);
   if (value.type() == element_type::ARRAY) {
     finder.AddList(value.get_array().value_unsafe(), 1);
   } else {
@@ -264,8 +294,9 @@ bool IsPlainJson(element value, ColumnKind kind) {
   }
 }
 
-bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too, element value,
+bool AddJsonFeature(std::string_view name, const JsonForm& form, element value,
                     ExampleBuilder& builder) {
+  const ColumnKind kind = form.kind;
   // Single values of the column's own kind are by far the most common ones.
   const element_type type = value.type();
   if (kind == ColumnKind::kBytes && type == element_type::STRING) {
@@ -281,8 +312,8 @@ bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too, el
       thread_local std::vector<int64_t> thread_integers;
       std::vector<int64_t>& integers = thread_integers;
       integers.clear();
-      const bool sound =
-          ForEachValue(value, [&integers](element one) { return AppendInteger(one, integers); });
+      const bool sound = ForEachValue(
+          value, [&](element one) { return AppendInteger(one, form.dates, integers); });
       if (sound) builder.AddInt64List(name, integers);
       return sound;
     }
@@ -302,8 +333,8 @@ bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too, el
       std::vector<std::string_view>& texts = thread_texts;
       texts.clear();
       numbers.clear();
-      const bool sound = ForEachValue(value, [&texts, numbers_too](element one) {
-        return AppendText(one, numbers_too, texts, numbers);
+      const bool sound = ForEachValue(value, [&texts, &form](element one) {
+        return AppendText(one, form.numbers_too, texts, numbers);
       });
       if (sound) builder.AddBytesList(name, texts);
       return sound;
@@ -312,9 +343,8 @@ bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too, el
   return false;
 }
 
-void NestedJsonFeature::Start(ColumnKind kind, bool numbers_too, int depth) {
-  kind_ = kind;
-  numbers_too_ = numbers_too;
+void NestedJsonFeature::Start(const JsonForm& form, int depth) {
+  form_ = form;
   depth_ = depth;
   integers_.clear();
   floats_.clear();
@@ -328,16 +358,16 @@ void NestedJsonFeature::AddLength(int level, uint64_t length) {
 }
 
 bool NestedJsonFeature::AddSingle(element value) {
-  switch (kind_) {
+  switch (form_.kind) {
     case ColumnKind::kInt64:
-      return AppendInteger(value, integers_);
+      return AppendInteger(value, form_.dates, integers_);
     case ColumnKind::kFloat:
       return AppendFloat(value, floats_);
     case ColumnKind::kBytes:
     case ColumnKind::kUnknown:
       break;
   }
-  return AppendText(value, numbers_too_, texts_, numbers_);
+  return AppendText(value, form_.numbers_too, texts_, numbers_);
 }
 
 bool NestedJsonFeature::Add(element value, int level) {
@@ -358,7 +388,7 @@ bool NestedJsonFeature::Add(element value, int level) {
 }
 
 void NestedJsonFeature::Finish(std::string_view name, ExampleBuilder& builder) const {
-  switch (kind_) {
+  switch (form_.kind) {
     case ColumnKind::kInt64:
       builder.AddInt64List(name, integers_);
       break;

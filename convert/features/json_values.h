@@ -11,7 +11,9 @@
 
 #include "absl/status/status.h"
 #include "convert/features/column.h"
+#include "convert/features/dates.h"
 #include "convert/features/feature_choice.h"
+#include "convert/features/json_dates.h"
 #include "shardfeed/examples.h"
 #include "simdjson.h"
 
@@ -39,21 +41,31 @@ struct JsonFacts {
   // Numbers whose digits a float would not keep, and the first of them.
   uint64_t inexact = 0;
   InexactNumber first_inexact;
+  // Where dates are to become numbers, the texts and, if int64 is chosen, the numbers.
+  JsonDates dates;
+};
+
+// What the values of a feature are made of.
+struct JsonForm {
+  ColumnKind kind = ColumnKind::kUnknown;
+  bool numbers_too = false;        // numbers become text in a bytes feature
+  DatesAs dates = DatesAs::kText;  // otherwise, dates become numbers in an int64 feature
 };
 
 // DataLoss, with the place in the object (`name`) but not in the file: the value cannot become a
-// feature or, if a kind is `asked` for (not nullptr), not one of that kind. Numbers fit bytes.
-absl::Status FindJsonFacts(std::string_view name, const ChosenKind* asked,
+// feature or, if a kind is `asked` for (not nullptr), not one of that kind. Numbers fit bytes, and
+// dates fit int64 unless `dates` is kText.
+absl::Status FindJsonFacts(std::string_view name, const ChosenKind* asked, DatesAs dates,
                            simdjson::dom::element value, JsonFacts* facts);
 
 // Whether a value is a single one that teaches nothing about a key of that kind: it fits, and a
 // float keeps its digits. May be false for values that teach nothing either.
 bool IsPlainJson(simdjson::dom::element value, ColumnKind kind);
 
-// Adds a single value or a list of values as a feature. `numbers_too`: numbers become text in a
-// bytes feature. Returns false if the value has another kind.
-bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too,
-                    simdjson::dom::element value, ExampleBuilder& builder);
+// Adds a single value or a list of values as a feature. Returns false if the value has another
+// kind.
+bool AddJsonFeature(std::string_view name, const JsonForm& form, simdjson::dom::element value,
+                    ExampleBuilder& builder);
 
 // Collects the values of a feature whose values are in lists in lists, and the lengths of the
 // lists: for the values [[1, 2], [3]] the feature NAME is [1, 2, 3] and NAME_lengths is [2, 1]. Of
@@ -62,7 +74,7 @@ bool AddJsonFeature(std::string_view name, ColumnKind kind, bool numbers_too,
 class NestedJsonFeature {
  public:
   // Starts a record. `depth`: how deep lists are nested, at least 2.
-  void Start(ColumnKind kind, bool numbers_too, int depth);
+  void Start(const JsonForm& form, int depth);
   // Adds a value that is in `level` lists, or ones of objects: a list or, at the innermost level, a
   // single value, which is the same as a list of it. Returns false if it has another kind or depth.
   bool Add(simdjson::dom::element value, int level);
@@ -74,8 +86,7 @@ class NestedJsonFeature {
  private:
   bool AddSingle(simdjson::dom::element value);
 
-  ColumnKind kind_ = ColumnKind::kUnknown;
-  bool numbers_too_ = false;
+  JsonForm form_;
   int depth_ = 2;
   std::vector<int64_t> integers_;
   std::vector<float> floats_;

@@ -53,7 +53,9 @@ absl::Status LabelFile::Parse(const LabelFileOptions& options) {
   if (!status.ok()) return status;
   if (lines_.empty()) return absl::DataLossError(fmt::format("{}: no labels", path_));
   if (status = FindKinds(options); !status.ok() || labels_ != Labels::kNames) return status;
-  for (size_t row = 0; row < size(); ++row) class_names_.push_back(LabelOf(row));
+  for (size_t row = 0; row < size(); ++row) {
+    if (!LabelOf(row).empty()) class_names_.push_back(LabelOf(row));
+  }
   std::sort(class_names_.begin(), class_names_.end());
   class_names_.erase(std::unique(class_names_.begin(), class_names_.end()), class_names_.end());
   return absl::OkStatus();
@@ -70,7 +72,6 @@ absl::Status LabelFile::AddRow(uint64_t line) {
   std::string_view name = Cell(row, 0);
   while (name.starts_with("./")) name.remove_prefix(2);
   if (name.empty()) return ErrorAt(line, "expected the name of an image");
-  if (LabelOf(row).empty()) return ErrorAt(line, fmt::format("no label for {}", Excerpt(name)));
   const auto [earlier, fresh] = rows_.emplace(name, row);
   if (fresh) return absl::OkStatus();
   if (LabelOf(earlier->second) == LabelOf(row)) {
@@ -285,6 +286,7 @@ absl::Status LabelFile::FindLabels() {
   std::string scratch;
   for (size_t row = 0; row < size(); ++row) {
     const std::string_view label = LabelOf(row);
+    if (label.empty()) continue;
     const std::optional<std::string_view> plain = rules_->Plain(label, &scratch);
     const ColumnKind kind = plain ? KindOfText(*plain) : ColumnKind::kBytes;
     if (rules_->IsMissing(label)) {
@@ -304,12 +306,6 @@ absl::Status LabelFile::FindLabels() {
   };
   const uint64_t numbers = integers.count + fractions.count;
   if (names.count == 0 && (numbers > 0 || label.cells.asked())) {
-    if (missing.count > 0) {
-      return ErrorAt(lines_[missing.first],
-                     fmt::format("no label for {}: {} means that a value is missing, since the "
-                                 "other labels are numbers",
-                                 Excerpt(Cell(missing.first, 0)), Excerpt(LabelOf(missing.first))));
-    }
     const bool values = fractions.count > 0 || label.cells.asked();
     labels_ = values ? Labels::kValues : Labels::kNumbers;
     label.is_feature = values;
@@ -333,6 +329,25 @@ absl::Status LabelFile::FindLabels() {
         like_numbers.count == 1 ? "1 of them looks"
                                 : fmt::format("{} of them look", like_numbers.count),
         like_numbers.count == 1 ? "a number" : "numbers", first(like_numbers)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LabelFile::CheckLabel(size_t row) const {
+  const std::string_view label = LabelOf(row);
+  if (label.empty()) {
+    return ErrorAt(lines_[row], fmt::format("no label for {}", Excerpt(Cell(row, 0))));
+  }
+  if (labels_ == Labels::kNames || !rules_->IsMissing(label)) return absl::OkStatus();
+  return ErrorAt(lines_[row],
+                 fmt::format("no label for {}: {} means that a value is missing, since the other "
+                             "labels are numbers",
+                             Excerpt(Cell(row, 0)), Excerpt(label)));
+}
+
+absl::Status LabelFile::CheckLabels() const {
+  for (size_t row = 0; row < size(); ++row) {
+    if (absl::Status status = CheckLabel(row); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -51,8 +51,10 @@ class LabelFile {
     kValues,   // floats, which are no classes
   };
 
+  // Rows without a label are no error here, see CheckLabels.
+  //
   // NotFound and the like: the file cannot be read. DataLoss, with "FILE:LINE: ...": a line or row
-  // without a name or a label, a name that appears twice, a table without a header or a unique
+  // without a name, a name that appears twice, a table without a header or a unique
   // label column, a column without a name or with that of another feature, or a cell that does not
   // fit a chosen kind. InvalidArgument: a chosen column that does not exist, or that has two roles.
   static absl::StatusOr<LabelFile> Read(const std::string& path,
@@ -68,7 +70,12 @@ class LabelFile {
   // Whether the header of the table names this image, so that it may be no header.
   bool HeaderNames(std::string_view name) const;
 
-  // The label as it is written in the file.
+  // DataLoss, with "FILE:LINE: ...": the row has no label, or a word for one that is missing among
+  // labels that are numbers.
+  absl::Status CheckLabel(size_t row) const;
+  // Returns the error of the first row without a label.
+  absl::Status CheckLabels() const;
+  // The label as it is written in the file, which may be none.
   std::string_view LabelOf(size_t row) const { return Cell(row, label_column_); }
   Labels labels() const { return labels_; }
   // The distinct labels, sorted by their bytes; empty unless they are names.

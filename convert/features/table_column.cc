@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "convert/features/dates.h"
 #include "convert/input/excerpt.h"
 #include "decode/features/float_digits.h"
 #include "fmt/format.h"
@@ -110,15 +109,6 @@ std::optional<std::string_view> CellRules::Plain(std::string_view cell,
   return WithPlainMarks(text, options_.decimal, options_.thousands, scratch);
 }
 
-std::optional<int64_t> CellRules::DateNumber(std::string_view text) const {
-  constexpr int64_t kMicrosecondsPerSecond = 1'000'000;
-  const std::optional<Date> date = ParseDate(text);
-  if (!date) return std::nullopt;
-  if (options_.dates == CellOptions::Dates::kMicroseconds) return date->microseconds;
-  if (date->microseconds % kMicrosecondsPerSecond != 0) return std::nullopt;
-  return date->microseconds / kMicrosecondsPerSecond;
-}
-
 void TableColumn::Cells::Keep(std::string_view cell, Place at) {
   constexpr size_t kShown = 80;
   first = cell.substr(0, kShown);
@@ -142,7 +132,7 @@ ColumnKind TableColumn::kind() const {
   const uint64_t numbers = ints_ + floats_;
   if (texts_.count > 0 || (bools_.count > 0 && numbers > 0)) return ColumnKind::kBytes;
   if (dates_.count > 0) {
-    const bool fits = rules_->options().dates == CellOptions::Dates::kMicroseconds ||
+    const bool fits = rules_->options().dates == DatesAs::kMicroseconds ||
                       (rules_->counts_dates() && fractions_.count == 0);
     return fits && numbers + bools_.count == 0 ? ColumnKind::kInt64 : ColumnKind::kBytes;
   }
@@ -154,7 +144,7 @@ bool TableColumn::AddDate(std::string_view text, std::string_view cell, Place pl
   const std::optional<Date> date = ParseDate(text);
   if (!date) return false;
   dates_.Add(cell, place);
-  if (date->microseconds % 1'000'000 != 0) fractions_.Add(cell, place);
+  if (HasFractionOfSecond(*date)) fractions_.Add(cell, place);
   unzoned_ += date->has_zone ? 0 : 1;
   if (text.size() != cell.size()) padded_.Add(cell, place);
   return true;
@@ -194,6 +184,7 @@ void TableColumn::AddSpecial(std::string_view cell, Place place) {
     }
     if (kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat) {
       ++(kind == ColumnKind::kInt64 ? ints_ : floats_);
+      if (rules_->counts_dates()) numbers_.Add(cell, place);
       if (text.size() != cell.size()) padded_.Add(cell, place);
       if (risky && IsLossyAsFloat(*number)) lossy_.Add(cell, place);
       return;
@@ -229,7 +220,7 @@ CellContent TableColumn::ReadOtherInt64(std::string_view cell, int64_t* value) c
     return CellContent::kValue;
   }
   const std::optional<int64_t> date =
-      rules_->counts_dates() ? rules_->DateNumber(text) : std::nullopt;
+      rules_->counts_dates() ? DateNumber(text, rules_->options().dates) : std::nullopt;
   if (!date) return CellContent::kOther;
   *value = *date;
   return CellContent::kValue;
@@ -273,7 +264,7 @@ std::optional<Remedy> TableColumn::RemedyFor(std::string_view cell) const {
   if (asked_ != ColumnKind::kInt64) return std::nullopt;
   const std::optional<Date> date = ParseDate(text);
   if (!date) return std::nullopt;
-  if (date->microseconds % 1'000'000 != 0) {
+  if (HasFractionOfSecond(*date)) {
     return Remedy{"dates", "epoch-us", "make dates microseconds since 1970"};
   }
   return Remedy{"dates", "epoch", "make dates seconds since 1970"};
@@ -311,10 +302,11 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     const std::function<std::string(const Cells&)>& first, const SpellOption& spell) const {
   std::vector<std::string> notes;
   const uint64_t numbers = ints_ + floats_;
-  const bool counts_dates = rules_->counts_dates() && dates_.count > 0;
+  // Where numbers are more, it is no column of dates.
+  const bool of_dates = rules_->counts_dates() && dates_.count > 0 && dates_.count >= numbers;
   Cells others = texts_;
-  if (counts_dates) {
-    others = Joined(texts_, bools_);
+  if (of_dates) {
+    others = Joined(Joined(texts_, bools_), numbers_);
   } else if (texts_.count > 0 || dates_.count > 0) {
     others = Joined(texts_, dates_);
   } else {
@@ -322,9 +314,10 @@ std::vector<std::string> TableColumn::NotesOfBytes(
   }
   std::string remedy;
   const std::string other(1, OtherMark(rules_->options().decimal));
-  if (spell && with_thousands_ > 0 && with_thousands_ == others.count) {
+  if (spell && !of_dates && with_thousands_ > 0 && with_thousands_ == others.count) {
     remedy = fmt::format("; {} reads them as numbers", spell("thousands", other));
-  } else if (spell && with_decimal_ > 0 && with_decimal_ == others.count && floats_ == 0) {
+  } else if (spell && !of_dates && with_decimal_ > 0 && with_decimal_ == others.count &&
+             floats_ == 0) {
     // With another decimal mark, numbers that have this one would be text.
     remedy = fmt::format("; {} reads them as numbers", spell("decimal", other));
   }
@@ -333,17 +326,12 @@ std::vector<std::string> TableColumn::NotesOfBytes(
                                 Values(others.count), others.count == 1 ? "" : ", the first",
                                 first(others), Values(good), are, remedy));
   };
-  if (counts_dates && others.count == 0 && numbers == 0) {
+  if (of_dates && others.count == 0) {
     notes.push_back(fmt::format(
         "{} is bytes because {} of {} dates have fractions of a second, the first is {}{}", column,
         fractions_.count, dates_.count, first(fractions_),
         spell ? fmt::format("; {} keeps them", spell("dates", "epoch-us")) : ""));
-  } else if (counts_dates && others.count == 0) {
-    notes.push_back(fmt::format(
-        "{} is bytes because it has {} and {}, the first date is {}", column,
-        numbers == 1 ? "1 number" : fmt::format("{} numbers", numbers),
-        dates_.count == 1 ? "1 date" : fmt::format("{} dates", dates_.count), first(dates_)));
-  } else if (counts_dates && dates_.count > others.count) {
+  } else if (of_dates) {
     because(dates_.count, dates_.count == 1 ? "is a date" : "are dates");
   } else if (numbers > others.count || (numbers > 0 && !remedy.empty())) {
     because(numbers, numbers == 1 ? "is a number" : "are numbers");
@@ -394,13 +382,19 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
         fmt::format("{}: true and false became 1 and 0 ({})", column, Values(bools_.count)));
   }
   if (dates_.count > 0 && kind() == ColumnKind::kInt64) {
-    const bool seconds = rules_->options().dates == CellOptions::Dates::kSeconds;
+    const bool seconds = rules_->options().dates == DatesAs::kSeconds;
     const std::string unzoned =
         unzoned_ == dates_.count ? "all" : fmt::format("{} of them", unzoned_);
     notes.push_back(
         fmt::format("{}: dates became {} since 1970 in UTC ({}{})", column,
                     seconds ? "seconds" : "microseconds", Values(dates_.count),
                     unzoned_ == 0 ? "" : fmt::format(", {} without a time zone", unzoned)));
+    if (numbers_.count > 0) {
+      notes.push_back(fmt::format(
+          "{}: {} no date but {}, the first is {}", column,
+          numbers_.count == 1 ? "1 value is" : fmt::format("{} values are", numbers_.count),
+          numbers_.count == 1 ? "a number" : "numbers", first(numbers_)));
+    }
   }
   if (padded_.count > 0) {
     notes.push_back(fmt::format("{}: blanks around {} were left out, first at {}", column,

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "convert/features/column.h"
+#include "convert/features/dates.h"
 #include "convert/input/csv_row.h"
 #include "io/remedy.h"
 #include "shardfeed/examples.h"
@@ -39,8 +40,7 @@ struct CellOptions {
   char decimal = '.';
   // The mark between groups of three digits; 0: none.
   char thousands = '\0';
-  // What dates become: text, or the time since 1970-01-01T00:00:00 UTC.
-  enum class Dates { kText, kSeconds, kMicroseconds } dates = Dates::kText;
+  DatesAs dates = DatesAs::kText;
 };
 
 // The text without the blanks around it.
@@ -80,10 +80,7 @@ class CellRules {
   std::optional<std::string_view> Plain(std::string_view cell, std::string* scratch) const;
 
   const CellOptions& options() const { return options_; }
-  bool counts_dates() const { return options_.dates != CellOptions::Dates::kText; }
-  // Returns what a date becomes; nullopt for other text, and for dates with fractions of seconds
-  // where they become seconds.
-  std::optional<int64_t> DateNumber(std::string_view text) const;
+  bool counts_dates() const { return options_.dates != DatesAs::kText; }
 
  private:
   CellOptions options_;
@@ -108,7 +105,11 @@ class TableColumn {
  public:
   // `rules` must outlive the column. `asked` is the kind that the user chose, if any.
   TableColumn(std::string name, std::optional<ColumnKind> asked, const CellRules* rules)
-      : name_(std::move(name)), asked_(asked), rules_(rules), plain_(rules->plain() && !asked) {}
+      : name_(std::move(name)),
+        asked_(asked),
+        rules_(rules),
+        plain_(rules->plain() && !asked),
+        only_counts_numbers_(plain_ && !rules->counts_dates()) {}
 
   const std::string& name() const { return name_; }
   bool asked() const { return asked_.has_value(); }
@@ -125,7 +126,7 @@ class TableColumn {
       return;
     }
     // Almost all cells of a column of numbers are counted here.
-    if (plain_ && !letter) {
+    if (only_counts_numbers_ && !letter) {
       bool risky;
       const ColumnKind kind = KindOfText(cell, &risky);
       if (kind == ColumnKind::kInt64 && !risky) {
@@ -174,6 +175,8 @@ class TableColumn {
            ints_ + floats_ + bools_.count == 0;
   }
 
+  bool has_dates() const { return dates_.count > 0; }
+
   // What was coerced or lost, and what kept the column from being numbers. `name_of` formats
   // places. Without `spell`, notes propose no options.
   std::vector<std::string> Notes(const std::function<std::string(Place)>& name_of,
@@ -211,6 +214,8 @@ class TableColumn {
   std::optional<ColumnKind> asked_;
   const CellRules* rules_;
   bool plain_;  // numbers have their plain form, unless blanks are around them
+  // Whether the first number need not be kept, which is told only where dates are to be numbers.
+  bool only_counts_numbers_;
   uint64_t ints_ = 0;
   uint64_t floats_ = 0;  // without those of nans_
   Cells texts_;          // cells that are nothing else
@@ -219,6 +224,7 @@ class TableColumn {
   Cells nans_;     // "nan", a number or missing
   Cells padded_;   // numbers between blanks
   Cells lossy_;    // numbers that lose digits as floats
+  Cells numbers_;  // those of ints_ and floats_, where dates are to be numbers
   Cells dates_;
   Cells fractions_;       // dates with fractions of seconds
   uint64_t unzoned_ = 0;  // dates without a time zone

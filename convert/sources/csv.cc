@@ -427,6 +427,10 @@ std::vector<std::string> CsvSource::notes() const {
                                 dates.Text("column", "columns", "of dates, kept as text"),
                                 options_.spell("dates", "epoch")));
   }
+  if (options_.dates != DatesAs::kText &&
+      std::ranges::none_of(by_name_, [this](size_t i) { return columns_[i].cells.has_dates(); })) {
+    notes.push_back(NoteOfNoDates("column"));
+  }
   const std::vector<std::string> names = ColumnNames();
   const std::unordered_set<std::string_view> there(names.begin(), names.end());
   for (std::string& note : options_.choice.NotesOfUnused(

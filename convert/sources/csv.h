@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/features/dates.h"
 #include "convert/features/feature_choice.h"
 #include "convert/features/table_column.h"
 #include "convert/input/text_encoding.h"
@@ -42,7 +43,7 @@ struct CsvOptions {
   enum class Trim { kGuessed, kAll, kNone } trim = Trim::kGuessed;
   // See CellOptions.
   std::optional<std::vector<std::string>> missing;
-  CellOptions::Dates dates = CellOptions::Dates::kText;
+  DatesAs dates = DatesAs::kText;
 
   // Names of the columns, instead of those in the header. Without `header`, there is none.
   std::vector<std::string> names;

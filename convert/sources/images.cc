@@ -164,6 +164,7 @@ std::set<int64_t> ImagesSource::NumbersOfLabels() const {
   }
   if (options_.labels->labels() == Labels::kNumbers) {
     for (size_t row = 0; row < options_.labels->size(); ++row) {
+      if (!options_.labels->CheckLabel(row).ok()) continue;
       numbers.insert(*ParseInt64(options_.labels->LabelOf(row)));
     }
   }
@@ -177,6 +178,9 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
   not_images_ = loops_ = NameList();
   splits_ = SplitNames(options_.labels ? options_.labels->split_name() : "");
   fingerprint_ = {};
+  if (options_.labels && !skips_defects()) {
+    if (absl::Status status = options_.labels->CheckLabels(); !status.ok()) return status;
+  }
   if (absl::Status status = CheckClasses(); !status.ok()) return status;
   absl::Status status = tree_.ForEachFolder(
       /*with_sizes=*/true,
@@ -285,6 +289,7 @@ absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) cons
   if (options_.labels) {
     const std::optional<size_t> row = options_.labels->Find(item.bytes);
     if (!row) return NoLabel(item.file, item.bytes);
+    if (absl::Status status = options_.labels->CheckLabel(*row); !status.ok()) return status;
     if (options_.labels->labels() != Labels::kValues) {
       absl::StatusOr<Class> found = ClassOf(*row, item.file, item.bytes);
       if (!found.ok()) return found.status();

@@ -93,7 +93,7 @@ class JsonSource : public Source {
   JsonSchema NewSchema() const {
     return JsonSchema(
         [this](Place place) { return fmt::format("{}:{}", files_.path(place.file), place.line); },
-        options_.choice);
+        options_.choice, options_.dates);
   }
   // Calls `sink` with each text of a file that should be an object, followed by kJsonPadding bytes.
   absl::Status ForEachText(uint32_t file, TextReader& reader,

@@ -5,7 +5,7 @@
 // skipped. NaN, Infinity and -Infinity are numbers, too. Keys and values become features as
 // follows:
 //
-//   string                bytes
+//   string                bytes; int64 if all of the key's are dates and JsonOptions::dates says so
 //   true, false           int64, 1 and 0
 //   integer               int64; an error outside the range of int64
 //   other number          float32; an error outside the range of float32
@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/features/dates.h"
 #include "convert/features/feature_choice.h"
 #include "convert/input/text_reader.h"
 #include "convert/items/source.h"
@@ -46,6 +47,8 @@ struct JsonOptions {
   // The dotted key whose text names each object's split; empty: there is none.
   std::string split_key;
   uint64_t max_object_bytes = kDefaultMaxLineBytes;
+  // What a key becomes of which all values are dates: int64, unless it is kText.
+  DatesAs dates = DatesAs::kText;
 };
 
 // Delivers the objects of the files in order. An item's bytes are an object's text. Each pass reads

@@ -128,9 +128,13 @@ class Dataset {
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
   // Parses all features listed in the manifest, with the types and shapes that the writer noted.
-  // Without a manifest, those of the records: of all of a small dataset, of some of a large one,
-  // where a record with another feature is an InvalidArgument of the run. Must directly follow a
-  // Read by spec.
+  // Without a manifest, those that the features.json of TFDS declares, if its dataset_info.json
+  // lists the shards (docs/tfds.md). Without either, those of the records: of all of a small
+  // dataset, of some of a large one. Where no manifest lists them, a record with another feature is
+  // an InvalidArgument of the run, and so is a value that does not fit what TFDS declares. Must
+  // directly follow a Read by spec.
+  //
+  // InvalidArgument: a feature is of several kinds, or TFDS declares one that has no counterpart.
   Dataset ParseAll() const;
   // Decodes the images in the column `feature` and replaces them by their pixels: see images.h.
   // With OnDamage::kReplace and kZero it adds a uint8 column OUTPUT/valid, which is 1 for each

@@ -41,6 +41,12 @@ class LabelFileTest : public SourceTest {
     ExpectError(LabelFile::Read(Write(name, content)).status(), absl::StatusCode::kDataLoss,
                 message);
   }
+  void ExpectNoLabel(const std::string& name, std::string_view content,
+                     const std::string& message) {
+    const LabelFile file = Read(name, content);
+    ExpectError(file.CheckLabels(), absl::StatusCode::kDataLoss, message);
+    EXPECT_TRUE(file.CheckLabel(0).ok());
+  }
 };
 
 TEST_F(LabelFileTest, TableWithTwoColumns) {
@@ -91,7 +97,7 @@ TEST_F(LabelFileTest, DefectsAreTold) {
   ExpectDataLoss("a.csv", "id,label,image/format\n1,2,3\n",
                  "a.csv:1: column \"image/format\" has the name of a feature that each image has");
   ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: expected the name of an image");
-  ExpectDataLoss("a.csv", "id,x\n1,\n", "a.csv:2: no label for \"1\"");
+  ExpectNoLabel("a.csv", "id,x\n0,cat\n1,\n", "a.csv:3: no label for \"1\"");
   ExpectDataLoss("a.txt", "a 1\nb\n",
                  "a.txt:2: expected \"NAME LABEL\", got \"b\"; if the file is a table");
   ExpectDataLoss("a.txt", "a \xff\n", "a.txt:1: not UTF-8");
@@ -175,9 +181,9 @@ TEST_F(LabelFileTest, NamesThatLookLikeNumbersAreNoted) {
 }
 
 TEST_F(LabelFileTest, AMissingLabelAmongNumbersIsAnError) {
-  ExpectDataLoss("a.csv", "id,label\nx,1\ny,NA\n",
-                 "a.csv:3: no label for \"y\": \"NA\" means that a value is missing, since the "
-                 "other labels are numbers");
+  ExpectNoLabel("a.csv", "id,label\nx,1\ny,NA\n",
+                "a.csv:3: no label for \"y\": \"NA\" means that a value is missing, since the "
+                "other labels are numbers");
 }
 
 TEST_F(LabelFileTest, BlanksAroundLabelsAreLeftOut) {
@@ -186,7 +192,7 @@ TEST_F(LabelFileTest, BlanksAroundLabelsAreLeftOut) {
   EXPECT_THAT(file.notes(), ElementsAre(Path("a.csv") + ": blanks around 2 labels were left out, "
                                                         "first at line 2"));
   EXPECT_EQ(Read("a.csv", "id,label\nx,1 \ny,2\n").labels(), LabelFile::Labels::kNumbers);
-  ExpectDataLoss("a.csv", "id,label\nx,1\ny, \n", "a.csv:3: no label for \"y\"");
+  ExpectNoLabel("a.csv", "id,label\nx,1\ny, \n", "a.csv:3: no label for \"y\"");
 }
 
 TEST_F(LabelFileTest, TheDialectIsGuessed) {

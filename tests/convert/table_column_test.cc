@@ -228,7 +228,7 @@ TEST(TableColumnTest, DatesAreTextUnlessToldOtherwise) {
   EXPECT_TRUE(Table(dates).keeps_dates());
   EXPECT_FALSE(Table({"1970-01-02", "x"}).keeps_dates());
   EXPECT_FALSE(Table({"1970-01-02", "1970"}).keeps_dates());
-  const CellOptions seconds = {.dates = CellOptions::Dates::kSeconds};
+  const CellOptions seconds = {.dates = DatesAs::kSeconds};
   const Table table(dates, seconds);
   EXPECT_EQ(table.Values(), "int64 86400 _ 1 _");
   EXPECT_THAT(table.Notes(),
@@ -239,21 +239,24 @@ TEST(TableColumnTest, DatesAreTextUnlessToldOtherwise) {
   EXPECT_THAT(Table({"1970-01-02"}, seconds).Notes(),
               ElementsAre("column \"c\": dates became seconds since 1970 in UTC (1 value, all "
                           "without a time zone)"));
-  EXPECT_EQ(
-      Table({"1970-01-01T00:00:00.5Z"}, {.dates = CellOptions::Dates::kMicroseconds}).Values(),
-      "int64 500000");
+  EXPECT_EQ(Table({"1970-01-01T00:00:00.5Z"}, {.dates = DatesAs::kMicroseconds}).Values(),
+            "int64 500000");
 }
 
 TEST(TableColumnTest, ColumnsOfOtherThanDatesStayText) {
-  const CellOptions seconds = {.dates = CellOptions::Dates::kSeconds};
+  const CellOptions seconds = {.dates = DatesAs::kSeconds};
   EXPECT_EQ(Table({"1970-01-02", "soon"}, seconds).Values(), "bytes 1970-01-02 soon");
   EXPECT_THAT(Table({"1970-01-02", "soon", "1970-01-03"}, seconds).Notes(),
               ElementsAre("column \"c\" is bytes because of 1 value, \"soon\" at t:2; the other 2 "
                           "values are dates"));
   EXPECT_THAT(
       Table({"1970", "1970-01-02"}, seconds).Notes(),
-      ElementsAre("column \"c\" is bytes because it has 1 number and 1 date, the first date "
-                  "is \"1970-01-02\" at t:2"));
+      ElementsAre("column \"c\" is bytes because of 1 value, \"1970\" at t:1; the other 1 value is "
+                  "a date"));
+  // Also if dates are few, and if they are many but nothing else fits.
+  EXPECT_THAT(Table({"soon", "late", "1970-01-02"}, seconds).Notes(),
+              ElementsAre("column \"c\" is bytes because of 2 values, the first, \"soon\" at t:1; "
+                          "the other 1 value is a date"));
   EXPECT_THAT(Table({"1970-01-02", "1970-01-02 00:00:00.5"}, seconds).Notes(),
               ElementsAre("column \"c\" is bytes because 1 of 2 dates have fractions of a second, "
                           "the first is \"1970-01-02 00:00:00.5\" at t:2; dates=epoch-us keeps "

@@ -343,8 +343,9 @@ def test_truncated_lmdb(tmp_path):
     (["parquet", "t", "out/t@1", "--only-shards", "0-3"],
      "parquet: this kind has no --only-shards; divide the files among tasks that write the parts of a job of sf.write_job: "
      "part.write_batch(sf.parquet_batches(files)), or any stream of Arrow"),
-    (["parquet", "t", "out/t@1", "--shuffle", "1"], "parquet: this kind has no --shuffle; shuffle what was written: "
-                                                    "shardfeed convert tfrecord OUT@N SHUFFLED@N --shuffle SEED"),
+    (["parquet", "t", "out/t@1", "--shuffle", "x"], "parquet: --shuffle: 'x' is not an integer of at least 0"),
+    (["parquet", "t", "out/t@1", "--shuffle", "1", "--no-shuffle"], "parquet: --no-shuffle: not allowed with argument "
+                                                                    "--shuffle"),
     (["parquet", "t", "out/t@1", "--resume"], "parquet: this kind has no --resume; run it again: an interrupted "
                                               "run leaves nothing, so that nothing is mixed with another input"),
     (["parquet", "t", "out/t@1", "--level", "x"], "parquet: --level: 'x' is not an integer of at least 1 and at most 9"),

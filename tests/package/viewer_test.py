@@ -469,6 +469,16 @@ def test_a_report_replaces_nothing_by_itself(table, tmp_path):
     assert shardfeed("report", table, tmp_path / "r.html", "--overwrite").status == DONE
 
 
+def test_a_report_in_a_folder_that_is_not_there_is_refused(table, tmp_path):
+    file = tmp_path / "none/r.html"
+    result = shardfeed("report", table, file)
+    assert (result.status, result.err) == (
+        IO_FAILED, f"shardfeed: {file}: cannot create: the folder {file.parent} does not exist, create it first\n")
+    (tmp_path / "f").write_text("")
+    result = shardfeed("report", table, tmp_path / "f/r.html")
+    assert (result.status, result.err) == (IO_FAILED, f"shardfeed: {tmp_path}/f/r.html: cannot create: Not a directory\n")
+
+
 def test_a_report_shows_defects_in_their_places(tmp_path):
     with sf.write(str(tmp_path / "t@1")) as writer:
         writer.write({"x": 1})

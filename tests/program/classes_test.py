@@ -314,3 +314,30 @@ def test_wrong_uses_of_split_columns_are_told(out, tmp_path):
     assert fail(USAGE, *options, "fold", "--limit", 1) == "a limit cannot be combined with splits"
     message = fail(USAGE, *options, "fold", "--only-shards", 0, "--job", "1")
     assert "--split-column" in message and "a job writes one dataset" in message
+
+
+@pytest.mark.parametrize("labels, told", [
+    (("cat", "", "dog"), 'no label for "b.png"'),
+    ((1, "", 3), 'no label for "b.png"'),
+    ((1, "NA", 3), 'no label for "b.png": "NA" means that a value is missing, since the other labels are numbers'),
+    ((0.5, "NA", 3), 'no label for "b.png": "NA" means that a value is missing, since the other labels are numbers')])
+def test_an_image_without_a_label_is_left_out(out, tmp_path, labels, told):
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        shutil.copyfile(IMAGES / "circles/2.png", tmp_path / f"in/{name}.png")
+    table = tmp_path / "l.csv"
+    table.write_text("name,label\n" + "".join(f"{name}.png,{label}\n" for name, label in zip("abc", labels)))
+    arguments = ("convert", "images", tmp_path / "in", out / "x@1", "--label-file", table)
+    assert fail(DEFECTS, *arguments) == f"{table}:3: {told}"
+    report = leave_out(*arguments, "--on-error", "skip", "--json").json
+    assert (report["records"], report["skipped"]) == (2, 1)
+    assert manifest(out, "x")["skipped"] == {"records": 1, "first": [f"{table}:3: {told}"]}
+    rows = payloads(out / "x@1")
+    assert [row["image/filename"][0] for row in rows] == ["a.png", "c.png"]
+    if labels[0] == "cat":
+        assert classes(out, "x")["names"] == ["cat", "dog"]
+    if labels[0] == 0.5:
+        assert [row["label"] for row in rows] == [[0.5], [3.0]]
+    # All of them: nothing remains, as with any other broken records.
+    table.write_text("name,label\na.png,\nb.png,\nc.png,\n")
+    assert "3" in fail(DEFECTS, *arguments, "--overwrite", "--on-error", "skip", "--max-skipped", "1")

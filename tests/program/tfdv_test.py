@@ -203,3 +203,13 @@ def test_wrong_use_is_told(dataset, tmp_path):
     assert "--export tfdv=- takes standard output" in fail(USAGE, "inspect", name, "--export", "tfdv=-", "--json")
     result = run("inspect", name, "--export", f"tfdv={tmp_path}/none/x")
     assert result.status != 0 and f"{tmp_path}/none" in result.err
+
+
+def test_a_folder_that_is_not_there_is_named_with_the_file(tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    convert("csv", tmp_path / "t.csv", tmp_path / "out/t@1")
+    file = tmp_path / "none/s.pb"
+    assert fail(harness.IO_FAILED, "inspect", tmp_path / "out/t@1", "--export", f"tfdv={file}") == (
+        f"{file}: cannot create: No such file or directory; the folder {file.parent} does not exist, create it first")
+    assert fail(harness.IO_FAILED, "bench", tmp_path / "out/t@1", "--parse", "--batch", 1, "--trace", file) == (
+        f"{file}: cannot create: No such file or directory; the folder {file.parent} does not exist, create it first")

@@ -71,7 +71,7 @@ TEST_F(FileReplacementTest, WhatOthersWriteIsLeftAlone) {
 
 TEST_F(FileReplacementTest, AFolderThatIsNotThereIsNamed) {
   EXPECT_FAILS(FileReplacement::BeginBeside(folder_ / "none/x").status(), kNotFound,
-               "none/x.tmp: cannot create");
+               "none/x: cannot create: No such file or directory; the folder ");
 }
 
 }  // namespace

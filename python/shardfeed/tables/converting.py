@@ -7,7 +7,7 @@ import contextlib
 import glob
 import json
 import os
-from typing import Any, Callable, Dict, Generator, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _core
 from .table import Options, Table, ahead, damaged
@@ -199,11 +199,28 @@ def _bounds(records: int, shards: int) -> List[int]:
     return [shard * records // shards for shard in range(shards + 1)]
 
 
+@contextlib.contextmanager
+def _rows(source: Source, total: int, shuffle: Optional[int], out: str) -> Iterator[Iterator[Any]]:
+    """The batches whose first `total` rows are written to `out`."""
+    from .shuffling import shuffled
+    with contextlib.closing(ahead(source.batches(total if shuffle is None else source.rows))) as batches:
+        if shuffle is None:
+            yield batches
+            # What is behind the last record may still be damaged.
+            for _ in batches:
+                pass
+            return
+        folder = os.path.dirname(out) or "."
+        with contextlib.closing(shuffled(batches, shuffle, folder if os.path.isdir(folder) else None)) as mixed:
+            yield mixed
+
+
 def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, compression: Any = "none", level: int = 6,
                   member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False, sync: bool = True,
-                  made_by: Optional[Mapping[str, str]] = None, told: Callable[[str], str] = str,
+                  shuffle: Optional[int] = None, made_by: Optional[Mapping[str, str]] = None,
+                  told: Callable[[str], str] = str,
                   progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
-    """Writes the rows of a source, in their order, which reading shard after shard restores."""
+    """Writes the rows of a source, in their order or shuffled with a seed, which reading shard after shard restores."""
     from ..jobs import write_job
     total = source.rows if limit is None else min(limit, source.rows)
     job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
@@ -212,7 +229,7 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
         bounds = _bounds(total, len(job))
         messages: List[str] = []
         batch, done = None, 0
-        with contextlib.closing(ahead(source.batches(total))) as batches:
+        with _rows(source, total, shuffle, out) as batches:
             for part, end in enumerate(bounds[1:]):
                 with job.shard(part, threads=threads) as writer:
                     while done < end:
@@ -224,9 +241,6 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
                         done += some.num_rows
                         progress(done, total)
                 messages.append(writer.message or "")
-            # What is behind the last record may still be damaged.
-            for _ in batches:
-                pass
         notes = [told(note) for note in source.notes()]
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:
@@ -258,8 +272,9 @@ def shards_of(source: Source, shard_bytes: int, limit: Optional[int]) -> int:
     return max(1, -(-size // shard_bytes))
 
 
-def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str]) -> Dict[str, str]:
+def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str],
+               shuffle: Optional[int] = None) -> Dict[str, str]:
     given = " ".join(f"--{name} {value}" for name, value in options.items())
     made = {"tool": f"shardfeed {_core.version()}", "command": f"convert {kind}", "source": " ".join(sources),
-            "shuffle": "no"}
+            "shuffle": "no" if shuffle is None else f"seed {shuffle}"}
     return {**made, "options": given} if given else made

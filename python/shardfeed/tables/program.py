@@ -56,12 +56,10 @@ _HELP: Dict[str, Help] = {
 }
 
 # Options of the program's kinds that these do not have, and what to do instead.
-_SHUFFLED = "shuffle what was written: shardfeed convert tfrecord OUT@N SHUFFLED@N --shuffle SEED"
 _TFRECORD = "apply it to what was written: shardfeed convert tfrecord OUT@N OTHER@N"
 _JOB = ("divide the files among tasks that write the parts of a job of sf.write_job: "
         "part.write_batch(sf.parquet_batches(files)), or any stream of Arrow")
 _NOT_HERE = {
-    "--shuffle": _SHUFFLED,
     "--split": _TFRECORD + " --split ...",
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
@@ -101,7 +99,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
     made = Parser(prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
                    usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
-                   epilog=f"{about.details}\n\nRecords keep the order of the source. It takes "
+                   epilog=f"{about.details}\n\nRecords keep the order of the source unless they are shuffled. It takes "
                           f"{' and '.join(KINDS[kind])}: pip install 'shardfeed[tables]'.\n\nExamples:\n{examples}\n")
     add = made.add_argument
     add("paths", nargs="*", metavar="PATHS", help="SOURCE... OUT, where OUT is folder/name@N[.suffix], or folder/name to "
@@ -124,7 +122,9 @@ def parser(kind: str) -> argparse.ArgumentParser:
         help="size of the pieces of compressed data at which a reader can start; default 256KiB")
     add("--limit", type=_whole(0), metavar="N", help="write at most this many records")
     add("--overwrite", action="store_true", help="replace a dataset of the same name")
-    add("--no-shuffle", action="store_true", help="keep the order of the source, as always")
+    order = made.add_mutually_exclusive_group()
+    order.add_argument("--shuffle", type=_whole(0), metavar="SEED", help="shuffle, with this seed")
+    order.add_argument("--no-shuffle", action="store_true", help="keep the order of the source, as by default")
     add("--no-sync", action="store_true", help="do not wait until everything is on disk")
     add("--dry-run", action="store_true", help="show the features, sizes and first records; write nothing")
     add("--json", action="store_true", help="print one JSON object on standard output")
@@ -223,7 +223,7 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     report = converting.write_dataset(
         source, out, limit=given.limit, compression=given.compression, level=given.level,
         member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
-        made_by=converting.made_by_of(given.kind, given.given, shown), told=given.told, progress=progress)
+        shuffle=given.shuffle, made_by=converting.made_by_of(given.kind, given.given, shown, given.shuffle), told=given.told, progress=progress)
     return {**report._asdict(), "skipped": 0, "shards_taken_over": 0, "datasets_complete": 0,
             "seconds": time.monotonic() - started,
             "peak_rss_bytes": _peak_resident_bytes()}

@@ -57,11 +57,18 @@ def _images_of(record: Dict[str, Any]) -> Sequence[Any]:
 
 def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
     """Writes the file, whole or not at all, and returns its size. OSError: it cannot be written."""
-    page = report_page(dataset, records).encode()
     folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(prefix=".shardfeed-report-", dir=folder)
+    try:
+        # Before the dataset is read, which may take long.
+        handle, temporary = tempfile.mkstemp(prefix=".shardfeed-report-", dir=folder)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: cannot create: the folder {os.path.dirname(path)} does not exist, "
+                                "create it first") from None
+    except OSError as error:
+        raise type(error)(f"{path}: cannot create: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
+            page = report_page(dataset, records).encode()
             file.write(page)
         mask = os.umask(0)
         os.umask(mask)
