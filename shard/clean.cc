@@ -130,6 +130,13 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
         summary->kept.push_back(upload.path);
         continue;
       }
+      // A writer that has been at work for so long may be committing right now.
+      const absl::StatusOr<bool> committing = HasStoreCommit(directory, *writes);
+      if (!committing.ok()) return committing.status();
+      if (*committing) {
+        summary->kept.push_back(upload.path);
+        continue;
+      }
       if (!options.dry_run) {
         absl::Status status = Discard({upload.path, upload.upload, {}, 0, ""});
         if (!status.ok()) return status;

@@ -1,19 +1,32 @@
 #include "shard/manifest_build.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/parallel.h"
 #include "net/open.h"
+#include "net/store.h"
 #include "net/upload.h"
 #include "shard/dataset_statistics.h"
 #include "shard/file_replacement.h"
 #include "shard/names.h"
 #include "shard/shard_report.h"
+#include "shard/staging.h"
+#include "shard/tfds_features.h"
 #include "shardfeed/verify.h"
 
 namespace shardfeed {
 namespace {
+
+// Requests at a time of a store.
+constexpr int kRequests = 32;
 
 // The first defect but for records that are no Examples, which a manifest counts.
 absl::Status FirstDefect(const VerifyReport& report, uint64_t not_examples) {
@@ -55,6 +68,42 @@ absl::StatusOr<Manifest> NewManifest(const ShardSet& set, const VerifyReport& re
   return manifest;
 }
 
+// What tells one version of a shard from another.
+absl::StatusOr<std::string> StampOf(const std::string& path) {
+  if (IsRemote(path)) {
+    const absl::StatusOr<ObjectInfo> info = StatObject(path);
+    if (!info.ok()) return info.status();
+    return fmt::format("{} {}", info->size, info->version);
+  }
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path, "look up");
+  return fmt::format("{} {} {} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                     info.st_mtim.tv_nsec);
+}
+
+absl::StatusOr<std::vector<std::string>> StampsOf(const ShardSet& set) {
+  std::vector<std::string> stamps(set.paths.size());
+  absl::Status status = ParallelFor(set.paths.size(), kRequests, {}, [&](size_t i) {
+    absl::StatusOr<std::string> stamp = StampOf(set.paths[i]);
+    if (stamp.ok()) stamps[i] = *std::move(stamp);
+    return stamp.status();
+  });
+  if (!status.ok()) return status;
+  return stamps;
+}
+
+// Checks that the shards are those that were read.
+absl::Status CheckStamps(const ShardSet& set, const std::vector<std::string>& before) {
+  const absl::StatusOr<std::vector<std::string>> now = StampsOf(set);
+  if (!now.ok()) return now.status();
+  for (size_t i = 0; i < before.size(); ++i) {
+    if ((*now)[i] == before[i]) continue;
+    return absl::AbortedError(fmt::format(
+        "{}: the shard was replaced while the dataset was read; run again", set.paths[i]));
+  }
+  return set.version.CheckUnchanged();
+}
+
 absl::Status Write(const std::string& path, const std::string& text, const std::stop_token& stop) {
   if (IsRemote(path)) return PutObject(path, text);
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path, stop);
@@ -75,6 +124,8 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   verifying.threads = options.threads;
   verifying.stop = options.stop;
   verifying.bytes_passed = options.bytes_passed;
+  const absl::StatusOr<std::vector<std::string>> stamps = StampsOf(set);
+  if (!stamps.ok()) return stamps.status();
   DatasetStatistics found;
   const absl::StatusOr<VerifyReport> report = VerifyDataset(set, verifying, &found);
   if (!report.ok()) return report.status();
@@ -90,9 +141,25 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
     manifest = NewManifest(set, *report, options.made_by);
     if (!manifest.ok()) return manifest;
     manifest->schema = found.TakeSchema();
+    absl::StatusOr<std::optional<TfdsDeclared>> tfds = FindTfdsDeclared(set);
+    if (!tfds.ok()) return tfds.status();
+    if (*tfds) {
+      // Readers of a dataset with a manifest look for no other description.
+      if (!(*tfds)->notes.empty()) {
+        return absl::FailedPreconditionError(fmt::format(
+            "{}: declares more than a manifest can hold, and counts as long as there is none",
+            JoinPath(set.directory, "features.json")));
+      }
+      manifest->schema.SetTypes((*tfds)->types);
+      manifest->classes = std::move((*tfds)->classes);
+    }
   }
   manifest->values = std::make_shared<const ValueStatistics>(found.TakeValues());
-  status = set.version.CheckUnchanged();
+  // No writer of this name commits another dataset before the manifest is in place.
+  const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);
+  if (!lock.ok()) return lock.status();
+  (*lock)->Keep(true);  // what an interrupted writer may resume
+  status = CheckStamps(set, *stamps);
   if (status.ok()) status = Write(path, FormatManifest(*manifest), options.stop);
   if (!status.ok()) return status;
   return manifest;

@@ -24,13 +24,15 @@ struct ManifestBuildOptions {
 
 // Reads and checks all records of a whole dataset and writes its manifest, with the schema of the
 // records and the statistics of their values. A manifest that is there must agree with the shards,
-// and only gets statistics if it has none. Returns the manifest. Thread-safe; the last of several
-// writers wins.
+// and only gets statistics if it has none. What a features.json of TFDS declares goes into a new
+// one, because readers of a dataset with a manifest do not look for another description. Returns
+// the manifest. Thread-safe; the last of several writers wins.
 //
 // InvalidArgument: not a whole dataset of shards with one stem. DataLoss: shards, indexes or the
-// manifest are damaged, or do not agree. FailedPrecondition: the shards are compressed differently.
-// Aborted: the dataset was replaced meanwhile. Cancelled: `stop` was requested. Others: those of
-// reading, and of writing a file or an object.
+// manifest are damaged, or do not agree. FailedPrecondition: the shards are compressed differently,
+// or features.json declares more than a manifest can hold.
+// Aborted: the dataset was replaced, or a shard changed, meanwhile. Cancelled: `stop` was
+// requested. Others: those of reading, and of writing a file or an object.
 absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildOptions& options);
 
 }  // namespace shardfeed

@@ -22,6 +22,7 @@
 #include "shard/names.h"
 #include "shard/store_staging.h"
 #include "shard/value_statistics.h"
+#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
 namespace {
@@ -38,6 +39,10 @@ constexpr std::string_view kNameCharacters =
 
 bool HasNameCharacters(std::string_view text) {
   return text.find_first_not_of(kNameCharacters) == text.npos;
+}
+
+std::string Dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // Checks that `path` is a regular file of this size.
@@ -78,7 +83,9 @@ std::string FormatMessage(const PartMessage& message) {
     json["object"]["name"] = absl::CHexEscape(message.object->path);
     json["object"]["writer"] = message.object->writer;
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text = Dump(json);
+  json["crc32c"] = fmt::format("{:08x}", Crc32c(text));
+  return Dump(json);
 }
 
 absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
@@ -87,6 +94,14 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
     return absl::InvalidArgumentError(parsed.message());
   }
   JsonMembers members;
+  const std::string crc = members.Text(json, "crc32c");
+  if (members.status().ok()) {
+    nlohmann::json rest = json;
+    rest.erase("crc32c");
+    if (crc != fmt::format("{:08x}", Crc32c(Dump(rest)))) {
+      return absl::InvalidArgumentError("its checksum does not match it");
+    }
+  }
   PartMessage message;
   message.job = members.Text(json, "job");
   message.part = members.Number(json, "part");
@@ -156,6 +171,10 @@ absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* mess
   }
   return absl::DataLossError(fmt::format("{}: {}; write the part again", path,
                                          code.ok() ? "it is damaged" : "it is gone"));
+}
+
+bool IsRandomJobId(std::string_view name) {
+  return name.size() == kJobIdDigits && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
 
 absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt) {

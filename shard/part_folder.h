@@ -57,6 +57,9 @@ absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& me
 absl::Status CheckPartIndex(const std::string& index, const std::string& path,
                             const PartMessage& message);
 
+// The digits of a job's random id, and whether a name is one.
+inline constexpr size_t kJobIdDigits = 32;
+bool IsRandomJobId(std::string_view name);
 // A name for the folder of an attempt. InvalidArgument: `attempt` is no IsPlainName.
 absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt);
 // Whether `text` has at most 64 characters, which are letters, digits, '.', '_' and '-'.

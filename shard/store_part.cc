@@ -16,6 +16,7 @@
 #include "shard/finished_shards.h"
 #include "shard/index.h"
 #include "shard/names.h"
+#include "shard/store_staging.h"
 #include "shard/value_statistics.h"
 
 namespace shardfeed {
@@ -25,9 +26,9 @@ namespace fs = std::filesystem;
 
 constexpr char kIndexEnding[] = ".index";
 constexpr char kJob[] = "shardfeed job\n";
+constexpr char kBegun[] = "begun";
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
-// The names of the parts of the largest object.
-constexpr uint64_t kMaxMessageBytes = 16 << 20;
+constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 30;
 // Requests at a time when a job is removed.
 constexpr int kRequests = 32;
 
@@ -50,16 +51,26 @@ absl::StatusOr<ObjectListing> List(const std::string& folder) {
   return (*store)->List(folder);
 }
 
-// What is in the folder of a job: `job` and the objects of its attempts.
+bool IsOfAttempt(std::string_view name) {
+  return name == kBegun || name.ends_with(kIndexEnding) || name.ends_with(kStatisticsEnding) ||
+         name.ends_with(kMessageEnding);
+}
+
+// The objects of a job that are ours: `job` and those of its attempts.
 absl::StatusOr<std::vector<ObjectInfo>> ObjectsOf(const std::string& job_folder) {
   absl::StatusOr<ObjectListing> listed = List(job_folder);
   if (!listed.ok()) return listed.status();
-  std::vector<ObjectInfo> all = std::move(listed->objects);
+  std::vector<ObjectInfo> all;
+  for (ObjectInfo& object : listed->objects) {
+    if (object.path == SharedJobPath(job_folder)) all.push_back(std::move(object));
+  }
   for (const std::string& folder : listed->folders) {
-    if (!IsPartFolderName(folder)) continue;  // not ours
+    if (!IsPartFolderName(folder)) continue;
     absl::StatusOr<ObjectListing> attempt = List(JoinPath(job_folder, folder));
     if (!attempt.ok()) return attempt.status();
-    for (ObjectInfo& object : attempt->objects) all.push_back(std::move(object));
+    for (ObjectInfo& object : attempt->objects) {
+      if (IsOfAttempt(SplitPath(object.path).name)) all.push_back(std::move(object));
+    }
   }
   return all;
 }
@@ -123,8 +134,12 @@ absl::StatusOr<std::unique_ptr<StorePart>> StorePart::Create(const std::string& 
   if (!group.ok()) return group.status();
   absl::StatusOr<std::string> temporary = MakeTemporaryFolder();
   if (!temporary.ok()) return temporary.status();
-  return std::unique_ptr<StorePart>(new StorePart(
+  std::unique_ptr<StorePart> made(new StorePart(
       *std::move(temporary), directory, JoinPath(job_folder, *name), job, *std::move(group)));
+  // Tells `clean` that somebody is at work.
+  absl::Status status = PutObject(JoinPath(made->folder_, kBegun), "");
+  if (!status.ok()) return status;
+  return made;
 }
 
 StorePart::~StorePart() {
@@ -133,6 +148,8 @@ StorePart::~StorePart() {
     uploads_.clear();
   }
   group_.reset();  // waits until what was given up is removed
+  MutexLock lock(mutex_);
+  if (messages_.empty()) RemoveObject(JoinPath(folder_, kBegun)).IgnoreError();
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
@@ -234,8 +251,12 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
 absl::Status RemoveStoreJob(const std::string& directory, const std::string& stem,
                             const std::string& id) {
   const std::string job_folder = JoinPath(JobsPath(directory, stem), id);
-  // First, so that tasks that still write notice.
-  absl::Status status = RemoveObject(SharedJobPath(job_folder));
+  absl::Status status = FinishStoreCommit(directory, stem).status();
+  if (!status.ok()) return status;
+  // Tasks that still write, and a driver that is about to commit, notice that.
+  status = RemoveObject(SharedJobPath(job_folder));
+  // A record that was created before may name the uploads.
+  if (status.ok()) status = FinishStoreCommit(directory, stem).status();
   if (!status.ok()) return status;
   const absl::StatusOr<std::vector<ObjectInfo>> objects = ObjectsOf(job_folder);
   if (!objects.ok()) return objects.status();
@@ -261,9 +282,11 @@ absl::Status CleanStoreJobs(const std::string& directory, const std::string& ste
   const absl::StatusOr<ObjectListing> listed = List(jobs);
   if (!listed.ok()) return listed.status();
   for (const std::string& id : listed->folders) {
+    if (!IsRandomJobId(id)) continue;  // not ours
     const std::string path = JoinPath(jobs, id);
     const absl::StatusOr<std::vector<ObjectInfo>> objects = ObjectsOf(path);
     if (!objects.ok()) return objects.status();
+    if (objects->empty()) continue;
     const bool is_late =
         std::any_of(objects->begin(), objects->end(), [&](const ObjectInfo& object) {
           return object.modified == 0 || object.modified >= before;

@@ -1,9 +1,11 @@
 // Jobs whose dataset is in an object store (write_job.h): what their tasks leave there.
 //
 // FOLDER is URL/.shardfeed/STEM.jobs/ID, and the object FOLDER/job says that the job is there. An
-// attempt uploads its shard under the shard's own name, where nobody sees it before the commit
-// publishes it, and then writes NNNNN.index, NNNNN.statistics and NNNNN.message in
-// FOLDER/NNNNN-ATTEMPT-RANDOM. The message names the upload, also for whoever removes the job.
+// attempt writes FOLDER/NNNNN-ATTEMPT-RANDOM/begun, uploads its shard under the shard's own name,
+// where nobody sees it before the commit publishes it, and then writes NNNNN.index,
+// NNNNN.statistics and NNNNN.message beside `begun`. The message names the upload, also for whoever
+// removes the job: `job` first and then, unless there is a commit record, the uploads. A commit
+// creates its record first, and then looks whether `job` is there. So one of both gives way.
 
 #ifndef SHARDFEED_SHARD_STORE_PART_H_
 #define SHARDFEED_SHARD_STORE_PART_H_

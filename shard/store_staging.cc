@@ -208,8 +208,7 @@ absl::Status CheckParts(const StoreCommit& commit) {
 class StoreStaging : public Staging {
  public:
   StoreStaging(std::string folder, std::string directory, std::string stem,
-               std::unique_ptr<UploadGroup> group, std::string before,
-               std::vector<PendingObject> uploaded)
+               std::unique_ptr<UploadGroup> group, std::string before, UploadedShards uploaded)
       : Staging(std::move(folder)),
         directory_(std::move(directory)),
         stem_(std::move(stem)),
@@ -246,8 +245,8 @@ class StoreStaging : public Staging {
   const std::string directory_;
   const std::string stem_;
   std::unique_ptr<UploadGroup> group_;
-  const std::string before_;                   // version of the manifest when the writer began
-  const std::vector<PendingObject> uploaded_;  // shards that others have uploaded
+  const std::string before_;  // version of the manifest when the writer began
+  const UploadedShards uploaded_;
   Mutex mutex_;
   std::map<size_t, Uploads> shards_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Upload> pack_;
@@ -300,8 +299,8 @@ absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan,
   commit.writer = group_->id();
   commit.before = before_;
   commit.old = plan.old_shards;
-  for (size_t i = 0; i < uploaded_.size(); ++i) {
-    absl::Status status = Add(i, uploaded_[i].path, nullptr);
+  for (size_t i = 0; i < uploaded_.objects.size(); ++i) {
+    absl::Status status = Add(i, uploaded_.objects[i].path, nullptr);
     if (!status.ok()) return status;
   }
   MutexLock lock(mutex_);
@@ -310,13 +309,13 @@ absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan,
     const bool is_staged =
         it != shards_.end() &&
         plan.shard_bytes[i] ==
-            (it->second.shard == nullptr ? uploaded_[i].bytes : it->second.shard->size());
+            (it->second.shard == nullptr ? uploaded_.objects[i].bytes : it->second.shard->size());
     if (!is_staged) {
       return absl::InternalError(fmt::format("{}: shard {} was not staged", directory_, i));
     }
     for (Upload* const upload : {it->second.shard.get(), it->second.index.get()}) {
       absl::StatusOr<PendingObject> object =
-          upload == nullptr ? uploaded_[i] : upload->Finish(stop);
+          upload == nullptr ? uploaded_.objects[i] : upload->Finish(stop);
       if (!object.ok()) return object.status();
       commit.objects.push_back(*std::move(object));
     }
@@ -383,17 +382,20 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
   if (!commit.ok()) return commit.status();
   commit->manifest = manifest;
   // The old dataset stays if something has removed what others have uploaded.
-  absl::Status status = uploaded_.empty() ? absl::OkStatus() : CheckParts(*commit);
+  absl::Status status = uploaded_.objects.empty() ? absl::OkStatus() : CheckParts(*commit);
   if (status.ok()) status = CreateRecord(FormatRecord(*commit, plan.suffix));
   if (!status.ok()) return status;
   // From here on, no other process commits a dataset of this name. One may have done so before.
   const absl::StatusOr<std::string> now = ManifestVersion(directory_, stem_);
-  if (!now.ok() || *now != before_) {
-    status = now.ok() ? absl::FailedPreconditionError(fmt::format(
-                            "{}: another process has written a dataset of this name in the "
-                            "meantime; it stays, and nothing of this one was kept",
-                            ManifestPath(directory_, stem_)))
-                      : now.status();
+  status = now.status();
+  if (now.ok() && *now != before_) {
+    status = absl::FailedPreconditionError(
+        fmt::format("{}: another process has written a dataset of this name in the meantime; it "
+                    "stays, and nothing of this one was kept",
+                    ManifestPath(directory_, stem_)));
+  }
+  if (status.ok() && uploaded_.check) status = uploaded_.check();
+  if (!status.ok()) {
     const absl::Status removed = RemoveObject(CommitPath(directory_, stem_));
     if (removed.ok()) return status;
     // Whoever finds the record finishes the commit, unless another process was quicker.
@@ -430,7 +432,7 @@ PendingObject PendingFromJson(JsonMembers& members, const nlohmann::json& json) 
 
 absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
                                                           const std::string& stem,
-                                                          std::vector<PendingObject> shards) {
+                                                          UploadedShards uploaded) {
   absl::StatusOr<std::unique_ptr<UploadGroup>> group = UploadGroup::Begin(directory);
   if (!group.ok()) return group.status();
   absl::StatusOr<std::optional<std::string>> record = ReadRecord(CommitPath(directory, stem));
@@ -441,7 +443,14 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
   absl::StatusOr<std::string> folder = MakeTemporaryFolder();
   if (!folder.ok()) return folder.status();
   return std::make_unique<StoreStaging>(*std::move(folder), directory, stem, *std::move(group),
-                                        *std::move(before), std::move(shards));
+                                        *std::move(before), std::move(uploaded));
+}
+
+absl::StatusOr<bool> HasStoreCommit(const std::string& directory, const std::string& stem) {
+  const absl::StatusOr<ObjectInfo> info = StatObject(CommitPath(directory, stem));
+  if (absl::IsNotFound(info.status())) return false;
+  if (!info.ok()) return info.status();
+  return true;
 }
 
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem) {

@@ -5,6 +5,7 @@
 #ifndef SHARDFEED_SHARD_STORE_STAGING_H_
 #define SHARDFEED_SHARD_STORE_STAGING_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,12 +19,22 @@
 
 namespace shardfeed {
 
-// Staging::Open of a dataset in a store. `shards`: those that others have uploaded, if not empty,
-// all of them in order; their indexes must be in Staging::path() before Commit, which keeps their
-// parts if it fails before the dataset is committed.
+// Shards that others have uploaded.
+struct UploadedShards {
+  std::vector<PendingObject> objects;  // all shards of a dataset, in order
+  // Called once the commit record is there: whether nobody has removed them, which nobody does who
+  // sees the record.
+  std::function<absl::Status()> check;
+};
+
+// Staging::Open of a dataset in a store. The indexes of `uploaded` must be in Staging::path()
+// before Commit, which keeps their parts if it fails before the dataset is committed.
 absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
                                                           const std::string& stem,
-                                                          std::vector<PendingObject> shards = {});
+                                                          UploadedShards uploaded = {});
+
+// Whether a commit record is there. Errors: those of Store::ErrorOf.
+absl::StatusOr<bool> HasStoreCommit(const std::string& directory, const std::string& stem);
 
 // An object as commit records and messages of jobs have it, without its path.
 nlohmann::ordered_json PendingToJson(const PendingObject& object);

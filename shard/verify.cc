@@ -144,7 +144,7 @@ class ShardVerifier {
     found.records = report_.records;
     found.stream_bytes = salvager.stream_bytes();
     found.records_digest = digest.value();
-    if (report_.num_defects == defects_before_records) {
+    if (report_.num_defects - content_defects_ == defects_before_records) {
       report_.records_digest = found.records_digest;
       AddIndexDefects(check ? check->End(found) : absl::OkStatus());
     }
@@ -161,6 +161,7 @@ class ShardVerifier {
     for (size_t i = 0; i < block.records.size(); ++i) {
       absl::Status status = statistics_.Add(block.records[i]);
       const auto add = [&](const char* kind, std::string_view what) {
+        ++content_defects_;
         const uint64_t number = block.first_record + i;
         Add(kind, number, block.records[i].offset,
             fmt::format("{}: record {} at byte {}: {}", report_.shard, number,
@@ -224,6 +225,7 @@ class ShardVerifier {
   // Number and stream offset of the next record.
   uint64_t next_record_ = 0;
   uint64_t next_offset_ = 0;
+  uint64_t content_defects_ = 0;  // of what sound frames hold
   bool index_opened_ = false;
   // Null if there is no intact index.
   std::shared_ptr<const ShardIndex> index_;

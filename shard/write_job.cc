@@ -41,7 +41,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
-constexpr size_t kIdDigits = 32;
 constexpr int kMaxAttempts = 100;
 constexpr size_t kRequests = 32;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
@@ -116,11 +115,6 @@ absl::Status RemoveJob(const std::string& jobs, const std::string& name) {
   return absl::OkStatus();
 }
 
-// Whether a name is an id that Create has chosen.
-bool IsRandomId(std::string_view name) {
-  return name.size() == kIdDigits && name.find_first_not_of("0123456789abcdef") == name.npos;
-}
-
 absl::Status CheckIsNoLink(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return absl::OkStatus();
@@ -191,7 +185,7 @@ absl::Status WriteJob::NoteManifest() {
 }
 
 absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJobOptions& options) {
-  absl::StatusOr<WriteJob> job = Prepare(spec, options, RandomDigits(kIdDigits));
+  absl::StatusOr<WriteJob> job = Prepare(spec, options, RandomDigits(kJobIdDigits));
   if (!job.ok()) return job;
   absl::Status status;
   if (job->is_remote()) {
@@ -505,7 +499,8 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
     const std::vector<PartMessage>& parts, const DatasetWriterOptions& options) const {
-  std::vector<PendingObject> shards;
+  UploadedShards uploaded;
+  std::vector<PendingObject>& shards = uploaded.objects;
   for (const PartMessage& part : parts) {
     shards.push_back(part.object.value_or(PendingObject()));
     shards.back().path =
@@ -514,8 +509,13 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
     return absl::InvalidArgumentError(
         fmt::format("the message of part {} does not name the upload of its shard", part.part));
   }
+  uploaded.check = [job = *this]() -> absl::Status {
+    const absl::StatusOr<bool> exists = job.Exists();
+    if (!exists.ok()) return exists.status();
+    return *exists ? absl::OkStatus() : JobIsGone(job.Folder());
+  };
   absl::StatusOr<std::unique_ptr<Staging>> staging =
-      OpenStoreStaging(spec_.directory, spec_.stem, std::move(shards));
+      OpenStoreStaging(spec_.directory, spec_.stem, std::move(uploaded));
   if (!staging.ok()) return staging.status();
   return DatasetWriter::Create(spec_, options, *std::move(staging));
 }
@@ -557,7 +557,7 @@ bool IsJob(const std::string& path, std::string_view name) {
   if (IsHiddenJobName(name)) return true;
   if (!WriteJob::IsId(name)) return false;
   std::error_code error;
-  return IsRandomId(name) || fs::exists(SharedJobPath(path), error) ||
+  return IsRandomJobId(name) || fs::exists(SharedJobPath(path), error) ||
          fs::exists(CommittedPath(path), error);
 }
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 from harness import REPOSITORY, USAGE, run, succeed
-from jobs_test import PARTS, rows_of, write_part
-from servers import Object
+from jobs_test import PARTS, changed, rows_of, write_part
+from servers import S3, Object
 from stores_writing_test import (  # noqa: F401
     TEXT, files, moto, moto_server, place, s3, surroundings, write)
 
@@ -154,18 +154,20 @@ def test_what_is_no_dataset_is_not_committed(place):
     job = sf.write_job(place / "a@4")
     other = sf.write_job(place / "b@4")
     messages = write_parts(job)
-    lying = json.loads(messages[3])
-    local = {**lying}
-    del local["object"]
+    def lying(**object):
+        return [*messages[:3], changed(messages[3], lambda said: said["object"].update(object))]
+
     cases = [
         (messages[1:], "1 of 4 parts have no message: 0"),
         ([*messages[:3], write_part(other, 3)], "message 3 is not that of a finished part: it is of another"),
-        ([*messages[:3], json.dumps(local)], "the message of part 3 does not name the upload of its shard"),
-        ([*messages[:3], json.dumps({**lying, "object": {**lying["object"], "bytes": 1}})],
+        ([*messages[:3], messages[3].replace('"upload":"', '"upload":"x')],
+         "message 3 is not that of a finished part: its checksum does not match it"),
+        ([*messages[:3], changed(messages[3], lambda said: said.pop("object"))],
          "the message of part 3 does not name the upload of its shard"),
-        ([*messages[:3], json.dumps({**lying, "object": 5})], "message 3 is not that of a finished part"),
-        ([*messages[:3], json.dumps({**lying, "object": {**lying["object"], "name": "\\x"}})],
-         "message 3 is not that of a finished part: the name of its shard is not escaped"),
+        (lying(bytes=1), "the message of part 3 does not name the upload of its shard"),
+        ([*messages[:3], changed(messages[3], lambda said: said.update(object=5))],
+         "message 3 is not that of a finished part"),
+        (lying(name="\\x"), "message 3 is not that of a finished part: the name of its shard is not escaped"),
     ]
     for some, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -235,11 +237,100 @@ def test_a_commit_that_fails_at_any_request_can_be_repeated(s3, wanted, fault, l
     assert step > 60
 
 
+def old_or_new(place, wanted):
+    """The whole old dataset, of 3 records, or the whole new one, and nothing else after `clean`."""
+    succeed("clean", place / "a", "--older-than", "0s")
+    assert place.uploads() == [] and left_behind(place) == []
+    names = {name for name in place.files() if not name.startswith(".")}
+    if names == {"a-00000-of-00001"}:
+        return len(sf.read(place / "a@1")) == 3
+    return place.files() == wanted
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_aborting_after_a_commit_that_failed(s3, wanted, length, monkeypatch):
+    """As Dask, Ray and Beam do after any exception."""
+    monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")
+    step, finished = 0, False
+    while not finished:
+        write(s3.place / "a@1", records=3, overwrite=True)
+        job = sf.write_job(s3.place / "a@4", overwrite=True)
+        messages = write_parts(job)
+        begun = len(s3.requests)
+        s3.fault = lambda number, *_: "refuse" if number - begun in range(step, step + length) else None
+        try:
+            job.commit(messages)
+        except (OSError, RuntimeError, sf.DataLossError):
+            pass
+        s3.fault = None
+        finished = len(s3.requests) - begun <= step
+        job.abort()
+        assert old_or_new(s3.place, wanted), step
+        step += 2
+    assert step > 60
+
+
+@pytest.mark.parametrize("s3", [S3], indirect=True)
+@pytest.mark.parametrize("what", ["abort", "clean"])
+def test_removing_a_job_beside_its_commit(s3, wanted, what):
+    """At any request of the commit, another process removes the job: one of both gives way."""
+    committed, step, finished = 0, 0, False
+    while not finished:
+        write(s3.place / "a@1", records=3, overwrite=True)
+        job = sf.write_job(s3.place / "a@4", overwrite=True)
+        messages = write_parts(job)
+        begun = len(s3.requests)
+        other = pickle.loads(pickle.dumps(job))
+
+        def remove(number, *_):
+            if number - begun != step:
+                return
+            s3.fault = None
+            if what == "abort":
+                other.abort()
+            else:
+                succeed("clean", s3.place / "a", "--older-than", "0s")
+
+        s3.fault = remove
+        try:
+            job.commit(messages)
+            committed += 1
+        except (OSError, RuntimeError, sf.DataLossError):
+            pass
+        s3.fault = None
+        finished = len(s3.requests) - begun <= step
+        job.abort()
+        assert old_or_new(s3.place, wanted), step
+        step += 1 if what == "abort" else 4
+    assert committed > 3
+
+
+def test_what_others_have_in_the_folder_of_jobs_stays(s3):
+    for name in ("2024/report.csv", "0123456789abcdef0123456789abcdef/notes.txt"):
+        key = f"a folder/ä+&/{HIDDEN}{name}"
+        s3.objects[key], s3.times[key] = Object(b"theirs", '"tag"', None), 0
+    before = s3.place.files()
+    assert succeed("clean", s3.place / "a", "--older-than", "0s").out == b"nothing was left behind\n"
+    assert s3.place.files() == before
+
+
+def test_an_attempt_at_work_keeps_its_job(s3):
+    job = sf.write_job(s3.place / "a@2")
+    messages = [write_part(job, 0)]
+    with job.shard(1) as writer:
+        writer.write({"n": 1})
+        for key in s3.objects:
+            if "/00001-" not in key:
+                s3.times[key] -= 25 * 3600
+        succeed("clean", s3.place / "a")
+    assert job.commit([*messages, writer.message])["shards"] == 2
+
+
 def test_clean_heeds_jobs_at_work(s3, wanted):
     job = sf.write_job(s3.place / "a@4")
     messages = write_parts(job)
     kept = succeed("clean", s3.place / "a").out.decode()
-    assert "younger than 24h and was kept" in kept and len(left_behind(s3.place)) == 13
+    assert "younger than 24h and was kept" in kept and len(left_behind(s3.place)) == 17
     for upload in s3.uploads.values():
         upload["time"] = upload.get("time", 0) - 25 * 3600
     for key in list(s3.objects):
@@ -270,14 +361,13 @@ def test_other_peoples_messages_remove_nothing(s3):
     write_part(job, 0)
     key, = [key for key in s3.objects if key.endswith(".message")]
     for name in ("other-00000-of-00001", "../x/a-00000-of-00004", "a/a-00000-of-00004"):
-        lying = json.loads(s3.objects[key].data)
-        lying["object"]["name"] = name
-        s3.objects[key] = Object(json.dumps(lying).encode(), '"tag"', None)
+        lying = changed(s3.objects[key].data, lambda said: said["object"].update(name=name)).encode()
+        s3.objects[key] = Object(lying, '"tag"', None)
         begun = len(s3.requests)
         again = pickle.loads(pickle.dumps(job))
         again.abort()
         assert not [request for request in s3.requests[begun:] if "uploadId" in request[2]]
-        s3.objects[key] = Object(json.dumps(lying).encode(), '"tag"', None)
+        s3.objects[key] = Object(lying, '"tag"', None)
     job.abort()
     assert len(sf.read(s3.place / "other@1")) == 200
 

@@ -47,6 +47,26 @@ def test_types_and_classes_are_kept(tmp_path, name, command):
         assert told[0] in manifest["notes"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_manifest_beside_the_shards_changes_nothing(tmp_path, name):
+    folder = shutil.copytree(DATA / name, tmp_path / name)
+    declared = sf.inspect(folder / "train").data
+    spec, = {f"{folder}/{path.name.rpartition('-of-')[0].rpartition('-')[0]}@*"
+             for path in folder.glob("*-train.tfrecord-*")}
+    before = [dict(row) for row in sf.read(spec).parse()]
+    encoded = [f for f, one in declared["tfds"].items() if one.get("encoding", "none") != "none"]
+    if encoded:
+        with pytest.raises(ValueError, match="features.json: declares more than a manifest can hold, and counts"):
+            sf.index(spec, manifest=True)
+        assert not list(folder.rglob("*.manifest.json"))
+    else:
+        sf.index(spec, manifest=True)
+        assert sf.inspect(spec).data.get("classes") == declared.get("classes")
+    for ours, theirs in zip(sf.read(spec).parse(), before, strict=True):
+        assert set(ours) == set(theirs)
+        assert all(same(ours[feature], theirs[feature]) for feature in theirs)
+
+
 def test_parts_of_a_split_keep_types(tmp_path):
     folder = shutil.copytree(DATA / "movielens", tmp_path / "m")
     before = sf.read(folder / "train").parse().element_spec

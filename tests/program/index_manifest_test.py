@@ -85,6 +85,9 @@ def test_records_that_are_no_examples_are_counted(tmp_path):
     succeed("index", spec, "--manifest")
     report = succeed("inspect", spec, "--json").json
     assert report["not_examples"] == 1 and report["features"]["n"]["records"] == 2
+    assert verify(spec)["manifest"]
+    succeed("reshard", spec, tmp_path / "new@1")
+    assert verify(tmp_path / "new@1")["records"] == 3
 
 
 def test_damage_is_told_and_leaves_no_manifest(dataset, tmp_path):
