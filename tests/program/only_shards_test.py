@@ -506,7 +506,7 @@ def test_wrong_use(sources, tmp_path):
          "standard input (-) or a pipe cannot be combined with --only-shards: each task reads the whole input"),
         (["convert", kind, path, out / "d", *both], "--only-shards: the number of shards is missing"),
         (["convert", kind, path, "s3://bucket/d@7", *both],
-         "s3://bucket/d@7: jobs of several processes write to a folder that all of them reach"),
+         "s3://bucket/d@7: tasks find a job by its name only in a folder that all of them reach"),
         ([*base, "--only-shards", "7", "--job", "7"], "shard 7 does not exist: there are 7 shards"),
         ([*base, "--only-shards", "x", "--job", "7"], "'x': expected a list of shard numbers such as"),
         ([*base, "--only-shards", "0-18446744073709551615", "--job", "7"], "does not exist: there are 7"),
