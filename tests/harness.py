@@ -137,6 +137,18 @@ def frames(raw):
     return found
 
 
+# ---- messages by docs/jobs.md, independent of shardfeed
+
+
+def changed_message(message, change):
+    """A message of a finished part that says something else, with the checksum that belongs to it."""
+    said = json.loads(message)
+    del said["crc32c"]
+    change(said)
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps({**said, "crc32c": f"{crc32c(text.encode()):08x}"})
+
+
 # ---- manifests by docs/manifest.md, independent of shardfeed
 
 

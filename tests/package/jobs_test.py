@@ -28,15 +28,6 @@ def write_part(job, part, attempt=""):
     return writer.message
 
 
-def changed(message, change):
-    """A message that says something else, with the checksum that belongs to it."""
-    said = json.loads(message)
-    del said["crc32c"]
-    change(said)
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return json.dumps({**said, "crc32c": f"{harness.crc32c(text.encode()):08x}"})
-
-
 def folder_of(path):
     """Names and bytes of all files."""
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
@@ -137,8 +128,9 @@ def test_what_is_no_dataset_is_not_committed(tmp_path):
         ([*messages[:3], write_part(other, 3)], "message 3 is not that of a finished part: it is of another"),
         ([*messages[:3], messages[3].replace('"part":3', '"part":4')],
          "message 3 is not that of a finished part: its checksum does not match it"),
-        ([*messages[:3], changed(messages[3], lambda said: said.update(part=4))], "has 4 parts, and no part 4"),
-        ([*messages[:3], changed(messages[3], lambda said: said.update(folder="../../" + said["folder"]))],
+        ([*messages[:3], harness.changed_message(messages[3], lambda said: said.update(part=4))],
+         "has 4 parts, and no part 4"),
+        ([*messages[:3], harness.changed_message(messages[3], lambda said: said.update(folder="../../00003-x"))],
          "its folder is not that of an attempt"),
         ([*messages[:3], "[" * 100000], "message 3 is not that of a finished part"),
     ]

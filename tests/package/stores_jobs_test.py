@@ -8,8 +8,8 @@ import pickle
 import sys
 
 import pytest
-from harness import REPOSITORY, USAGE, run, succeed
-from jobs_test import PARTS, changed, rows_of, write_part
+from harness import REPOSITORY, USAGE, changed_message, run, succeed
+from jobs_test import PARTS, rows_of, write_part
 from servers import S3, Object
 from stores_writing_test import (  # noqa: F401
     TEXT, files, moto, moto_server, place, s3, surroundings, write)
@@ -155,17 +155,17 @@ def test_what_is_no_dataset_is_not_committed(place):
     other = sf.write_job(place / "b@4")
     messages = write_parts(job)
     def lying(**object):
-        return [*messages[:3], changed(messages[3], lambda said: said["object"].update(object))]
+        return [*messages[:3], changed_message(messages[3], lambda said: said["object"].update(object))]
 
     cases = [
         (messages[1:], "1 of 4 parts have no message: 0"),
         ([*messages[:3], write_part(other, 3)], "message 3 is not that of a finished part: it is of another"),
         ([*messages[:3], messages[3].replace('"upload":"', '"upload":"x')],
          "message 3 is not that of a finished part: its checksum does not match it"),
-        ([*messages[:3], changed(messages[3], lambda said: said.pop("object"))],
+        ([*messages[:3], changed_message(messages[3], lambda said: said.pop("object"))],
          "the message of part 3 does not name the upload of its shard"),
         (lying(bytes=1), "the message of part 3 does not name the upload of its shard"),
-        ([*messages[:3], changed(messages[3], lambda said: said.update(object=5))],
+        ([*messages[:3], changed_message(messages[3], lambda said: said.update(object=5))],
          "message 3 is not that of a finished part"),
         (lying(name="\\x"), "message 3 is not that of a finished part: the name of its shard is not escaped"),
     ]
@@ -361,7 +361,7 @@ def test_other_peoples_messages_remove_nothing(s3):
     write_part(job, 0)
     key, = [key for key in s3.objects if key.endswith(".message")]
     for name in ("other-00000-of-00001", "../x/a-00000-of-00004", "a/a-00000-of-00004"):
-        lying = changed(s3.objects[key].data, lambda said: said["object"].update(name=name)).encode()
+        lying = changed_message(s3.objects[key].data, lambda said: said["object"].update(name=name)).encode()
         s3.objects[key] = Object(lying, '"tag"', None)
         begun = len(s3.requests)
         again = pickle.loads(pickle.dumps(job))

@@ -191,9 +191,10 @@ def spoil_message(message):
 
 
 def spoil_totals(message):
-    text = json.loads(message.read_text())
-    text["shard"]["records"] += 1
-    message.write_text(json.dumps(text))
+    def change(said):
+        said["shard"]["records"] += 1
+
+    message.write_text(harness.changed_message(message.read_text(), change))
 
 
 def spoil_index(message):
@@ -513,7 +514,7 @@ def test_wrong_use(sources, tmp_path):
         ([*base, "--only-shards", "0", "--job", "a/b"], "expected the name of a job, which has at most 64"),
         ([*base, "--only-shards", "0", "--job", ".."], "expected the name of a job, which has at most 64"),
         (["commit", out / "d@7", "--job", "a b"], "expected the name of a job, which has at most 64"),
-        (["commit", "s3://bucket/d@7", "--job", "7"], "jobs of several processes write to a folder"),
+        (["commit", "s3://bucket/d@7", "--job", "7"], "tasks find a job by its name only in a folder"),
     ]:
         assert told in fail(USAGE, *line), line
     assert "--job is required" in harness.run("commit", out / "d@7").err
