@@ -83,10 +83,11 @@ absl::StatusOr<std::string> StampOf(const std::string& path) {
 
 absl::StatusOr<std::vector<std::string>> StampsOf(const ShardSet& set) {
   std::vector<std::string> stamps(set.paths.size());
-  absl::Status status = ParallelFor(set.paths.size(), kRequests, {}, [&](size_t i) {
+  absl::Status status = ParallelFor(set.paths.size(), kRequests, {}, [&](size_t i) -> absl::Status {
     absl::StatusOr<std::string> stamp = StampOf(set.paths[i]);
-    if (stamp.ok()) stamps[i] = *std::move(stamp);
-    return stamp.status();
+    if (!stamp.ok()) return stamp.status();
+    stamps[i] = *std::move(stamp);
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   return stamps;

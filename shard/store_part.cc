@@ -243,7 +243,7 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
         fmt::format("{}: the object of a finished part is gone; write the part again", path));
   }
   if (!bytes.ok()) return bytes.status();
-  const absl::Status written = WriteFile(index, *bytes, /*sync=*/false);
+  absl::Status written = WriteFile(index, *bytes, /*sync=*/false);
   if (!written.ok()) return written;
   return CheckPartIndex(index, path, message);
 }

@@ -207,6 +207,7 @@ absl::Status LabelFile::ParseTable(std::optional<char> delimiter, const LabelFil
     absl::Status status;
     if (!blank && columns_.empty()) {
       std::vector<std::string_view> names;
+      names.reserve(cells.size());
       for (const CsvCell& cell : cells) names.push_back(value(cell));
       status = SetColumns(names, line, options);
     } else if (!blank) {

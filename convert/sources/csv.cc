@@ -182,6 +182,7 @@ absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
       names.size() == first.size() && names.size() > 1;
   if (!named) return absl::OkStatus();
   std::vector<std::string> texts;
+  texts.reserve(names.size());
   std::string scratch;
   for (const CsvCell& cell : names) texts.emplace_back(Trimmed(ValueOf(cell, &scratch)));
   if (file == 0) names_in_comment_ = true;
