@@ -24,6 +24,13 @@ def write_parts(job):
     return [write_part(job, part) for part in range(PARTS)]
 
 
+def finished_job(place):
+    """A job that is to replace a dataset of 3 records, and the messages of all its parts."""
+    write(place / "a@1", records=3, overwrite=True)
+    job = sf.write_job(place / "a@4", overwrite=True)
+    return job, write_parts(job)
+
+
 @pytest.fixture
 def wanted(tmp_path):
     """What a job in a folder makes of the same rows."""
@@ -212,9 +219,7 @@ def test_a_commit_that_fails_at_any_request_can_be_repeated(s3, wanted, fault, l
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")
     step = 0
     while True:
-        write(s3.place / "a@1", records=3, overwrite=True)
-        job = sf.write_job(s3.place / "a@4", overwrite=True)
-        messages = write_parts(job)
+        job, messages = finished_job(s3.place)
         begun = len(s3.requests)
         s3.fault = lambda number, *_: fault if number - begun in range(step, step + length) else None
         failed = False
@@ -253,9 +258,7 @@ def test_aborting_after_a_commit_that_failed(s3, wanted, length, monkeypatch):
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")
     step, finished = 0, False
     while not finished:
-        write(s3.place / "a@1", records=3, overwrite=True)
-        job = sf.write_job(s3.place / "a@4", overwrite=True)
-        messages = write_parts(job)
+        job, messages = finished_job(s3.place)
         begun = len(s3.requests)
         s3.fault = lambda number, *_: "refuse" if number - begun in range(step, step + length) else None
         try:
@@ -276,9 +279,7 @@ def test_removing_a_job_beside_its_commit(s3, wanted, what):
     """At any request of the commit, another process removes the job: one of both gives way."""
     committed, step, finished = 0, 0, False
     while not finished:
-        write(s3.place / "a@1", records=3, overwrite=True)
-        job = sf.write_job(s3.place / "a@4", overwrite=True)
-        messages = write_parts(job)
+        job, messages = finished_job(s3.place)
         begun = len(s3.requests)
         other = pickle.loads(pickle.dumps(job))
 
