@@ -235,6 +235,13 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
   return InfoOf(**store, path, *response);
 }
 
+absl::StatusOr<bool> ObjectExists(const std::string& path) {
+  const absl::StatusOr<ObjectInfo> info = StatObject(path);
+  if (absl::IsNotFound(info.status())) return false;
+  if (!info.ok()) return info.status();
+  return true;
+}
+
 absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_bytes,
                                        ObjectInfo* info) {
   absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);

@@ -109,6 +109,9 @@ absl::Status CheckUtf8(std::string_view path, std::string_view where);
 // The size, version and writer of an object. Waits for the store. Errors: those of Store::ErrorOf.
 absl::StatusOr<ObjectInfo> StatObject(const std::string& path);
 
+// Whether the object exists. Waits for the store. Errors: those of Store::ErrorOf.
+absl::StatusOr<bool> ObjectExists(const std::string& path);
+
 // Reads a whole small object. `info`, unless null, receives its size and version.
 // ResourceExhausted: it is larger than `max_bytes`. Other errors: those of Store::ErrorOf.
 absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_bytes,

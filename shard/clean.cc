@@ -11,6 +11,7 @@
 
 #include "fmt/format.h"
 #include "net/open.h"
+#include "net/store.h"
 #include "net/upload.h"
 #include "shard/folder_listing.h"
 #include "shard/names.h"
@@ -131,7 +132,7 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
         continue;
       }
       // A writer that has been at work for so long may be committing right now.
-      const absl::StatusOr<bool> committing = HasStoreCommit(directory, *writes);
+      const absl::StatusOr<bool> committing = ObjectExists(CommitPath(directory, *writes));
       if (!committing.ok()) return committing.status();
       if (*committing) {
         summary->kept.push_back(upload.path);

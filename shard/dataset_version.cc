@@ -4,25 +4,17 @@
 
 #include "fmt/format.h"
 #include "net/open.h"
-#include "net/store.h"
+#include "shard/file_identity.h"
 #include "shard/names.h"
 #include "shardfeed/spec.h"
 
 namespace shardfeed {
 namespace {
 
-std::vector<uint64_t> IdentityOf(const std::string& path) {
-  if (IsRemote(path)) {
-    const absl::StatusOr<ObjectInfo> info = StatObject(path);
-    if (!info.ok()) return {};
-    std::vector<uint64_t> identity = {info->size};
-    identity.insert(identity.end(), info->version.begin(), info->version.end());
-    return identity;
-  }
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
-  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
-          static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec)};
+// A dataset without a manifest, or whose manifest cannot be looked up, has none.
+std::vector<uint64_t> IdentityOrNone(const std::string& manifest) {
+  absl::StatusOr<std::vector<uint64_t>> identity = FileIdentity(manifest);
+  return identity.ok() ? *std::move(identity) : std::vector<uint64_t>();
 }
 
 }  // namespace
@@ -32,7 +24,7 @@ DatasetVersion::DatasetVersion(std::string directory, std::string stem)
 
 DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
   DatasetVersion version(directory, stem);
-  version.manifest_ = IdentityOf(ManifestPath(directory, stem));
+  version.manifest_ = IdentityOrNone(ManifestPath(directory, stem));
   return version;
 }
 
@@ -44,7 +36,7 @@ absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
   // In a store, the old manifest is removed before anything else is touched.
   const bool being_replaced =
       !IsRemote(directory_) && ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
-  if (!being_replaced && IdentityOf(manifest) == manifest_) return so_far;
+  if (!being_replaced && IdentityOrNone(manifest) == manifest_) return so_far;
   return absl::AbortedError(
       fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
 }

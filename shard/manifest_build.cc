@@ -1,20 +1,17 @@
 #include "shard/manifest_build.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "fmt/format.h"
-#include "io/errno_status.h"
 #include "io/parallel.h"
 #include "net/open.h"
-#include "net/store.h"
 #include "net/upload.h"
 #include "shard/dataset_statistics.h"
+#include "shard/file_identity.h"
 #include "shard/file_replacement.h"
 #include "shard/names.h"
 #include "shard/shard_report.h"
@@ -68,34 +65,24 @@ absl::StatusOr<Manifest> NewManifest(const ShardSet& set, const VerifyReport& re
   return manifest;
 }
 
-// What tells one version of a shard from another.
-absl::StatusOr<std::string> StampOf(const std::string& path) {
-  if (IsRemote(path)) {
-    const absl::StatusOr<ObjectInfo> info = StatObject(path);
-    if (!info.ok()) return info.status();
-    return fmt::format("{} {}", info->size, info->version);
-  }
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path, "look up");
-  return fmt::format("{} {} {} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
-                     info.st_mtim.tv_nsec);
-}
+// FileIdentity of each shard.
+using Identities = std::vector<std::vector<uint64_t>>;
 
-absl::StatusOr<std::vector<std::string>> StampsOf(const ShardSet& set) {
-  std::vector<std::string> stamps(set.paths.size());
+absl::StatusOr<Identities> IdentitiesOf(const ShardSet& set) {
+  Identities identities(set.paths.size());
   absl::Status status = ParallelFor(set.paths.size(), kRequests, {}, [&](size_t i) -> absl::Status {
-    absl::StatusOr<std::string> stamp = StampOf(set.paths[i]);
-    if (!stamp.ok()) return stamp.status();
-    stamps[i] = *std::move(stamp);
+    absl::StatusOr<std::vector<uint64_t>> identity = FileIdentity(set.paths[i]);
+    if (!identity.ok()) return identity.status();
+    identities[i] = *std::move(identity);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  return stamps;
+  return identities;
 }
 
 // Checks that the shards are those that were read.
-absl::Status CheckStamps(const ShardSet& set, const std::vector<std::string>& before) {
-  const absl::StatusOr<std::vector<std::string>> now = StampsOf(set);
+absl::Status CheckUnchanged(const ShardSet& set, const Identities& before) {
+  const absl::StatusOr<Identities> now = IdentitiesOf(set);
   if (!now.ok()) return now.status();
   for (size_t i = 0; i < before.size(); ++i) {
     if ((*now)[i] == before[i]) continue;
@@ -125,8 +112,8 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   verifying.threads = options.threads;
   verifying.stop = options.stop;
   verifying.bytes_passed = options.bytes_passed;
-  const absl::StatusOr<std::vector<std::string>> stamps = StampsOf(set);
-  if (!stamps.ok()) return stamps.status();
+  const absl::StatusOr<Identities> before = IdentitiesOf(set);
+  if (!before.ok()) return before.status();
   DatasetStatistics found;
   const absl::StatusOr<VerifyReport> report = VerifyDataset(set, verifying, &found);
   if (!report.ok()) return report.status();
@@ -160,7 +147,7 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);
   if (!lock.ok()) return lock.status();
   (*lock)->Keep(true);  // what an interrupted writer may resume
-  status = CheckStamps(set, *stamps);
+  status = CheckUnchanged(set, *before);
   if (status.ok()) status = Write(path, FormatManifest(*manifest), options.stop);
   if (!status.ok()) return status;
   return manifest;

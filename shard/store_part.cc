@@ -127,9 +127,8 @@ absl::StatusOr<std::unique_ptr<StorePart>> StorePart::Create(const std::string& 
                                                              std::string_view attempt) {
   const absl::StatusOr<std::string> name = NewPartFolderName(part, attempt);
   if (!name.ok()) return name.status();
-  const absl::StatusOr<bool> exists = StoreJobExists(job_folder);
-  if (!exists.ok()) return exists.status();
-  if (!*exists) return JobIsGone(job_folder);
+  absl::Status status = CheckStoreJob(job_folder);
+  if (!status.ok()) return status;
   absl::StatusOr<std::unique_ptr<UploadGroup>> group = UploadGroup::Begin(directory);
   if (!group.ok()) return group.status();
   absl::StatusOr<std::string> temporary = MakeTemporaryFolder();
@@ -137,7 +136,7 @@ absl::StatusOr<std::unique_ptr<StorePart>> StorePart::Create(const std::string& 
   std::unique_ptr<StorePart> made(new StorePart(
       *std::move(temporary), directory, JoinPath(job_folder, *name), job, *std::move(group)));
   // Tells `clean` that somebody is at work.
-  absl::Status status = PutObject(JoinPath(made->folder_, kBegun), "");
+  status = PutObject(JoinPath(made->folder_, kBegun), "");
   if (!status.ok()) return status;
   return made;
 }
@@ -198,16 +197,15 @@ absl::Status StorePart::ShardFinished(size_t number, const FinishedShard& shard,
   if (!status.ok()) return status;
   // Whoever removes the job first removes what this looks for.
   const std::string job_folder(SplitPath(folder_).directory);
-  const absl::StatusOr<bool> exists = StoreJobExists(job_folder);
-  if (!exists.ok()) return exists.status();
-  if (!*exists) {
+  status = CheckStoreJob(job_folder);
+  if (absl::IsFailedPrecondition(status)) {
     const std::string base = PartBase(folder_, number);
     for (std::string_view ending :
          {std::string_view(kIndexEnding), kStatisticsEnding, kMessageEnding}) {
       RemoveObject(base + std::string(ending)).IgnoreError();
     }
-    return JobIsGone(job_folder);
   }
+  if (!status.ok()) return status;
   upload->Keep();
   MutexLock lock(mutex_);
   messages_[number] = std::move(message);
@@ -224,11 +222,10 @@ absl::Status CreateStoreJob(const std::string& job_folder) {
   return PutObject(SharedJobPath(job_folder), kJob);
 }
 
-absl::StatusOr<bool> StoreJobExists(const std::string& job_folder) {
-  const absl::StatusOr<ObjectInfo> info = StatObject(SharedJobPath(job_folder));
-  if (absl::IsNotFound(info.status())) return false;
-  if (!info.ok()) return info.status();
-  return true;
+absl::Status CheckStoreJob(const std::string& job_folder) {
+  const absl::StatusOr<bool> exists = ObjectExists(SharedJobPath(job_folder));
+  if (!exists.ok()) return exists.status();
+  return *exists ? absl::OkStatus() : JobIsGone(job_folder);
 }
 
 absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& message,
@@ -237,8 +234,8 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
       PartBase(JoinPath(job_folder, message.folder), message.part) + kIndexEnding;
   const absl::StatusOr<std::string> bytes = ReadObject(path, kMaxIndexBytes);
   if (absl::IsNotFound(bytes.status())) {
-    const absl::StatusOr<bool> exists = StoreJobExists(job_folder);
-    if (exists.ok() && !*exists) return JobIsGone(job_folder);
+    const absl::Status status = CheckStoreJob(job_folder);
+    if (absl::IsFailedPrecondition(status)) return status;
     return absl::DataLossError(
         fmt::format("{}: the object of a finished part is gone; write the part again", path));
   }

@@ -60,7 +60,8 @@ class StorePart : public PartStaging {
 
 // Makes the job exist.
 absl::Status CreateStoreJob(const std::string& job_folder);
-absl::StatusOr<bool> StoreJobExists(const std::string& job_folder);
+// FailedPrecondition: the job is gone. Others: those of Store::ErrorOf.
+absl::Status CheckStoreJob(const std::string& job_folder);
 
 // Copies the index of a finished part to the file `index`. DataLoss: the part's objects are gone,
 // or not those that the message describes.

@@ -446,13 +446,6 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
                                         *std::move(before), std::move(uploaded));
 }
 
-absl::StatusOr<bool> HasStoreCommit(const std::string& directory, const std::string& stem) {
-  const absl::StatusOr<ObjectInfo> info = StatObject(CommitPath(directory, stem));
-  if (absl::IsNotFound(info.status())) return false;
-  if (!info.ok()) return info.status();
-  return true;
-}
-
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem) {
   const std::string path = CommitPath(directory, stem);
   const std::chrono::seconds patience = NetPatience();

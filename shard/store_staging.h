@@ -33,9 +33,6 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
                                                           const std::string& stem,
                                                           UploadedShards uploaded = {});
 
-// Whether a commit record is there. Errors: those of Store::ErrorOf.
-absl::StatusOr<bool> HasStoreCommit(const std::string& directory, const std::string& stem);
-
 // An object as commit records and messages of jobs have it, without its path.
 nlohmann::ordered_json PendingToJson(const PendingObject& object);
 // Without a writer. `members` gets what is wrong.

@@ -23,6 +23,7 @@
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "net/open.h"
+#include "net/store.h"
 #include "net/upload.h"
 #include "nlohmann/json.hpp"
 #include "shard/finished_shards.h"
@@ -157,7 +158,7 @@ absl::StatusOr<WriteJob> WriteJob::Prepare(const OutputSpec& spec, const WriteJo
 bool WriteJob::is_remote() const { return IsRemote(spec_.directory); }
 
 absl::StatusOr<bool> WriteJob::Exists() const {
-  if (is_remote()) return StoreJobExists(Folder());
+  if (is_remote()) return ObjectExists(SharedJobPath(Folder()));
   std::error_code error;
   return fs::exists(Folder(), error);
 }
@@ -509,11 +510,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
     return absl::InvalidArgumentError(
         fmt::format("the message of part {} does not name the upload of its shard", part.part));
   }
-  uploaded.check = [job = *this]() -> absl::Status {
-    const absl::StatusOr<bool> exists = job.Exists();
-    if (!exists.ok()) return exists.status();
-    return *exists ? absl::OkStatus() : JobIsGone(job.Folder());
-  };
+  uploaded.check = [folder = Folder()] { return CheckStoreJob(folder); };
   absl::StatusOr<std::unique_ptr<Staging>> staging =
       OpenStoreStaging(spec_.directory, spec_.stem, std::move(uploaded));
   if (!staging.ok()) return staging.status();
