@@ -1,5 +1,26 @@
-"""python -m shardfeed: the command line."""
+"""The command line: the entry point of the program `shardfeed` and of `python -m shardfeed`."""
 
-from .command import main
+import os
+import sys
 
-main()
+from .command import program
+
+
+def main() -> None:
+    """Runs the command line: converts kinds of data that Python reads, shows datasets in a browser, and otherwise
+    replaces this process with the program."""
+    if "view" in sys.argv or "report" in sys.argv:
+        from .viewer import program as viewer
+        command = viewer.command_in(sys.argv[1:])
+        if command is not None:
+            sys.exit(viewer.main(*command))
+    if "convert" in sys.argv:
+        from .tables import program as tables
+        found = tables.kind_in(sys.argv[1:])
+        if found is not None:
+            sys.exit(tables.main(*found))
+    os.execv(program(), ["shardfeed", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Union
 
 from . import _core
@@ -27,22 +26,6 @@ def program() -> str:
     if not os.path.exists(own):
         raise FileNotFoundError(f"{own}: the program is missing; reinstall the package")
     return own
-
-
-def main() -> None:
-    """Runs the command line: converts kinds of data that Python reads, shows datasets in a browser, and otherwise
-    replaces this process with the program."""
-    if "view" in sys.argv or "report" in sys.argv:
-        from .viewer import program as viewer
-        command = viewer.command_in(sys.argv[1:])
-        if command is not None:
-            sys.exit(viewer.main(*command))
-    if "convert" in sys.argv:
-        from .tables import program as tables
-        found = tables.kind_in(sys.argv[1:])
-        if found is not None:
-            sys.exit(tables.main(*found))
-    os.execv(program(), ["shardfeed", *sys.argv[1:]])
 
 
 def _options(options: Dict[str, Any]) -> List[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from .arguments import checked, shown, specs_of
 from .dataset import Dataset
 from .exact import exact_array
+from .globs import expanded
 from .ragged import Ragged
 from .sources import from_arrays
 
@@ -329,7 +330,6 @@ Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 def _files(function: str, paths: Paths) -> List[str]:
     """Files of Parquet, with globs expanded. pyarrow is there."""
     _pyarrow(function)
-    from .tables.converting import expanded
     found = expanded(specs_of(paths))
     if not found:
         raise ValueError(f"{function}: expected at least one path")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import glob
 import json
 import os
 from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _core
+from ..globs import expanded
 from .table import Options, Table, ahead, damaged
 from .values import Conversion, Feature
 
@@ -77,20 +77,6 @@ def _open(kind: str) -> Callable[[str, Options], Table]:
         return open_sqlite
     from .key_values import open_lmdb
     return open_lmdb
-
-
-def expanded(sources: Sequence[str]) -> List[str]:
-    """The paths with their globs expanded, as for the program's kinds."""
-    paths: List[str] = []
-    for source in sources:
-        if not any(c in source for c in "*?[") or os.path.lexists(source):
-            paths.append(source)
-            continue
-        found = sorted(glob.glob(source), key=os.fsencode)
-        if not found:
-            raise FileNotFoundError(f"{source}: no file matches")
-        paths += found
-    return paths
 
 
 def read_kinds(path: str) -> Dict[str, str]:
