@@ -164,13 +164,14 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   if (running.trace != nullptr) {
     if (status = running.trace->Write(run.trace); !status.ok()) return ReportError(status);
   }
+  const uint64_t damaged = stats.damaged + stats.dropped_damaged;
   if (options.json) {
     nlohmann::ordered_json json = {{"chain", ds.Text()},
                                    {"columns", RowSpecText(ds.spec())},
                                    {"batches", stats.elements},
                                    {"rows", stats.rows},
                                    {"records", stats.rows},
-                                   {"damaged", stats.damaged},
+                                   {"damaged", damaged},
                                    {"bytes", bytes},
                                    {"seconds", stats.seconds},
                                    {"rows_per_second", PerSecond(stats.rows, stats.seconds)},
@@ -188,11 +189,11 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
     PrintSummary(ds, stats, bytes);
     PrintStore();
     PrintCacheUse(options);
-    if (stats.damaged > 0) {
-      fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
+    if (damaged > 0) {
+      fmt::print("{} of the rows stand for damaged records\n", FormatCount(damaged));
     }
   }
-  return stats.damaged + InvalidRows(stats) > 0 ? kExitDefects : kExitDone;
+  return damaged + InvalidRows(stats) > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace shardfeed

@@ -383,6 +383,7 @@ IteratorStats Iterator::Run::stats() const {
   stats.elements = elements_;
   stats.rows = rows_;
   stats.damaged = damaged_;
+  stats.dropped_damaged = context_->dropped_damaged;
   stats.wait_seconds = static_cast<double>(wait_ns_.load()) * 1e-9;
   for (const auto& c : context_->AllCounters()) {
     StageStats stage;

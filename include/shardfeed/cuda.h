@@ -99,7 +99,7 @@ class DeviceBatch {
   size_t rows = 0;
   size_t padded = 0;  // number of padding rows, as in Batch::padded
   std::vector<DeviceTensor> tensors;
-  // The columns of bytes, which stay on the host, and where the rows came from.
+  // The columns of bytes, which stay on the host, where the rows came from, and Batch::damaged.
   Batch host;
 
   bool empty() const { return rows == 0; }

@@ -109,6 +109,9 @@ struct IteratorStats {
   uint64_t elements = 0;
   uint64_t rows = 0;
   uint64_t damaged = 0;  // rows in Batch::damaged
+  // Rows of damaged records that a step (such as Filter) has dropped, including those ahead of the
+  // consumer.
+  uint64_t dropped_damaged = 0;
   // Rows that IgnoreErrors has dropped, including those ahead of the consumer, and the errors of
   // the first hundred.
   uint64_t ignored = 0;

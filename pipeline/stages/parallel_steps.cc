@@ -47,6 +47,7 @@ void OutputMaker::Finish(StepsJob& job) const {
   const bool batched = job.input.batched;
   Batch origins;  // origins of the input, which apply to the output
   origins.origins = job.input.origins;
+  const size_t num_damaged = job.input.damaged.size();
   absl::Status status;
   try {
     FinishRows(job);
@@ -59,6 +60,9 @@ void OutputMaker::Finish(StepsJob& job) const {
   if (!status.ok()) {
     job.output = Batch();
     job.status = At(origins, 0, batched ? kBatchFrom : kRowsFrom, status);
+  }
+  if (job.status.ok() && job.output.damaged.size() < num_damaged) {
+    context_.dropped_damaged += num_damaged - job.output.damaged.size();
   }
   job.input = Batch();
 }

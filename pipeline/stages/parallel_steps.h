@@ -50,7 +50,7 @@ struct StepsJob {
 class OutputMaker {
  public:
   // All three must outlive it.
-  OutputMaker(const ParallelSteps& steps, const RunContext& context, StageCounters& counters)
+  OutputMaker(const ParallelSteps& steps, RunContext& context, StageCounters& counters)
       : steps_(steps), context_(context), counters_(counters) {}
 
   // Allocates memory for the fixed columns of the job's rows. If there is none, the first row
@@ -67,7 +67,7 @@ class OutputMaker {
   void RunBatchFns(StepsJob& job) const;
 
   const ParallelSteps& steps_;
-  const RunContext& context_;
+  RunContext& context_;
   StageCounters& counters_;
 };
 

@@ -87,6 +87,8 @@ struct RunContext {
   // The numbers of the chain's sources, by the address of their step.
   std::map<const void*, uint32_t> sources;
   std::shared_ptr<Trace> trace;  // may be null
+  // Rows that steps have dropped because their records were damaged.
+  std::atomic<uint64_t> dropped_damaged = 0;
   // Where the run begins, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged;
 

@@ -19,13 +19,15 @@ class GroupStage : public Stage {
   // `input_spec` is the spec of the input rows, `spec` that of the output. If they differ, the last
   // column of the input is the key, which is dropped.
   GroupStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> input_spec,
-             std::shared_ptr<const RowSpec> spec, size_t column, uint64_t size, bool drop_remainder)
+             std::shared_ptr<const RowSpec> spec, size_t column, uint64_t size, bool drop_remainder,
+             std::shared_ptr<RunContext> context)
       : rows_(std::move(input)),
         input_spec_(std::move(input_spec)),
         spec_(std::move(spec)),
         keys_((*input_spec_)[column], column),
         size_(size),
-        drop_remainder_(drop_remainder) {}
+        drop_remainder_(drop_remainder),
+        context_(std::move(context)) {}
 
   absl::Status Next(Batch* out) override {
     *out = Batch();
@@ -39,6 +41,7 @@ class GroupStage : public Stage {
         break;
       }
       if (!row.batch.damaged.empty()) {  // the row has no key
+        ++context_->dropped_damaged;
         rows_.Done(row.number);
         continue;
       }
@@ -91,6 +94,7 @@ class GroupStage : public Stage {
   KeyReader keys_;
   const uint64_t size_;
   const bool drop_remainder_;
+  const std::shared_ptr<RunContext> context_;
   absl::flat_hash_map<std::string, Group> groups_;
   bool ended_ = false;
   std::vector<Group> left_;
@@ -115,9 +119,13 @@ Dataset Dataset::GroupBy(size_t column, std::shared_ptr<const RowSpec> spec, con
   };
   step.sharing = Sharing::kUneven;
   step.tells_held = true;
-  step.work = OnInput([=, rows = step_->spec](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
-    return std::make_unique<GroupStage>(std::move(input), rows, spec, column, size, drop_remainder);
-  });
+  step.work = StageWork{
+      [=, rows = step_->spec](const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
+        absl::StatusOr<std::unique_ptr<Stage>> input = inputs.factories[0](inputs.epoch);
+        if (!input.ok()) return input.status();
+        return std::make_unique<GroupStage>(*std::move(input), rows, spec, column, size,
+                                            drop_remainder, inputs.context);
+      }};
   step.spec = std::move(spec);
   return Then(std::move(step));
 }

@@ -59,7 +59,7 @@ class ResampleStage : public Stage {
  public:
   ResampleStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> input_spec,
                 std::shared_ptr<const RowSpec> spec, Resampling how, uint64_t epoch,
-                std::shared_ptr<const RunContext> context)
+                std::shared_ptr<RunContext> context)
       : queue_(std::move(input)),
         input_spec_(std::move(input_spec)),
         spec_(std::move(spec)),
@@ -80,7 +80,9 @@ class ResampleStage : public Stage {
       size_t row = queue_.at();
       for (; row < head.rows; ++row) {
         const bool damaged = std::binary_search(head.damaged.begin(), head.damaged.end(), row);
-        if (!damaged) {
+        if (damaged) {
+          ++context_->dropped_damaged;
+        } else {
           const int64_t kind = ClassOf(head, how_.column, row);
           if (kind < 0 || kind >= how_.target.size()) {
             // Deliver the rows before it first.
@@ -147,7 +149,7 @@ class ResampleStage : public Stage {
   const std::shared_ptr<const RowSpec> spec_;
   const Resampling how_;
   const uint64_t epoch_;
-  const std::shared_ptr<const RunContext> context_;
+  const std::shared_ptr<RunContext> context_;
   uint64_t number_ = 0;         // number of the queue's next row
   std::vector<uint64_t> seen_;  // rows of each class, if their shares are estimated
   int64_t scarcest_ = -1;       // the class with the largest ratio; -1 if unknown

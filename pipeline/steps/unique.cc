@@ -15,8 +15,12 @@ namespace {
 
 class UniqueRows {
  public:
-  UniqueRows(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column)
-      : queue_(std::move(input)), spec_(std::move(spec)), keys_((*spec_)[column], column) {}
+  UniqueRows(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column,
+             std::shared_ptr<RunContext> context)
+      : queue_(std::move(input)),
+        spec_(std::move(spec)),
+        keys_((*spec_)[column], column),
+        context_(std::move(context)) {}
 
   absl::Status Next(Batch* out) {
     BatchBuilder builder(spec_);
@@ -27,7 +31,10 @@ class UniqueRows {
       const Batch& head = queue_.head();
       builder.Append(head, 0, 0);
       for (size_t row = queue_.at(); row < head.rows; ++row) {
-        if (std::binary_search(head.damaged.begin(), head.damaged.end(), row)) continue;
+        if (std::binary_search(head.damaged.begin(), head.damaged.end(), row)) {
+          ++context_->dropped_damaged;
+          continue;
+        }
         const std::string_view key = keys_.Read(head, row);
         const absl::string_view looked_up(key.data(), key.size());
         if (seen_.contains(looked_up)) continue;
@@ -44,6 +51,7 @@ class UniqueRows {
   ElementQueue queue_;
   const std::shared_ptr<const RowSpec> spec_;
   KeyReader keys_;
+  const std::shared_ptr<RunContext> context_;
   absl::flat_hash_set<std::string> seen_;
 };
 
@@ -60,13 +68,13 @@ Dataset Dataset::Unique(std::string column) const {
   step.counts = true;
   step.sharing = Sharing::kUneven;  // the step depends on the elements of the rank
   step.work = StageWork{[n = *number, spec = step.spec](const StageInputs& inputs) {
-    return MakeReplayStage(
-        [n, spec, make = inputs.factories[0], epoch = inputs.epoch]() -> absl::StatusOr<NextFn> {
-          absl::StatusOr<std::unique_ptr<Stage>> input = make(epoch);
-          if (!input.ok()) return input.status();
-          auto unique = std::make_shared<UniqueRows>(*std::move(input), spec, n);
-          return [unique](shardfeed::Batch* out) { return unique->Next(out); };
-        });
+    return MakeReplayStage([n, spec, make = inputs.factories[0], epoch = inputs.epoch,
+                            context = inputs.context]() -> absl::StatusOr<NextFn> {
+      absl::StatusOr<std::unique_ptr<Stage>> input = make(epoch);
+      if (!input.ok()) return input.status();
+      auto unique = std::make_shared<UniqueRows>(*std::move(input), spec, n, context);
+      return [unique](shardfeed::Batch* out) { return unique->Next(out); };
+    });
   }};
   return Then(std::move(step));
 }

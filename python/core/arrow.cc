@@ -1,5 +1,6 @@
 #include "python/core/arrow.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -63,7 +64,7 @@ nb::object MakeCapsule(std::unique_ptr<T> value, const char* name) {
 // Record batches that are made of the records that an iterator of Python delivers.
 class ArrowSource {
  public:
-  // `batches`: an iterator of BytesArrays. `place`: tells where the record with a number among
+  // `batches`: an Iterator of BytesArrays. `place`: tells where the record with a number among
   // those of the iterator comes from, for messages.
   ArrowSource(nb::object batches, nb::sequence fields, bool raw, uint64_t max_bytes,
               nb::object place)
@@ -91,9 +92,10 @@ class ArrowSource {
 
   const ArrowExporter& exporter() const { return *exporter_; }
 
-  // Makes the next batch; false at the end. With the GIL; raises what the iterator raises, and
-  // what is wrong with a record.
-  bool Next(ArrowArray* out) {
+  // Makes the next batch; false at the end. `numbers`, unless null, receives the number of each
+  // record among those of the iterator. With the GIL; raises what the iterator raises, and what is
+  // wrong with a record.
+  bool Next(ArrowArray* out, std::vector<uint64_t>* numbers = nullptr) {
     while (at_ == size_) {
       PyObject* next = PyIter_Next(batches_.ptr());
       if (next == nullptr) {
@@ -101,10 +103,7 @@ class ArrowSource {
         return false;
       }
       current_ = nb::steal(next);
-      const BytesArray& records = nb::cast<const BytesArray&>(current_);
-      data_ = records.data();
-      size_ = records.size();
-      at_ = 0;
+      TakeIntact(nb::cast<const BytesArray&>(current_));
     }
     size_t end = at_;
     uint64_t bytes = 0;
@@ -117,26 +116,55 @@ class ArrowSource {
       failure = exporter_->Convert({data_ + at_, end - at_}, out);
     }
     if (!failure.status.ok()) {
-      const nb::object where = place_(delivered_ + failure.row);
+      const nb::object where = place_(NumberOf(at_ + failure.row));
       Raise(
           absl::Status(failure.status.code(), fmt::format("{}: {}", nb::cast<std::string>(where),
                                                           std::string(failure.status.message()))));
     }
-    delivered_ += end - at_;
+    if (numbers != nullptr) {
+      numbers->clear();
+      for (size_t row = at_; row < end; ++row) numbers->push_back(NumberOf(row));
+    }
     at_ = end;
     return true;
   }
 
  private:
+  uint64_t NumberOf(size_t row) const { return first_ + (rows_.empty() ? row : rows_[row]); }
+
+  // Begins with the records of the iterator's next batch, except for damaged ones, which have no
+  // bytes.
+  void TakeIntact(const BytesArray& records) {
+    first_ += taken_;
+    taken_ = records.size();
+    data_ = records.data();
+    size_ = taken_;
+    at_ = 0;
+    rows_.clear();
+    const auto damaged = nb::cast<std::vector<uint32_t>>(batches_.attr("damaged"));
+    if (damaged.empty()) return;
+    intact_.clear();
+    for (size_t row = 0; row < taken_; ++row) {
+      if (std::binary_search(damaged.begin(), damaged.end(), row)) continue;
+      intact_.push_back(data_[row]);
+      rows_.push_back(row);
+    }
+    data_ = intact_.data();
+    size_ = intact_.size();
+  }
+
   const nb::object batches_;
   const nb::object place_;
   const uint64_t max_bytes_;
   std::shared_ptr<const ArrowExporter> exporter_;
   nb::object current_;  // holds what data_ points to
+  uint64_t first_ = 0;  // number of its first record
+  size_t taken_ = 0;    // records in it
+  std::vector<std::string_view> intact_;
+  std::vector<size_t> rows_;  // those of intact_ in current_; empty: all
   const std::string_view* data_ = nullptr;
   size_t size_ = 0;
   size_t at_ = 0;
-  uint64_t delivered_ = 0;
 };
 
 // What a stream holds. Its functions may be called by any thread, without the GIL.
@@ -193,11 +221,12 @@ nb::object ExportStream(std::shared_ptr<ArrowSource> source) {
 class ArrowBatch {
  public:
   // The structure's content is shared by all that were asked for.
-  explicit ArrowBatch(std::shared_ptr<Held<ArrowSchema>> schema,
-                      std::shared_ptr<Held<ArrowArray>> array)
-      : schema_(std::move(schema)), array_(std::move(array)) {}
+  ArrowBatch(std::shared_ptr<Held<ArrowSchema>> schema, std::shared_ptr<Held<ArrowArray>> array,
+             std::vector<uint64_t> numbers)
+      : schema_(std::move(schema)), array_(std::move(array)), numbers_(std::move(numbers)) {}
 
   int64_t rows() const { return array_->value.length; }
+  const std::vector<uint64_t>& numbers() const { return numbers_; }
   nb::tuple Export() const {
     auto schema = std::make_unique<ArrowSchema>();
     Share(schema_->value, schema_, schema.get());
@@ -238,6 +267,7 @@ class ArrowBatch {
 
   const std::shared_ptr<Held<ArrowSchema>> schema_;
   const std::shared_ptr<Held<ArrowArray>> array_;
+  const std::vector<uint64_t> numbers_;
 };
 
 // Batches of Arrow: an iterator in Python, and a stream for Arrow's libraries.
@@ -259,8 +289,9 @@ class ArrowBatches {
   }
   ArrowBatch Next() {
     auto array = std::make_shared<Held<ArrowArray>>();
-    if (!source_->Next(&array->value)) throw nb::stop_iteration();
-    return ArrowBatch(schema_, std::move(array));
+    std::vector<uint64_t> numbers;
+    if (!source_->Next(&array->value, &numbers)) throw nb::stop_iteration();
+    return ArrowBatch(schema_, std::move(array), std::move(numbers));
   }
 
  private:
@@ -311,6 +342,7 @@ void VisitArrow(nb::handle object,
 void BindArrow(nb::module_& m) {
   nb::class_<ArrowBatch>(m, "ArrowBatch")
       .def("__len__", &ArrowBatch::rows)
+      .def_prop_ro("numbers", &ArrowBatch::numbers)
       .def(
           "__arrow_c_array__",
           [](const ArrowBatch& batch, const nb::object& /*requested_schema*/) {

@@ -530,6 +530,7 @@ void BindDatasets(nb::module_& m) {
       .def("close", &PyIterator::Close)
       .def("epoch", &PyIterator::Epoch)
       .def_prop_ro("padded", &PyIterator::padded)
+      .def_prop_ro("damaged", &PyIterator::damaged)
       .def_prop_ro("closed", &PyIterator::closed);
   m.def("merge_states",
         [](const std::vector<std::string>& states) { return Check(MergeStates(states)); });

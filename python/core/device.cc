@@ -332,6 +332,8 @@ nb::object PyDeviceIterator::Next(uintptr_t stream) {
   CheckOpen();
   Check(status);
   if (batch->empty()) return nb::object();
+  padded_ = batch->padded;
+  damaged_ = batch->host.damaged;
   nb::dict columns;
   for (const DeviceTensor& t : batch->tensors) {
     const nb::str name(t.name.data(), t.name.size());
@@ -368,6 +370,8 @@ void PyDeviceIterator::Load(const std::string& state) {
     const GilRelease release;
     status = run->LoadStateDict(state);
   }
+  padded_ = 0;
+  damaged_.clear();
   CheckCall(status);
 }
 
@@ -481,6 +485,8 @@ void BindDevice(nb::module_& m) {
       .def("load", &PyDeviceIterator::Load)
       .def("stats", &PyDeviceIterator::Stats)
       .def("close", &PyDeviceIterator::Close)
+      .def_prop_ro("padded", &PyDeviceIterator::padded)
+      .def_prop_ro("damaged", &PyDeviceIterator::damaged)
       .def_prop_ro("closed", &PyDeviceIterator::closed);
   m.def("stream_handle", &StreamFromPython, arg("stream").none());
   m.def("check_device", [](int device) {

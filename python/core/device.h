@@ -66,6 +66,9 @@ class PyDeviceIterator {
   nanobind::dict Stats();
   void Close();
   bool closed() const { return closed_; }
+  // Of the last delivered batch, as PyIterator has them.
+  size_t padded() const { return padded_; }
+  const std::vector<uint32_t>& damaged() const { return damaged_; }
 
   static void CloseAll();
   static void AfterFork();
@@ -80,6 +83,9 @@ class PyDeviceIterator {
   const std::shared_ptr<std::timed_mutex> use_ = std::make_shared<std::timed_mutex>();
   bool closed_ = false;
   bool forked_ = false;
+  // With the GIL.
+  size_t padded_ = 0;
+  std::vector<uint32_t> damaged_;
 };
 
 void BindDevice(nanobind::module_& m);

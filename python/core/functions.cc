@@ -256,6 +256,7 @@ BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable)
         out.origins = std::move(batch.origins);
         out.reordered = std::move(batch.reordered);
         out.padded = batch.padded;
+        out.damaged = std::move(batch.damaged);
       }
       batch = std::move(out);
       return absl::OkStatus();

@@ -282,6 +282,7 @@ nb::object PyIterator::Next(nb::handle convert) {
     if (element.batch.batched || form_.blocks) return NextBatch(std::move(element), convert);
     num_rows_ = element.batch.rows;
     num_real_ = num_rows_ - element.batch.padded;
+    damaged_rows_ = element.batch.damaged;
     at_ = 0;
     rows_ = RowViews(std::make_shared<const Batch>(std::move(element.batch)), form_.bare,
                      form_.writable);
@@ -289,6 +290,10 @@ nb::object PyIterator::Next(nb::handle convert) {
   nb::object row = Finished(rows_.Row(at_), convert);
   CheckOpen();
   padded_ = at_ >= num_real_;
+  last_damaged_.clear();
+  if (std::binary_search(damaged_rows_.begin(), damaged_rows_.end(), at_)) {
+    last_damaged_.push_back(0);
+  }
   ++at_;
   state_.clear();
   run->iterator->Advance(1);
@@ -310,6 +315,7 @@ nb::object PyIterator::NextBatch(Element element, nb::handle convert) {
   }
   state_ = std::move(element.state);
   padded_ = batch.padded;
+  last_damaged_ = batch.damaged;
   if (!element.passed) run_->iterator->Advance(batch.num_elements());
   if (batch.batched) {
     ++elements_;
@@ -342,6 +348,8 @@ void PyIterator::Load(const std::string& state) {
   Settle();
   rows_ = RowViews();
   num_rows_ = at_ = 0;
+  padded_ = 0;
+  last_damaged_.clear();
   state_.clear();
   Begin([run = run.get(), state](Iterator& it) {
     {
@@ -391,7 +399,7 @@ nb::dict StatsToPython(const IteratorStats& stats) {
   all["seconds"] = stats.seconds;
   all["elements"] = stats.elements;
   all["rows"] = stats.rows;
-  all["damaged"] = stats.damaged;
+  all["damaged"] = stats.damaged + stats.dropped_damaged;
   all["ignored"] = stats.ignored;
   all["first_ignored"] = stats.first_ignored;
   all["wait_seconds"] = stats.wait_seconds;

@@ -49,6 +49,8 @@ class PyIterator {
   uint64_t Epoch();
   // Number of padding rows in the last delivered element; for a row, 1 or 0.
   uint64_t padded() const { return padded_; }
+  // Rows of the last delivered element whose records were damaged; for a row, 0 or none.
+  const std::vector<uint32_t>& damaged() const { return last_damaged_; }
   nanobind::dict Stats();
   void Close();
   bool closed() const { return closed_; }
@@ -88,9 +90,11 @@ class PyIterator {
   // Rows that are available, and how many of them were delivered.
   RowViews rows_;
   size_t num_rows_ = 0;
-  size_t num_real_ = 0;  // number of rows that are not padding
+  size_t num_real_ = 0;                 // number of rows that are not padding
+  std::vector<uint32_t> damaged_rows_;  // of those rows
   size_t at_ = 0;
   std::atomic<uint64_t> padded_ = 0;
+  std::vector<uint32_t> last_damaged_;  // with the GIL
   // Counts of delivered batches.
   uint64_t elements_ = 0;
   uint64_t batch_rows_ = 0;

@@ -11,7 +11,9 @@ Options of reading:
 - `split`: "shard" (default) is a partition for each shard; "16" sixteen partitions; "64MiB"
   partitions of so many bytes of file. The latter two take indexes.
 - `rows_per_batch`: at most so many rows in a batch of Arrow.
-- `skip_damaged`: "true" leaves out damaged records, as sf.read does.
+- `skip_damaged`: "true" leaves damaged records out instead of ending the job.
+- `places`: "true" adds the columns `_shard`, the path of a record's shard, and `_record`, its number there, from 0
+  on. A schema names them like others: `.schema("y bigint, _record bigint")`.
 
 bytes are always binary, a missing feature is null, and a value that does not fit ends the job with an
 error that names shard and record.
@@ -45,7 +47,7 @@ import shardfeed as sf
 from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourceReader,
                                     InputPartition, WriterCommitMessage)
 from shardfeed.jobs import with_empty_parts
-from shardfeed.splits import Field, arrow_schema, columns_of, splits
+from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_places, columns_of, splits
 
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -70,6 +72,20 @@ def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
     return tuple(fields)
 
 
+def _without_places(schema: Any) -> Any:
+    """The columns of a schema that come from the records."""
+    from pyspark.sql import types
+    kinds = dict(zip(PLACE_COLUMNS, (types.StringType(), types.LongType())))
+    rest = types.StructType()
+    for column in schema.fields:
+        if column.name not in kinds:
+            rest.add(column)
+        elif column.dataType != kinds[column.name]:
+            raise ValueError(f"column {column.name!r}: expected {kinds[column.name].simpleString()}, got "
+                             f"{column.dataType.simpleString()}")
+    return rest
+
+
 class _Part(InputPartition):
     def __init__(self, split: sf.Split):
         super().__init__(split.number)
@@ -78,17 +94,23 @@ class _Part(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(self, parts: Sequence[sf.Split], fields: Optional[Tuple[Field, ...]],
-                 rows: Optional[int], skip_damaged: bool):
+                 rows: Optional[int], skip_damaged: bool, columns: Optional[List[str]]):
         self._parts = parts
         self._fields = fields
         self._rows = rows
         self._skip_damaged = skip_damaged
+        self._columns = columns  # with those of places among them; None: those of the fields
 
     def partitions(self) -> List[InputPartition]:
         return [_Part(split) for split in self._parts]
 
     def read(self, partition: Any) -> Iterator[Any]:
         import pyarrow as pa
+        if self._columns is not None:
+            for batch in batches_with_places(partition.split, self._fields, self._rows, threads=1,
+                                             skip_damaged=self._skip_damaged):
+                yield batch.select(self._columns)
+            return
         batches = partition.split.batches(self._fields, self._rows, threads=1,
                                           skip_damaged=self._skip_damaged)
         yield from pa.RecordBatchReader.from_stream(batches)
@@ -168,7 +190,14 @@ class DefaultSource(DataSource):
         return columns_of([self._path()], columns, record == "raw")
 
     def schema(self) -> Any:
-        return _spark_schema(self._fields())
+        schema = _spark_schema(self._fields())
+        if self._flag("places", "false"):
+            for name, kind in zip(PLACE_COLUMNS, ("string", "bigint")):
+                if name in schema.names:
+                    raise ValueError(f"option places: the dataset has a feature {name!r} itself; name the columns "
+                                     "that you want by .schema(...), or read it without places")
+                schema.add(name, kind, nullable=False)
+        return schema
 
     def reader(self, schema: Any) -> DataSourceReader:
         if self._flag("pushdown", "false"):
@@ -186,8 +215,12 @@ class DefaultSource(DataSource):
             parts = splits(self._path(), bytes=int(match[1]) * _UNITS[match[2]])
         else:
             parts = splits(self._path(), int(match[1]))
+        columns: Optional[List[str]] = None
+        if self._flag("places", "false"):
+            columns = list(schema.names)
+            schema = _without_places(schema)
         return _Reader(parts, None if raw else _fields_of_schema(schema),
-                       self._number("rows_per_batch", 0, 1) or None, self._flag("skip_damaged", "false"))
+                       self._number("rows_per_batch", 0, 1) or None, self._flag("skip_damaged", "false"), columns)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         return _Writer(self._job(overwrite))

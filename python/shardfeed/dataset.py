@@ -268,7 +268,11 @@ class Dataset(RowSteps):
 
     def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> "Dataset":
         """Delivers the part of rank `rank` of `world`. Without them, both are found when
-        iteration begins: see rank_and_world."""
+        iteration begins: see rank_and_world.
+
+        Directly after read(), each rank reads its records alone, and all get the same number of
+        them, as read's `batch` and `end` say. After other steps, element i goes to rank i modulo
+        world, so some ranks may get one element more."""
         if (rank is None) != (world is None):
             raise ValueError("shard: give rank and world, or neither")
         if rank is None:

@@ -60,7 +60,8 @@ class DeviceIterator(_core.DeviceIterator):
     Tensors of torch() and arrays of jax() are copies in the memory of these frameworks, so only
     the frameworks' own rules apply to them.
 
-    - `lam`: {column: lambda} of the last batch, for images that Normalize has mixed."""
+    - `lam`: {column: lambda} of the last batch, for images that Normalize has mixed.
+    - `padded`, `damaged`: as Iterator has them."""
 
     structure: Any
     receiver: Receiver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import _core
 from . import structure as structures
@@ -59,12 +59,23 @@ def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
     return {"state": _core.merge_states([checked_state(state) for state in states])}
 
 
+# Iterator.padded and Iterator.damaged, as another process hands them over with an element.
+Marks = Tuple[int, List[int]]
+NO_MARKS: Marks = (0, [])
+
+
+def marks_of(it: "Iterator") -> Marks:
+    return it.padded, it.damaged
+
+
 class Iterator(_core.Iterator):
     """One run of a dataset. Iterate over it, close it (or use it in a `with`), save and load
     its place. Dropping it closes it.
 
     `padded` is how many of the last element's rows exist only because `end="pad"` gives all
-    ranks the same number: the last rows of a batch; for a row, 1 or 0.
+    ranks the same number: the last rows of a batch; for a row, 1 or 0. `damaged` has the rows of
+    the last element that stand for damaged records (sf.read(skip_damaged=True)) and have no
+    values; for a row, [0] or [].
 
     Several threads may use it, with one call at a time. It waits without the GIL and answers
     Ctrl-C. After a fork, a child creates its own iterator."""

@@ -107,16 +107,16 @@ class _Actor:
             for _ in range(count):
                 columns = next(self._it)
                 state = self._it.state()
-                yield "batch", state, self._it.padded, {name: as_one_piece(c) for name, c in columns.items()}
+                yield "batch", state, iterator.marks_of(self._it), {name: as_one_piece(c) for name, c in columns.items()}
             self._at = state
         except StopIteration:
-            yield "end", self._it.state(), 0, None
+            yield "end", self._it.state(), iterator.NO_MARKS, None
         except Exception as error:
             # The place may have been a wrong guess, and a run stays with its first error.
             if self._it is not None:
                 self._it.close()
             self._it = None
-            yield "failed", None, 0, as_sent(error)
+            yield "failed", None, iterator.NO_MARKS, as_sent(error)
 
 
 class _Stretch:
@@ -133,7 +133,7 @@ class RemoteIterator:
     """One run of a chain on actors. It is used like an sf.Iterator, and its states are the same.
     Not for several threads."""
 
-    padded = 0
+    padded, damaged = iterator.NO_MARKS
 
     def __init__(self, remote: RemoteDataset, convert: Optional[Callable[[Any], Any]], epoch: int,
                  options: Dict[str, Any]):
@@ -209,7 +209,7 @@ class RemoteIterator:
         self._check()
         if self._end is not None:
             raise self._end
-        kind, state, padded, value = self._received()
+        kind, state, marks, value = self._received()
         if kind == "end":
             self._state = state
             self._end = StopIteration()
@@ -221,7 +221,7 @@ class RemoteIterator:
         if self._convert is not None:
             element = self._convert(element)
         self._advance(state)
-        self.padded = padded
+        self.padded, self.damaged = marks
         return element
 
     def _received(self) -> Any:
@@ -290,6 +290,7 @@ class RemoteIterator:
         self._state = self._local.state()
         self._forget()
         self._end = None
+        self.padded, self.damaged = iterator.NO_MARKS
         self._epochs.next = self.epoch() + 1
 
     def epoch(self) -> int:

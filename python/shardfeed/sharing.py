@@ -327,7 +327,7 @@ class SharedIterator:
     are the same."""
 
     epochs: Optional[iterator.Epochs] = None
-    padded = 0
+    padded, damaged = iterator.NO_MARKS
 
     def __init__(self, link: Link, order: Dict[str, Any], structure: Any,
                  convert: Optional[Callable[[Any], Any]]):
@@ -425,7 +425,7 @@ class SharedIterator:
             self._check()
             if self._end is not None:
                 raise self._end
-            kind, place, padded, writable, value = self._with_server(self._peek)
+            kind, place, marks, writable, value = self._with_server(self._peek)
             if kind == "end":
                 self._place = place
                 self._end = StopIteration()
@@ -440,7 +440,7 @@ class SharedIterator:
             # From here on the element counts as delivered. What may be interrupted precedes it.
             self._ready.pop(0)
             self._place = place
-            self.padded = padded
+            self.padded, self.damaged = marks
             self._delivered += 1
             self._taken = True
             self._deaths = 0
@@ -478,6 +478,7 @@ class SharedIterator:
             self._ready = []
             self._taken = False
             self._end = None
+            self.padded, self.damaged = iterator.NO_MARKS
             self._delivered = 0
             self._order = {**self._order, "begin": text}
             if self.epochs is not None:

@@ -148,10 +148,10 @@ class _Unpickler(pickle.Unpickler):
 class _Made:
     """A batch of a feed, and where the feed is after it."""
 
-    def __init__(self, kind: str, place: Any, padded: int, value: Any):
+    def __init__(self, kind: str, place: Any, marks: iterator.Marks, value: Any):
         self.kind = kind      # "batch", "end" or "failed"
         self.place = place
-        self.padded = padded
+        self.marks = marks  # of Iterator: padded, damaged
         self.value = value
 
 
@@ -238,10 +238,10 @@ class Feed:
         try:
             columns = next(self._it)
         except StopIteration:
-            return _Made("end", _place(self._it), 0, None)
+            return _Made("end", _place(self._it), iterator.NO_MARKS, None)
         except BaseException as error:
-            return _Made("failed", None, 0, as_sent(error))
-        return _Made("batch", _place(self._it), self._it.padded,
+            return _Made("failed", None, iterator.NO_MARKS, as_sent(error))
+        return _Made("batch", _place(self._it), iterator.marks_of(self._it),
                      {name: as_one_piece(value) for name, value in columns.items()})
 
     def stats(self) -> Dict[str, Any]:
@@ -373,7 +373,7 @@ class _Client:
         while made is None and not self._unregistered.is_set():
             # Too far behind its peers: this rank goes on alone.
             if self._place[0] is None:
-                made = _Made("failed", None, 0, as_sent(RuntimeError(
+                made = _Made("failed", None, iterator.NO_MARKS, as_sent(RuntimeError(
                     "share: this rank is too far behind its peers, and a run that is not deterministic "
                     "has no place to go on from")))
                 break
@@ -381,7 +381,7 @@ class _Client:
             made = self._feed.take(self) if self._feed is not None else None
         if made is None or self._unregistered.is_set():
             return
-        channel.send((made.kind, made.place, made.padded, feed.writable, made.value))
+        channel.send((made.kind, made.place, made.marks, feed.writable, made.value))
         if made.kind == "batch":
             self._sent += 1
             self._credits -= 1

@@ -67,12 +67,14 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     "s3://bucket/train@16". The shards may come from any writer; missing indexes are built.
 
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
-    - `batch`, `end`: every rank gets the same number of whole batches of `batch` records. The
-      rest of an epoch is dropped ("drop"), or filled up with the epoch's first records: with
+    - `batch`, `end`: if shard() comes next, every rank gets the same number of whole batches of
+      `batch` records. The rest of an epoch is dropped ("drop"), or filled up with the epoch's first records: with
       "pad" the iterator counts these rows (Iterator.padded), with "wrap" it does not.
     - `check_crc`: checks both CRCs of each record.
-    - `skip_damaged`: damaged records do not end the run. They keep their rows, without bytes,
-      and the iterator's stats()["damaged"] counts them.
+    - `skip_damaged`: damaged records do not end the run. They keep their rows, so that all ranks
+      stay in step: records are empty, numbers are 0 and lists are empty. Iterator.damaged has these
+      rows of the last element, and stats()["damaged"] counts them, with those that filters and
+      functions over batches dropped. Functions over rows and filters are not called for them.
     - `max_skipped`: raises DataLossError if more records of an epoch are damaged than this
       number or share ("5%"). The default is 1 %, and at least 10.
     - `io`: "auto", "uring", "threads" or "mmap".

@@ -158,7 +158,9 @@ class Split(NamedTuple):
                 **options: Any) -> Any:
         """`arrow` with columns that `columns_of` has found; of whole datasets, which have them in
         common."""
-        ds = self.read(**options)
+        return self._batches(self.read(**options), fields, rows)
+
+    def _batches(self, ds: Dataset, fields: Optional[Sequence[Field]], rows: Optional[Size]) -> Any:
         table = ds._records
         total = len(table)
         mean = max(1, sum(s[3] for s in table.shards()) // max(1, total))
@@ -171,6 +173,28 @@ class Split(NamedTuple):
 
         return _core.ArrowBatches(iter(ds.batch(size, drop_remainder=False)), list(fields or ()),
                                   fields is None, _BATCH_BYTES, place)
+
+
+PLACE_COLUMNS = ("_shard", "_record")
+
+
+def batches_with_places(split: Split, fields: Optional[Sequence[Field]], rows: Optional[Size] = None,
+                        **options: Any) -> Iterator[Any]:
+    """The batches of a split as pyarrow's, with two more columns: `_shard`, the path of the shard that a
+    record is in, and `_record`, its number there, from 0 on."""
+    import numpy as np
+    import pyarrow as pa
+    ds = split.read(**options)
+    shards = ds._records.shards()
+    paths = pa.array([shard[0] for shard in shards], pa.string())
+    begins = np.cumsum([0] + [shard[1] for shard in shards])
+    for batch in split._batches(ds, fields, rows):
+        numbers = np.asarray(batch.numbers, np.int64) + split.first
+        shard_of = np.searchsorted(begins, numbers, side="right") - 1
+        made = pa.record_batch(batch)
+        yield pa.RecordBatch.from_arrays(
+            [*made.columns, paths.take(pa.array(shard_of)), pa.array(numbers - begins[shard_of])],
+            names=[*made.schema.names, *PLACE_COLUMNS])
 
 
 def tables_of(split: Split, fields: Optional[Tuple[Field, ...]], options: Dict[str, Any]) -> Iterator[Any]:

@@ -46,6 +46,34 @@ class TestSpark:
         with pytest.raises(Exception, match="feature 'n' is of kind int64, expected bytes"):
             spark.read.format("shardfeed").schema("n binary").load(dataset).collect()
 
+    def test_places(self, spark, dataset):
+        shards = [f"train-{shard:05}-of-{SHARDS:05}" for shard in range(SHARDS)]
+        expected = [(shard, number, int(r["n"])) for shard in shards for number, r in enumerate(
+            sf.read(os.path.join(os.path.dirname(dataset), shard)).parse({"n": sf.int64}))]
+        for options in ({}, {"split": "3"}):
+            df = spark.read.format("shardfeed").options(places="true", columns="n", **options).load(dataset)
+            assert df.schema.simpleString() == "struct<n:bigint,_shard:string,_record:bigint>"
+            assert [(os.path.basename(r["_shard"]), r["_record"], r["n"]) for r in df.collect()] == expected
+        some = (spark.read.format("shardfeed").option("places", "true").schema("_record bigint, n bigint")
+                .load(dataset))
+        assert [(r["_record"], r["n"]) for r in some.collect()] == [(number, n) for _, number, n in expected]
+        with pytest.raises(Exception, match="column '_record': expected bigint, got string"):
+            spark.read.format("shardfeed").option("places", "true").schema("_record string").load(dataset).collect()
+
+    def test_damaged_records_are_left_out(self, spark, tmp_path):
+        with sf.write(tmp_path / "a@1") as writer:
+            for n in range(20):
+                writer.write({"n": n})
+        path = tmp_path / "a-00000-of-00001"
+        data = bytearray(path.read_bytes())
+        data[len(data) // 20 * 7 + 14] ^= 1
+        path.write_bytes(data)
+        reader = spark.read.format("shardfeed").schema("n bigint")
+        with pytest.raises(Exception, match="record 7 at byte"):
+            reader.load(f"{tmp_path}/a@1").collect()
+        df = reader.option("skip_damaged", "true").load(f"{tmp_path}/a@1")
+        assert [r["n"] for r in df.collect()] == [n for n in range(20) if n != 7]
+
     def test_writing(self, spark, dataset, tmp_path):
         df = spark.read.format("shardfeed").load(dataset)
         df.write.format("shardfeed").mode("append").save(f"{tmp_path}/new@4")

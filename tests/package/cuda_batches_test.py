@@ -26,6 +26,25 @@ def test_batches_equal_those_on_the_host(driver, ds):
     assert count == len(ds)
 
 
+def test_padding_and_damaged_rows_are_told(driver, tmp_path):
+    with sf.write(tmp_path / "a@1") as writer:
+        for i in range(20):
+            writer.write({"n": i})
+    path = tmp_path / "a-00000-of-00001"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 20 * 6 + 14] ^= 1  # of record 6
+    path.write_bytes(data)
+    records = sf.read(str(tmp_path / "a@1"), end="pad", skip_damaged=True)
+    told = []
+    for rank in range(3):
+        ds = records.shard(rank, 3).parse({"n": sf.int64}).batch(4)
+        with iter(ds) as host, iter(ds.cuda()) as it:
+            for _, _ in zip(it, host):
+                assert (it.padded, it.damaged) == (host.padded, host.damaged)
+                told.append((it.padded, len(it.damaged)))
+    assert [sum(numbers) for numbers in zip(*told)] == [1, 1]
+
+
 def test_several_devices(driver, ds):
     for a, b in zip(ds.cuda(0), ds.cuda(1)):
         assert b["label"].__dlpack_device__() == (2, 1)
