@@ -41,7 +41,7 @@ is refused, and the source does not need spark.sql.python.filterPushdown.enabled
 from __future__ import annotations
 
 import re
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import shardfeed as sf
 from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourceReader,
@@ -72,10 +72,15 @@ def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
     return tuple(fields)
 
 
+def _place_types() -> Dict[str, Any]:
+    from pyspark.sql import types
+    return dict(zip(PLACE_COLUMNS, (types.StringType(), types.LongType())))
+
+
 def _without_places(schema: Any) -> Any:
     """The columns of a schema that come from the records."""
     from pyspark.sql import types
-    kinds = dict(zip(PLACE_COLUMNS, (types.StringType(), types.LongType())))
+    kinds = _place_types()
     rest = types.StructType()
     for column in schema.fields:
         if column.name not in kinds:
@@ -192,11 +197,11 @@ class DefaultSource(DataSource):
     def schema(self) -> Any:
         schema = _spark_schema(self._fields())
         if self._flag("places", "false"):
-            for name, kind in zip(PLACE_COLUMNS, ("string", "bigint")):
+            for name, kind in _place_types().items():
                 if name in schema.names:
                     raise ValueError(f"option places: the dataset has a feature {name!r} itself; name the columns "
                                      "that you want by .schema(...), or read it without places")
-                schema.add(name, kind, nullable=False)
+                schema.add(name, kind)
         return schema
 
     def reader(self, schema: Any) -> DataSourceReader:

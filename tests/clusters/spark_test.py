@@ -57,6 +57,8 @@ class TestSpark:
         some = (spark.read.format("shardfeed").option("places", "true").schema("_record bigint, n bigint")
                 .load(dataset))
         assert [(r["_record"], r["n"]) for r in some.collect()] == [(number, n) for _, number, n in expected]
+        places = spark.read.format("shardfeed").option("places", "true").schema("_record bigint").load(dataset)
+        assert [r["_record"] for r in places.collect()] == [number for _, number, _ in expected]
         with pytest.raises(Exception, match="column '_record': expected bigint, got string"):
             spark.read.format("shardfeed").option("places", "true").schema("_record string").load(dataset).collect()
 

@@ -1,5 +1,6 @@
 """Datasets that the engines write to and read from an object store, as a stand-in for S3 serves it."""
 
+import multiprocessing
 import os
 import pathlib
 import sys
@@ -59,7 +60,16 @@ def test_ray(store, frame):
 
 
 def test_spark(store, frame, tmp_path):
-    sql = pytest.importorskip("pyspark.sql")
+    pytest.importorskip("pyspark.sql")
+    # Java keeps the environment that it started with, and passes it on to Spark's workers.
+    process = multiprocessing.get_context("spawn").Process(target=_write_and_read_by_spark, args=(frame, tmp_path))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _write_and_read_by_spark(frame, folder):
+    from pyspark import sql
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = (sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
                .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -71,7 +81,7 @@ def test_spark(store, frame, tmp_path):
         assert session.read.format("shardfeed").schema("n bigint").load(SPEC).count() == 100
         stream = session.readStream.format("rate").load()
         with pytest.raises(Exception, match="a stream is written to a folder, not to a store"):
-            (stream.writeStream.format("shardfeed").option("checkpointLocation", str(tmp_path))
+            (stream.writeStream.format("shardfeed").option("checkpointLocation", str(folder))
              .start(SPEC).awaitTermination())
     finally:
         session.stop()

@@ -359,7 +359,8 @@ class TestHuggingFace:
             assert writer.write_batch(many) == 1200
         found = rows(sf.read(tmp_path / "a@1").parse())
         assert len(found) == 1200
-        assert found[-1] == {"n": 2, "image": image.read_bytes(), "text": b"c", "label": 0, "array": [1, 2, 3, 4]}
+        assert found[-1] == {"n": 2, "image": image.read_bytes(), "text": b"c", "label": 0,
+                             "array": [[1, 2], [3, 4]]}
 
 
 # ---- What would change without a word
