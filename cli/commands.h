@@ -29,6 +29,7 @@ void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit);
 void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddTopCommand(CLI::App& app, CommandOptions& options, int* exit);
 
 // Adds `completion` and `man`, which print shell completions and the man page for all commands of
 // `app`.

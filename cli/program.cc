@@ -120,6 +120,7 @@ int Run(int argc, char** argv) {
   AddBenchCommand(app, options, &exit);
   AddPlanCommand(app, options, &exit);
   AddReplayCommand(app, options, &exit);
+  AddTopCommand(app, options, &exit);
   AddCommitCommand(app, options, &exit);
   AddCleanCommand(app, options, &exit);
   AddCacheCommand(app, options, &exit);

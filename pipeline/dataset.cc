@@ -85,16 +85,7 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> Dataset::table() const {
 }
 
 std::string Dataset::Text() const {
-  if (step_ == nullptr) return std::string(status_.message());
-  const std::function<std::string(const Step&)> text = [&](const Step& step) -> std::string {
-    if (step.inputs.empty()) return step.text;
-    if (step.text.empty()) return text(*step.inputs[0]);  // part of the following step
-    if (step.inputs.size() == 1) return text(*step.inputs[0]) + "." + step.text;
-    std::string all;
-    for (const StepPtr& input : step.inputs) all += (all.empty() ? "" : ", ") + text(*input);
-    return fmt::format("{}[{}]", step.text, all);
-  };
-  return text(*step_);
+  return step_ == nullptr ? std::string(status_.message()) : ChainText(*step_);
 }
 
 absl::StatusOr<Length> Dataset::CountElements() const {

@@ -11,6 +11,7 @@
 #include "io/page_cache.h"
 #include "io/parallel.h"
 #include "pipeline/data/work_stop.h"
+#include "pipeline/live_run.h"
 #include "pipeline/plan/compile.h"
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/plan/length.h"
@@ -45,7 +46,10 @@ uint64_t DefaultBudgetBytes() {
 class Iterator::Run {
  public:
   Run(StepPtr recipe, RunOptions options)
-      : recipe_(std::move(recipe)), options_(std::move(options)), start_ns_(NowNs()) {}
+      : recipe_(std::move(recipe)),
+        options_(std::move(options)),
+        epoch_(options_.epoch),
+        start_ns_(NowNs()) {}
   ~Run();
 
   absl::Status Open();
@@ -55,7 +59,7 @@ class Iterator::Run {
   std::optional<bool> Await(std::chrono::nanoseconds most);
   const RowSpec& spec() const { return *recipe_->spec; }
   bool batched() const { return recipe_->batched; }
-  uint64_t epoch() const { return options_.epoch; }
+  uint64_t epoch() const { return epoch_; }
   absl::StatusOr<std::string> StateDict() const;
   bool StateAtHand() const;
   absl::Status LoadStateDict(std::string_view state);
@@ -70,6 +74,7 @@ class Iterator::Run {
   absl::Status OpenAgain();
   // The recipe's fingerprint in the form that states have.
   absl::StatusOr<std::string> Chain() const;
+  void StartLive();
   // Counts a wait of the consumer that ends now, for `rows` rows. Returns the time.
   uint64_t EndWait(uint64_t start_ns, size_t rows);
   void NoteDelivered(const Batch& batch, size_t row);
@@ -78,6 +83,7 @@ class Iterator::Run {
 
   const StepPtr recipe_;  // its steps are keys in context_
   RunOptions options_;
+  std::atomic<uint64_t> epoch_;
   std::shared_ptr<RunContext> context_;
   std::unique_ptr<Autotuner> tuner_;
   std::unique_ptr<ElementQueue> queue_;  // null if Load has failed, as error_ says
@@ -96,6 +102,7 @@ class Iterator::Run {
   std::atomic<uint64_t> damaged_ = 0;
   std::atomic<uint64_t> wait_ns_ = 0;
   uint64_t start_ns_ = 0;
+  std::unique_ptr<LivePublisher> live_;  // calls stats(); may be null
 };
 
 absl::StatusOr<std::shared_ptr<RunContext>> Iterator::Run::MakeContext() const {
@@ -137,18 +144,33 @@ absl::Status Iterator::Run::Open() {
   absl::StatusOr<std::shared_ptr<RunContext>> context = MakeContext();
   if (!context.ok()) return context.status();
   context_ = *std::move(context);
-  absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, options_.epoch);
+  absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, epoch_);
   if (!stage.ok()) return stage.status();
   queue_ = std::make_unique<ElementQueue>(*std::move(stage));
   notes_delivered_ = UnevenStep(*recipe_) != nullptr && UnmergeableStep(*recipe_) == nullptr;
   tuner_ = options_.autotune ? std::make_unique<Autotuner>(context_.get()) : nullptr;
+  StartLive();
   return absl::OkStatus();
+}
+
+void Iterator::Run::StartLive() {
+  LiveRun run;
+  run.chain = ChainText(*recipe_);
+  for (const RankPart& part : PartsOf(*recipe_)) {
+    run.rank += part.rank * run.world;
+    run.world *= part.world;
+  }
+  live_ = LivePublisher::Start(std::move(run), [this](LiveRun* live) {
+    live->epoch = epoch_;
+    live->all = stats();
+  });
 }
 
 Iterator::Run::~Run() {
   if (Forked()) {
     Abandon();
   } else if (context_ != nullptr) {  // Open has succeeded
+    live_ = nullptr;
     Cancel();
   }
 }
@@ -158,6 +180,7 @@ bool Iterator::Run::Forked() const { return ForkCount() != forks_; }
 // In a child, the stages' threads do not exist and their locks may be held for ever, so nothing of
 // them is touched.
 void Iterator::Run::Abandon() {
+  static_cast<void>(live_.release());
   tuner_ = nullptr;
   new std::shared_ptr<RunContext>(std::move(context_));
   static_cast<void>(queue_.release());
@@ -287,7 +310,7 @@ absl::StatusOr<std::string> Iterator::Run::StateDict() const {
   if (!chain.ok()) return chain.status();
   PipelineState state;
   state.chain = *chain;
-  state.epoch = options_.epoch;
+  state.epoch = epoch_;
   state.merged = merged_;
   if (UnevenStep(*recipe_) != nullptr) {
     state.ranks = WordsOf(PartsOf(*recipe_));
@@ -345,9 +368,9 @@ absl::Status Iterator::Run::LoadStateDict(std::string_view text) {
         "the state is damaged: states of this chain cannot be merged");
   }
   const bool begins_alike = state->merged == merged_;
-  const bool other_epoch = state->epoch != options_.epoch;
+  const bool other_epoch = state->epoch != epoch_;
   merged_ = state->merged;
-  options_.epoch = state->epoch;
+  epoch_ = state->epoch;
   if (Forked()) {
     Abandon();
     options_.trace = nullptr;
@@ -388,6 +411,7 @@ IteratorStats Iterator::Run::stats() const {
   for (const auto& c : context_->AllCounters()) {
     StageStats stage;
     stage.name = c->name;
+    stage.reads = c->reads;
     stage.threads = c->threads;
     stage.workers = c->workers;
     stage.read_ahead = c->read_ahead;
@@ -411,9 +435,9 @@ IteratorStats Iterator::Run::stats() const {
   stats.ignored = ignored.count;
   stats.first_ignored = std::move(ignored.first);
   stats.decisions = context_->Decisions();
-  const Verdict verdict = FindLimit(stats.seconds, stats.wait_seconds, context_->AllCounters());
-  stats.limit = verdict.limit;
-  stats.verdict = verdict.text;
+  Verdict verdict = FindLimit(stats.seconds, stats.wait_seconds, stats.stages);
+  stats.limit = std::move(verdict.limit);
+  stats.verdict = std::move(verdict.text);
   return stats;
 }
 

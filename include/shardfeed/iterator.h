@@ -88,6 +88,7 @@ uint64_t DefaultBudgetBytes();
 // What a stage of a run did.
 struct StageStats {
   std::string name;
+  bool reads = false;  // whether it reads shards
   int threads = 0;
   int workers = 0;          // threads in use
   uint64_t read_ahead = 0;  // batches begun ahead of the consumer

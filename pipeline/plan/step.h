@@ -128,6 +128,9 @@ struct Step {
 
 using StepPtr = std::shared_ptr<const Step>;
 
+// The chain that ends with the step, as calls that could have made it.
+std::string ChainText(const Step& step);
+
 // The work of a step with one input, whose stage is made from the input's stage.
 template <typename Make>
 StageWork OnInput(Make make) {

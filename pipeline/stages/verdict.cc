@@ -12,12 +12,9 @@ constexpr double kHardlyWaits = 0.1;
 constexpr double kBusy = 0.6;
 constexpr double kMostly = 0.5;
 
-double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 }  // namespace
 
-Verdict FindLimit(double seconds, double wait_seconds,
-                  const std::vector<std::shared_ptr<StageCounters>>& stages) {
+Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageStats>& stages) {
   seconds = std::max(seconds, 1e-9);
   const double waits = wait_seconds / seconds;
   if (waits < kHardlyWaits) {
@@ -28,9 +25,9 @@ Verdict FindLimit(double seconds, double wait_seconds,
   }
   double busiest = 0;
   for (auto it = stages.rbegin(); it != stages.rend(); ++it) {
-    const StageCounters& stage = **it;
-    const int workers = std::max<int>(stage.workers, 1);
-    const double busy = Seconds(stage.busy_ns) / (seconds * workers);
+    const StageStats& stage = *it;
+    const int workers = std::max(stage.workers, 1);
+    const double busy = stage.busy_seconds / (seconds * workers);
     busiest = std::max(busiest, busy);
     if (busy < kBusy) continue;
     return {stage.name,
@@ -40,8 +37,8 @@ Verdict FindLimit(double seconds, double wait_seconds,
   }
   // A reader has no input stage; time that others wait for it counts as reading.
   double reading = 0;
-  for (const auto& stage : stages) {
-    if (stage->reads) reading += Seconds(stage->wait_out_ns) / seconds;
+  for (const StageStats& stage : stages) {
+    if (stage.reads) reading += stage.wait_out_seconds / seconds;
   }
   if (reading >= kMostly) {
     return {"reading",
@@ -49,10 +46,10 @@ Verdict FindLimit(double seconds, double wait_seconds,
                         "larger budget or more reading threads would help",
                         100 * std::min(reading, 1.0))};
   }
-  for (const auto& stage : stages) {
-    const double input = Seconds(stage->wait_in_ns) / seconds;
+  for (const StageStats& stage : stages) {
+    const double input = stage.wait_in_seconds / seconds;
     if (input < kMostly) continue;
-    const std::string limit = fmt::format("the input of {}", stage->name);
+    const std::string limit = fmt::format("the input of {}", stage.name);
     return {limit, fmt::format("{} limits: it is waited for {:.0f} % of the time; a generator or a "
                                "single-threaded step precedes it",
                                limit, 100 * std::min(input, 1.0))};

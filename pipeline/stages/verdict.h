@@ -1,13 +1,12 @@
-// Determines the bottleneck of a run from the counters of its stages.
+// Determines the bottleneck of a run from the statistics of its stages.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_VERDICT_H_
 #define SHARDFEED_PIPELINE_STAGES_VERDICT_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "pipeline/stages/run_context.h"
+#include "shardfeed/iterator.h"
 
 namespace shardfeed {
 
@@ -27,8 +26,7 @@ struct Verdict {
 //   - Otherwise, if a stage waits for its input most of the time, whatever is before it: a
 // generator, or a step that works on one thread.
 //   - Otherwise nothing in particular.
-Verdict FindLimit(double seconds, double wait_seconds,
-                  const std::vector<std::shared_ptr<StageCounters>>& stages);
+Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageStats>& stages);
 
 }  // namespace shardfeed
 

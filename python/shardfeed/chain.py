@@ -103,7 +103,8 @@ class Chain(Viewable):
               budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
               headspace: Optional[bool] = None, trace: Optional[Trace] = None,
               cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
-              tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> iterator.Iterator:
+              tuning: Optional[Sequence[Mapping[str, Any]]] = None,
+              metrics: Optional[str] = None) -> iterator.Iterator:
         """Starts a run and returns its iterator. The options are those of with_options.
 
         `epoch`: which epoch it is, for orders and random numbers. By default it is the one
@@ -111,7 +112,7 @@ class Chain(Viewable):
         source E times has the epochs from E * epoch on."""
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
-                 "autotune": autotune, "tuning": tuning}
+                 "autotune": autotune, "tuning": tuning, "metrics": metrics}
         return self._start(epoch=epoch, **step_arguments.given(given))
 
     def set_epoch(self, epoch: Count) -> None:

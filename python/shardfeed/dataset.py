@@ -10,6 +10,7 @@ from . import structure as structures
 from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
 from .choices import Exhausted
+from .metrics import address_of
 from .row_steps import RowSteps
 
 
@@ -31,7 +32,8 @@ class Dataset(RowSteps):
                      budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
                      headspace: Optional[bool] = None, trace: Optional[Trace] = None,
                      cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
-                     tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "Dataset":
+                     tuning: Optional[Sequence[Mapping[str, Any]]] = None,
+                     metrics: Optional[str] = None) -> "Dataset":
         """Sets how iterators run. An option that is None keeps its value.
 
         - `threads`: the maximum number of worker threads, of the run and of each stage; 0 is one per
@@ -42,10 +44,15 @@ class Dataset(RowSteps):
         - `trace`: an sf.Trace, which records what each thread does.
         - `cpu_share`: the share of the threads that is used, up to 1.
         - `autotune`: adjusts each stage's threads and read-ahead (True by default).
-        - `tuning`: uses the threads and read-ahead in `stats()["tuning"]` of an earlier run."""
+        - `tuning`: uses the threads and read-ahead in `stats()["tuning"]` of an earlier run.
+        - `metrics`: "HOST:PORT", where this process serves the counters of its runs as OpenMetrics, for
+          Prometheus and the like (http://HOST:PORT/metrics). OSError, from iteration: the port is taken.
+        """
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
-                 "autotune": autotune, "tuning": tuning}
+                 "autotune": autotune, "tuning": tuning, "metrics": metrics}
+        if metrics is not None:
+            address_of(metrics)
         return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
                        {**self._options, **step_arguments.given(given)})
 

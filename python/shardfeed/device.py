@@ -158,13 +158,17 @@ class DeviceView:
         """Starts a run and returns its iterator. The options are those of Dataset.with_options."""
         ds = self.dataset
         receiver = self._receiver()
+        running = {**ds._options, **options, "epoch": ds._epochs.take(options.get("epoch"))}
+        address = running.pop("metrics", None)
         it = DeviceIterator(ds._core, self._options,
                             {name: how.core() for name, how in self._normalize.items()},
-                            run_options(**{**ds._options, **options,
-                                           "epoch": ds._epochs.take(options.get("epoch"))}))
+                            run_options(**running))
         it.structure = ds._structure
         it.receiver = receiver
         it.lam = {}
+        if address is not None:
+            from .metrics_server import serve  # imports modules that few programs need
+            serve(it, address)
         return it
 
     def __len__(self) -> int:

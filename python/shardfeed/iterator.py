@@ -6,7 +6,7 @@ import atexit
 import os
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from . import _core
+from . import _core, metrics
 from . import structure as structures
 from .arguments import shown
 
@@ -81,6 +81,7 @@ class Iterator(_core.Iterator):
     Ctrl-C. After a fork, a child creates its own iterator."""
 
     epochs: Optional[Epochs] = None  # of the dataset
+    _told: Optional[Dict[str, Any]] = None  # stats() at the last call of scalars()
 
     def __enter__(self) -> "Iterator":
         return self
@@ -100,6 +101,18 @@ class Iterator(_core.Iterator):
         self.load(checked_state(state))
         if self.epochs is not None:
             self.epochs.next = self.epoch() + 1
+
+    def scalars(self) -> Dict[str, float]:
+        """Returns numbers to be logged, of the time since the last call: "rows_per_second",
+        "elements_per_second" and "wait", the share of the time that the consumer waited; for each
+        stage "STAGE/busy", "STAGE/input_wait" and "STAGE/output_wait", shares of the time too, and
+        "STAGE/ahead_bytes". "rows", "damaged" and "ignored" are those since the run began.
+
+            for name, value in it.scalars().items():
+                writer.add_scalar(f"data/{name}", value, step)"""
+        stats = self.stats()
+        before, self._told = self._told, stats
+        return metrics.scalars(stats, before)
 
     def __repr__(self) -> str:
         if self.closed:
@@ -137,10 +150,15 @@ def start(core: Any, structure: Any, convert: Optional[Callable[[Any], Any]], wr
         def convert_all(columns: Any) -> Any:
             element = structures.build(structure, columns)
             return element if convert is None else convert(element)
+    address = options.pop("metrics", None)
     arguments: Dict[str, Any] = dict(dataset=core, run=run_options(**options), bare=bare,
                                      writable=writable, blocks=blocks)
     if convert_all is None:
-        return Iterator(**arguments)
-    iterator = ConvertedIterator(**arguments)
-    iterator.convert = convert_all
-    return iterator
+        made = Iterator(**arguments)
+    else:
+        made = ConvertedIterator(**arguments)
+        made.convert = convert_all
+    if address is not None:
+        from .metrics_server import serve  # imports modules that few programs need
+        serve(made, address)
+    return made

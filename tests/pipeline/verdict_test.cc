@@ -11,24 +11,23 @@ using ::testing::HasSubstr;
 // Verdicts on a run of ten seconds.
 class VerdictTest : public ::testing::Test {
  protected:
-  StageCounters& AddStage(std::string name, double busy_seconds, double wait_in_seconds) {
-    auto stage = std::make_shared<StageCounters>();
-    stage->name = std::move(name);
-    stage->workers = 2;
-    stage->busy_ns = static_cast<uint64_t>(busy_seconds * 1e9);
-    stage->wait_in_ns = static_cast<uint64_t>(wait_in_seconds * 1e9);
-    stages_.push_back(stage);
-    return *stage;
+  StageStats& AddStage(std::string name, double busy_seconds, double wait_in_seconds) {
+    StageStats& stage = stages_.emplace_back();
+    stage.name = std::move(name);
+    stage.workers = 2;
+    stage.busy_seconds = busy_seconds;
+    stage.wait_in_seconds = wait_in_seconds;
+    return stage;
   }
   void AddReader(double busy_seconds, double waited_for_seconds) {
-    StageCounters& reader = AddStage("read", busy_seconds, 0);
+    StageStats& reader = AddStage("read", busy_seconds, 0);
     reader.reads = true;
-    reader.wait_out_ns = static_cast<uint64_t>(waited_for_seconds * 1e9);
+    reader.wait_out_seconds = waited_for_seconds;
   }
   Verdict Find(double wait_seconds) const { return FindLimit(10, wait_seconds, stages_); }
 
  private:
-  std::vector<std::shared_ptr<StageCounters>> stages_;
+  std::vector<StageStats> stages_;
 };
 
 TEST_F(VerdictTest, AConsumerThatHardlyWaitsLimits) {

@@ -1,0 +1,303 @@
+#include "pipeline/live_run.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "io/errno_status.h"
+#include "io/output_file.h"
+#include "io/thread.h"
+#include "nlohmann/json.hpp"
+#include "pipeline/stages/verdict.h"
+
+namespace shardfeed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kVersion = 1;
+constexpr size_t kMostBytes = 1 << 20;    // of a file
+constexpr size_t kMostCommand = 1 << 10;  // bytes of a command line
+
+std::string ReadAtMost(const std::string& path, size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(most));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+// When the process began. Nullopt: there is none.
+std::optional<uint64_t> ProcessStart(uint64_t pid) {
+  const std::string stat = ReadAtMost(fmt::format("/proc/{}/stat", pid), 4096);
+  // The name of the program, which may hold anything, is in parentheses. The time is field 22, and
+  // the parenthesis ends field 2.
+  size_t at = stat.rfind(')');
+  if (at == std::string::npos) return std::nullopt;
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return std::nullopt;
+  uint64_t start = 0;
+  const char* const end = stat.data() + stat.size();
+  return std::from_chars(stat.data() + at + 1, end, start).ec == std::errc() ? std::optional(start)
+                                                                             : std::nullopt;
+}
+
+std::string CommandLine() {
+  std::string command = ReadAtMost("/proc/self/cmdline", kMostCommand);
+  while (!command.empty() && command.back() == '\0') command.pop_back();
+  std::ranges::replace(command, '\0', ' ');
+  return command;
+}
+
+std::string PathOf(const LiveRun& run) {
+  return fmt::format("{}/{}-{}.json", LiveFolder(), run.pid, run.number);
+}
+
+// The process whose file has that name; 0 if it is another file.
+uint64_t PidIn(std::string_view name) {
+  uint64_t pid = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+  return error == std::errc() && end != name.data() + name.size() && *end == '-' ? pid : 0;
+}
+
+// Whether the folder is there or could be made, and nobody else can write to it.
+bool MakePrivateFolder(const std::string& path) {
+  struct stat info;
+  ::mkdir(path.c_str(), 0700);
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+         (info.st_mode & 022) == 0;
+}
+
+// What was added to a count. A state that was loaded may have made it smaller.
+uint64_t Added(uint64_t before, uint64_t now) { return now - std::min(before, now); }
+
+IteratorStats Since(const IteratorStats& before, const IteratorStats& now) {
+  IteratorStats recent = now;
+  recent.seconds -= before.seconds;
+  recent.elements = Added(before.elements, now.elements);
+  recent.rows = Added(before.rows, now.rows);
+  recent.damaged = Added(before.damaged, now.damaged);
+  recent.dropped_damaged = Added(before.dropped_damaged, now.dropped_damaged);
+  recent.ignored = Added(before.ignored, now.ignored);
+  recent.wait_seconds -= before.wait_seconds;
+  // Stages are only added.
+  for (size_t i = 0; i < before.stages.size() && i < recent.stages.size(); ++i) {
+    const StageStats& old = before.stages[i];
+    StageStats& stage = recent.stages[i];
+    stage.batches = Added(old.batches, stage.batches);
+    stage.rows = Added(old.rows, stage.rows);
+    stage.bytes = Added(old.bytes, stage.bytes);
+    stage.invalid = Added(old.invalid, stage.invalid);
+    stage.busy_seconds -= old.busy_seconds;
+    stage.wait_in_seconds -= old.wait_in_seconds;
+    stage.wait_out_seconds -= old.wait_out_seconds;
+  }
+  Verdict verdict = FindLimit(recent.seconds, recent.wait_seconds, recent.stages);
+  recent.limit = std::move(verdict.limit);
+  recent.verdict = std::move(verdict.text);
+  return recent;
+}
+
+Json StatsToJson(const IteratorStats& stats) {
+  Json stages = Json::array();
+  for (const StageStats& stage : stats.stages) {
+    stages.push_back({{"name", stage.name},
+                      {"workers", stage.workers},
+                      {"batches", stage.batches},
+                      {"rows", stage.rows},
+                      {"bytes", stage.bytes},
+                      {"invalid", stage.invalid},
+                      {"busy_seconds", stage.busy_seconds},
+                      {"wait_in_seconds", stage.wait_in_seconds},
+                      {"wait_out_seconds", stage.wait_out_seconds},
+                      {"ready", stage.ready},
+                      {"ahead_bytes", stage.ahead_bytes}});
+  }
+  return {{"seconds", stats.seconds},   {"elements", stats.elements},
+          {"rows", stats.rows},         {"damaged", stats.damaged + stats.dropped_damaged},
+          {"ignored", stats.ignored},   {"wait_seconds", stats.wait_seconds},
+          {"limit", stats.limit},       {"verdict", stats.verdict},
+          {"stages", std::move(stages)}};
+}
+
+// Reads numbers that are not integers, besides what JsonMembers reads.
+class Members : public JsonMembers {
+ public:
+  double Seconds(const Json& object, std::string_view key) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_number()) return found->get<double>();
+    Fail(fmt::format("{}: expected a number", key));
+    return 0;
+  }
+};
+
+IteratorStats StatsFromJson(Members& members, const nlohmann::json& json) {
+  IteratorStats stats;
+  stats.seconds = members.Seconds(json, "seconds");
+  stats.elements = members.Number(json, "elements");
+  stats.rows = members.Number(json, "rows");
+  stats.damaged = members.Number(json, "damaged");
+  stats.ignored = members.Number(json, "ignored");
+  stats.wait_seconds = members.Seconds(json, "wait_seconds");
+  stats.limit = members.Text(json, "limit");
+  stats.verdict = members.Text(json, "verdict");
+  for (const nlohmann::json& one : members.Array(json, "stages")) {
+    StageStats& stage = stats.stages.emplace_back();
+    stage.name = members.Text(one, "name");
+    stage.workers = static_cast<int>(members.Number(one, "workers", INT32_MAX));
+    stage.batches = members.Number(one, "batches");
+    stage.rows = members.Number(one, "rows");
+    stage.bytes = members.Number(one, "bytes");
+    stage.invalid = members.Number(one, "invalid");
+    stage.busy_seconds = members.Seconds(one, "busy_seconds");
+    stage.wait_in_seconds = members.Seconds(one, "wait_in_seconds");
+    stage.wait_out_seconds = members.Seconds(one, "wait_out_seconds");
+    stage.ready = members.Number(one, "ready");
+    stage.ahead_bytes = members.Number(one, "ahead_bytes");
+  }
+  return stats;
+}
+
+std::optional<LiveRun> Parse(const std::string& text) {
+  nlohmann::json json;
+  if (!ParseBoundedJson(text, &json).ok() || !json.is_object()) return std::nullopt;
+  Members members;
+  if (members.Number(json, "version") != kVersion) return std::nullopt;
+  LiveRun run;
+  run.pid = members.Number(json, "pid");
+  run.process_start = members.Number(json, "process_start");
+  run.number = members.Number(json, "number");
+  run.command = members.Text(json, "command");
+  run.chain = members.Text(json, "chain");
+  run.rank = members.Number(json, "rank");
+  run.world = members.Number(json, "world");
+  run.epoch = members.Number(json, "epoch");
+  run.updated = members.Number(json, "updated");
+  run.all = StatsFromJson(members, members.Object(json, "all"));
+  run.recent = StatsFromJson(members, members.Object(json, "recent"));
+  return members.status().ok() ? std::optional(std::move(run)) : std::nullopt;
+}
+
+}  // namespace
+
+Json LiveRunToJson(const LiveRun& run) {
+  return {{"version", kVersion},
+          {"pid", run.pid},
+          {"process_start", run.process_start},
+          {"number", run.number},
+          {"command", run.command},
+          {"chain", run.chain},
+          {"rank", run.rank},
+          {"world", run.world},
+          {"epoch", run.epoch},
+          {"updated", run.updated},
+          {"all", StatsToJson(run.all)},
+          {"recent", StatsToJson(run.recent)}};
+}
+
+std::string LiveFolder() {
+  const char* const folder = std::getenv("SHARDFEED_LIVE_DIR");
+  return folder != nullptr ? folder : fmt::format("/dev/shm/shardfeed-{}", ::geteuid());
+}
+
+absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
+  std::vector<LiveRun> runs;
+  const std::string folder = LiveFolder();
+  if (folder.empty()) return runs;
+  std::error_code error;
+  std::filesystem::directory_iterator file(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return runs;
+  for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+    const std::string path = file->path().string();
+    const std::optional<uint64_t> started = ProcessStart(PidIn(file->path().filename().string()));
+    std::optional<LiveRun> run = Parse(ReadAtMost(path, kMostBytes));
+    if (run && path != PathOf(*run)) continue;
+    if (!started || (run && run->process_start != *started)) {
+      ::unlink(path.c_str());
+    } else if (run) {
+      runs.push_back(*std::move(run));
+    }
+  }
+  if (error) return ErrnoStatus(error.value(), folder, "list");
+  std::ranges::sort(runs, {}, [](const LiveRun& run) { return std::tuple(run.pid, run.number); });
+  return runs;
+}
+
+std::unique_ptr<LivePublisher> LivePublisher::Start(LiveRun run, std::function<void(LiveRun*)> look,
+                                                    std::chrono::milliseconds interval) {
+  static std::atomic<uint64_t> runs = 0;
+  if (LiveFolder().empty()) return nullptr;
+  run.pid = static_cast<uint64_t>(::getpid());
+  run.number = ++runs;
+  std::unique_ptr<LivePublisher> live(new LivePublisher(std::move(run), std::move(look), interval));
+  absl::StatusOr<std::thread> thread = StartThread([publisher = live.get()] { publisher->Work(); });
+  if (!thread.ok()) return nullptr;
+  live->thread_ = *std::move(thread);
+  return live;
+}
+
+LivePublisher::LivePublisher(LiveRun run, std::function<void(LiveRun*)> look,
+                             std::chrono::milliseconds interval)
+    : run_(std::move(run)), look_(std::move(look)), interval_(interval), path_(PathOf(run_)) {}
+
+LivePublisher::~LivePublisher() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    ends_ = true;
+  }
+  ending_.NotifyOne();
+  thread_.join();
+}
+
+void LivePublisher::Work() {
+  bool published = false;
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      if (ending_.WaitFor(lock, interval_,
+                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ends_; })) {
+        break;
+      }
+    }
+    published = true;
+    CatchAll([this] { Publish(); }).IgnoreError();  // memory ran out
+  }
+  if (published) ::unlink(path_.c_str());
+}
+
+void LivePublisher::Publish() {
+  if (run_.process_start == 0) {
+    if (!MakePrivateFolder(path_.substr(0, path_.rfind('/')))) return;
+    run_.process_start = ProcessStart(run_.pid).value_or(0);
+    run_.command = CommandLine();
+  }
+  const IteratorStats before = std::move(run_.all);
+  look_(&run_);
+  run_.recent = Since(before, run_.all);
+  run_.updated = static_cast<uint64_t>(std::time(nullptr));
+  const std::string text =
+      LiveRunToJson(run_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // Readers find the old file or the new one.
+  const std::string written = path_ + ".tmp";
+  absl::Status status = WriteFile(written, text, /*sync=*/false);
+  if (status.ok()) status = MoveFile(written, path_);
+  if (!status.ok()) ::unlink(written.c_str());
+}
+
+}  // namespace shardfeed

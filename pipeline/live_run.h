@@ -1,0 +1,85 @@
+// What runs tell other processes while they last.
+//
+// A run writes its statistics once a second to a file of shared memory,
+// LIVE_FOLDER/PID-NUMBER.json, which it removes at its end. A killed process leaves its files;
+// whoever reads the folder removes them. A run that cannot write there tells nothing, and goes on.
+
+#ifndef SHARDFEED_PIPELINE_LIVE_RUN_H_
+#define SHARDFEED_PIPELINE_LIVE_RUN_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "nlohmann/json_fwd.hpp"
+#include "shardfeed/iterator.h"
+
+namespace shardfeed {
+
+struct LiveRun {
+  uint64_t pid = 0;
+  // When the process began, in clock ticks since the machine did (proc(5)), which tells it from a
+  // later one of the same number.
+  uint64_t process_start = 0;
+  uint64_t number = 0;  // of the run in its process, from 1 on
+  std::string command;  // the process's command line
+  std::string chain;    // Dataset::Text
+  // The part of the data that the run takes.
+  uint64_t rank = 0;
+  uint64_t world = 1;
+  uint64_t epoch = 0;
+  uint64_t updated = 0;  // Unix time in seconds
+  // Of their stages, only what LiveRunToJson writes.
+  IteratorStats all;     // since the run began
+  IteratorStats recent;  // of the last second
+};
+
+nlohmann::ordered_json LiveRunToJson(const LiveRun& run);
+
+// Returns SHARDFEED_LIVE_DIR or, if it is not set, /dev/shm/shardfeed-UID. Empty: runs tell
+// nothing.
+std::string LiveFolder();
+
+// Returns the runs of this user on this machine, by process and number. Removes files of processes
+// that have ended. Files that another version has written are passed by. Errors: those of
+// ErrnoStatus, if the folder is there and cannot be read.
+absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns();
+
+// Tells about one run until it is destroyed.
+class LivePublisher {
+ public:
+  // `look` sets the epoch and the statistics, except `recent`. It is called by another thread, for
+  // the first time after `interval`, until the destructor returns. `run` has the chain and the part
+  // of the data. Null if the folder's name is empty or there is no thread to be had.
+  static std::unique_ptr<LivePublisher> Start(
+      LiveRun run, std::function<void(LiveRun*)> look,
+      std::chrono::milliseconds interval = std::chrono::seconds(1));
+  ~LivePublisher();
+  LivePublisher(const LivePublisher&) = delete;
+  LivePublisher& operator=(const LivePublisher&) = delete;
+
+ private:
+  LivePublisher(LiveRun run, std::function<void(LiveRun*)> look,
+                std::chrono::milliseconds interval);
+  void Work();
+  void Publish();
+
+  LiveRun run_;
+  const std::function<void(LiveRun*)> look_;
+  const std::chrono::milliseconds interval_;
+  const std::string path_;
+  Mutex mutex_;
+  CondVar ending_;
+  bool ends_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_LIVE_RUN_H_
