@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 
 #include "decode/images/grey.h"
 #include "fmt/format.h"
@@ -14,6 +15,7 @@ constexpr size_t kFileHeader = 14;
 constexpr uint32_t kOs2Header = 12;  // header with 16-bit sizes and counts
 constexpr uint32_t kOs2LongHeader = 64;
 constexpr uint32_t kInfoHeader = 40;
+constexpr uint32_t kAlphaHeader = 56;  // the first with a mask for alpha
 
 enum Compression : uint32_t {
   kPlain = 0,
@@ -94,24 +96,6 @@ absl::Status CutOff(std::string_view bytes, uint64_t needed) {
                   bytes.size(), needed));
 }
 
-// Writes the pixels of an image, row by row.
-class Writer {
- public:
-  Writer(int channels, std::vector<uint8_t>* pixels) : channels_(channels), to_(pixels->data()) {}
-
-  void Write(const Rgb& rgb) {
-    if (channels_ == 1) {
-      *to_++ = GreyOf(rgb[0], rgb[1], rgb[2]);
-    } else {
-      to_ = std::copy_n(rgb.data(), 3, to_);
-    }
-  }
-
- private:
-  const int channels_;
-  uint8_t* to_;
-};
-
 // Decodes runs to palette indices, the bottom row first.
 absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageHeader& header,
                       std::vector<uint8_t>* indices) {
@@ -155,17 +139,20 @@ absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageH
   return absl::OkStatus();
 }
 
-// Extracts the channels of a pixel by bit masks.
+// Extracts the channels of a pixel (red, green, blue, alpha) by bit masks.
 class Masks {
  public:
   static absl::StatusOr<Masks> Of(std::string_view bytes, const Layout& layout) {
     Masks masks;
-    if (layout.masked()) {
-      for (size_t i = 0; i < 3; ++i) {
+    if (layout.bits == 24 || (layout.bits == 32 && !layout.masked())) {
+      masks.masks_ = {0xff0000, 0x00ff00, 0x0000ff};
+    } else if (layout.masked()) {
+      const bool alpha = layout.compression == kAlphaBitFields || layout.info_bytes >= kAlphaHeader;
+      for (size_t i = 0; i < (alpha ? 4 : 3); ++i) {
         masks.masks_[i] = Load(bytes, kFileHeader + kInfoHeader + 4 * i, 4);
       }
     }
-    for (size_t i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < 4; ++i) {
       const uint32_t mask = masks.masks_[i];
       masks.shifts_[i] = mask == 0 ? 0 : std::countr_zero(mask);
       masks.most_[i] = mask >> masks.shifts_[i];
@@ -176,65 +163,145 @@ class Masks {
     return masks;
   }
 
-  Rgb Apply(uint32_t value) const {
+  int channels() const { return masks_[3] == 0 ? 3 : 4; }
+  int bits() const { return std::bit_width(*std::max_element(most_.begin(), most_.end())); }
+  uint32_t Sample(uint32_t value, size_t channel) const {
+    return (value & masks_[channel]) >> shifts_[channel];
+  }
+  Rgb Levels(uint32_t value) const {
     Rgb rgb = {};
     for (size_t i = 0; i < 3; ++i) {
       if (most_[i] == 0) continue;
-      const uint64_t level = (value & masks_[i]) >> shifts_[i];
-      rgb[i] = static_cast<uint8_t>(level * 255 / most_[i]);
+      if (most_[i] == 255) {
+        rgb[i] = static_cast<uint8_t>(Sample(value, i));  // saves the division
+        continue;
+      }
+      rgb[i] = static_cast<uint8_t>(uint64_t{Sample(value, i)} * 255 / most_[i]);
     }
     return rgb;
   }
 
  private:
-  std::array<uint32_t, 3> masks_ = {0x7c00, 0x03e0, 0x001f};
-  std::array<int, 3> shifts_ = {};
-  std::array<uint32_t, 3> most_ = {};
+  std::array<uint32_t, 4> masks_ = {0x7c00, 0x03e0, 0x001f, 0};
+  std::array<int, 4> shifts_ = {};
+  std::array<uint32_t, 4> most_ = {};
 };
+
+// The pixels of an image: indices of a palette, or values to which masks apply.
+class Pixels {
+ public:
+  static absl::StatusOr<Pixels> Of(std::string_view bytes, const Layout& layout,
+                                   const ImageHeader& header) {
+    Pixels pixels(bytes, layout, header);
+    if (layout.compression == kRle8 || layout.compression == kRle4) {
+      absl::Status status = ReadRuns(bytes, layout, header, &pixels.indices_);
+      if (!status.ok()) return status;
+    } else {
+      const uint64_t end = layout.offset + pixels.row_bytes_ * (header.height - 1) +
+                           (uint64_t{header.width} * layout.bits + 7) / 8;
+      if (end > bytes.size()) return CutOff(bytes, end);
+    }
+    return pixels;
+  }
+
+  uint32_t At(uint32_t x, uint32_t line) const {
+    const uint32_t y = top_down_ ? line : height_ - 1 - line;
+    if (!indices_.empty()) return indices_[size_t{y} * width_ + x];
+    const auto* const row =
+        reinterpret_cast<const uint8_t*>(bytes_.data()) + offset_ + row_bytes_ * y;
+    if (bits_ <= 8) {
+      const uint64_t bit = uint64_t{x} * bits_;
+      return row[bit / 8] >> (8 - bits_ - bit % 8) & ((1 << bits_) - 1);
+    }
+    const uint8_t* pixel = row + size_t{x} * (bits_ / 8);
+    const uint32_t low = pixel[0] | uint32_t{pixel[1]} << 8;
+    if (bits_ == 16) return low;
+    return low | uint32_t{pixel[2]} << 16 | (bits_ == 32 ? uint32_t{pixel[3]} << 24 : 0);
+  }
+
+ private:
+  Pixels(std::string_view bytes, const Layout& layout, const ImageHeader& header)
+      : bytes_(bytes),
+        offset_(layout.offset),
+        row_bytes_((uint64_t{header.width} * layout.bits + 31) / 32 * 4),
+        width_(header.width),
+        height_(header.height),
+        bits_(layout.bits),
+        top_down_(layout.top_down) {}
+
+  std::string_view bytes_;
+  uint64_t offset_;
+  uint64_t row_bytes_;
+  uint32_t width_;
+  uint32_t height_;
+  uint32_t bits_;
+  bool top_down_;
+  std::vector<uint8_t> indices_;  // of run-length encoded images
+};
+
+absl::Status CheckKnown(const Layout& layout) {
+  if (layout.known()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      fmt::format("bmp of {} bits with compression {}", layout.bits, layout.compression));
+}
 
 }  // namespace
 
 absl::Status DecodeBmp(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels) {
   const Layout layout(bytes);
-  if (!layout.known()) {
-    return absl::UnimplementedError(
-        fmt::format("bmp of {} bits with compression {}", layout.bits, layout.compression));
-  }
-  const absl::StatusOr<Masks> masks = Masks::Of(bytes, layout);
-  if (!masks.ok()) return masks.status();
+  if (absl::Status status = CheckKnown(layout); !status.ok()) return status;
+  const absl::StatusOr<Masks> found_masks = Masks::Of(bytes, layout);
+  if (!found_masks.ok()) return found_masks.status();
+  const Masks& masks = *found_masks;
+  const absl::StatusOr<Pixels> found_pixels = Pixels::Of(bytes, layout, header);
+  if (!found_pixels.ok()) return found_pixels.status();
+  const Pixels& stored = *found_pixels;
+  const bool indexed = layout.bits <= 8;
   const std::array<Rgb, 256> palette =
-      layout.bits <= 8 ? ReadPalette(bytes, layout) : std::array<Rgb, 256>();
-  std::vector<uint8_t> indices;
-  const bool runs = layout.compression == kRle8 || layout.compression == kRle4;
-  const uint64_t row_bytes = (uint64_t{header.width} * layout.bits + 31) / 32 * 4;
-  if (runs) {
-    absl::Status status = ReadRuns(bytes, layout, header, &indices);
-    if (!status.ok()) return status;
-  } else {
-    const uint64_t end = layout.offset + row_bytes * (header.height - 1) +
-                         (uint64_t{header.width} * layout.bits + 7) / 8;
-    if (end > bytes.size()) return CutOff(bytes, end);
-  }
+      indexed ? ReadPalette(bytes, layout) : std::array<Rgb, 256>();
   pixels->resize(size_t{header.width} * header.height * channels);
-  Writer writer(channels, pixels);
-  const auto* const data = reinterpret_cast<const uint8_t*>(bytes.data());
-  for (uint32_t line = 0; line < header.height; ++line) {
-    const uint32_t y = layout.top_down ? line : header.height - 1 - line;
-    const uint8_t* row = data + (runs ? 0 : layout.offset + row_bytes * y);
+  uint8_t* to = pixels->data();
+  for (uint32_t y = 0; y < header.height; ++y) {
     for (uint32_t x = 0; x < header.width; ++x) {
-      if (runs) {
-        writer.Write(palette[indices[size_t{y} * header.width + x]]);
-      } else if (layout.bits <= 8) {
-        const uint32_t bit = x * layout.bits;
-        const uint32_t shift = 8 - layout.bits - bit % 8;
-        writer.Write(palette[row[bit / 8] >> shift & ((1 << layout.bits) - 1)]);
-      } else if (layout.bits == 24 || (layout.bits == 32 && !layout.masked())) {
-        const uint8_t* bgr = row + size_t{x} * (layout.bits / 8);
-        writer.Write({bgr[2], bgr[1], bgr[0]});
+      const uint32_t value = stored.At(x, y);
+      const Rgb rgb = indexed ? palette[value] : masks.Levels(value);
+      if (channels == 1) {
+        *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
       } else {
-        const size_t size = layout.bits / 8;
-        writer.Write(masks->Apply(Load(bytes, row - data + x * size, size)));
+        to = std::copy_n(rgb.data(), 3, to);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRawBmp(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  const Layout layout(bytes);
+  if (absl::Status status = CheckKnown(layout); !status.ok()) return status;
+  const absl::StatusOr<Masks> found_masks = Masks::Of(bytes, layout);
+  if (!found_masks.ok()) return found_masks.status();
+  const Masks& masks = *found_masks;
+  const bool indexed = layout.bits <= 8;
+  const int channels = indexed ? 1 : masks.channels();
+  const int bits = indexed ? 8 : masks.bits();
+  if (bits > 16) return absl::UnimplementedError(fmt::format("bmp of {} bits a channel", bits));
+  const absl::StatusOr<Pixels> found_pixels = Pixels::Of(bytes, layout, header);
+  if (!found_pixels.ok()) return found_pixels.status();
+  const Pixels& stored = *found_pixels;
+  absl::Status status = samples->Start("bmp", header.width, header.height, channels, bits);
+  if (!status.ok()) return status;
+  for (uint32_t y = 0; y < header.height; ++y) {
+    uint8_t* to = samples->row(y);
+    for (uint32_t x = 0; x < header.width; ++x) {
+      const uint32_t value = stored.At(x, y);
+      for (int c = 0; c < channels; ++c, to += samples->sample_bytes()) {
+        const auto sample = static_cast<uint16_t>(indexed ? value : masks.Sample(value, c));
+        if (samples->sample_bytes() == 1) {
+          *to = static_cast<uint8_t>(sample);
+        } else {
+          std::memcpy(to, &sample, sizeof(sample));
+        }
       }
     }
   }

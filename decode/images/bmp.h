@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "decode/images/raw_samples.h"
 #include "media/image_header.h"
 
 namespace shardfeed {
@@ -20,6 +21,10 @@ namespace shardfeed {
 // https://learn.microsoft.com/windows/win32/gdi/bitmap-storage
 absl::Status DecodeBmp(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
+
+// Implements ReadRawWithCodec (codecs.h) for BMP: indices of a palette, or red, green, blue and, if
+// there is a mask for it, alpha. Pixels that the runs skip have index 0. Thread safe.
+absl::Status ReadRawBmp(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed
 

@@ -10,20 +10,46 @@
 #include "fmt/format.h"
 
 namespace shardfeed {
+namespace {
+
+template <typename Call>
+absl::Status CatchNoMemory(const ImageHeader& header, const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(fmt::format("no memory for a {} of {} x {} pixels",
+                                                    header.format, header.width, header.height));
+  }
+}
+
+absl::Status Unexpected(const ImageHeader& header) {
+  return absl::UnimplementedError(fmt::format("unexpected format {}", header.format));
+}
+
+}  // namespace
 
 absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, int channels,
                              std::vector<uint8_t>* pixels) {
-  try {
+  return CatchNoMemory(header, [&] {
     if (header.format == "gif") return DecodeGif(bytes, header, channels, pixels);
     if (header.format == "png") return DecodePng(bytes, header, channels, pixels);
     if (header.format == "tiff") return DecodeTiff(bytes, header, channels, pixels);
     if (header.format == "bmp") return DecodeBmp(bytes, header, channels, pixels);
     if (header.format == "webp") return DecodeWebp(bytes, header, channels, pixels);
-    return absl::UnimplementedError(fmt::format("unexpected format {}", header.format));
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(fmt::format("no memory for a {} of {} x {} pixels",
-                                                    header.format, header.width, header.height));
-  }
+    return Unexpected(header);
+  });
+}
+
+absl::Status ReadRawWithCodec(std::string_view bytes, const ImageHeader& header,
+                              RawSamples* samples) {
+  return CatchNoMemory(header, [&] {
+    if (header.format == "gif") return ReadRawGif(bytes, header, samples);
+    if (header.format == "png") return ReadRawPng(bytes, header, samples);
+    if (header.format == "tiff") return ReadRawTiff(bytes, header, samples);
+    if (header.format == "bmp") return ReadRawBmp(bytes, header, samples);
+    if (header.format == "webp") return ReadRawWebp(bytes, header, samples);
+    return Unexpected(header);
+  });
 }
 
 }  // namespace shardfeed

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "decode/images/raw_samples.h"
 #include "media/image_header.h"
 
 namespace shardfeed {
@@ -23,6 +24,12 @@ namespace shardfeed {
 // library is not installed. ResourceExhausted: not enough memory. Messages do not name the file.
 absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, int channels,
                              std::vector<uint8_t>* pixels);
+
+// Reads the samples of the first image as they are stored, without scaling: palette indices, 16
+// bits, alpha as a channel beside the colours, values of ink. Errors are those of DecodeWithCodec
+// and of RawSamples::Start. Thread safe.
+absl::Status ReadRawWithCodec(std::string_view bytes, const ImageHeader& header,
+                              RawSamples* samples);
 
 }  // namespace shardfeed
 

@@ -25,10 +25,11 @@ struct CloseGif {
   void operator()(GifFileType* gif) const { ::DGifCloseFile(gif, nullptr); }
 };
 
-}  // namespace
-
-absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
-                       std::vector<uint8_t>* pixels) {
+// Reads the first image. Calls `start` before its pixels, which may return an error, and
+// `take` with each of its rows: its place in the canvas, the palette indices, and the colours.
+template <class Start, class Take>
+absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const Start& start,
+                     const Take& take) {
   const auto damaged = [&](int error) {
     const char* text = ::GifErrorString(error);
     return absl::DataLossError(fmt::format("gif of {} bytes is cut off or damaged: {}",
@@ -61,23 +62,11 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
         fmt::format("gif has an image of {} x {} at ({}, {}), outside its canvas of {} x {}",
                     image.Width, image.Height, image.Left, image.Top, header.width, header.height));
   }
-  pixels->assign(size_t{header.width} * header.height * channels, 0);
+  if (absl::Status status = start(); !status.ok()) return status;
   std::vector<GifPixelType> line(image.Width);
   const auto read_line = [&](int y) {
     if (::DGifGetLine(gif.get(), line.data(), image.Width) == GIF_ERROR) return false;
-    uint8_t* to = pixels->data() + ((size_t(image.Top) + y) * header.width + image.Left) * channels;
-    for (GifPixelType number : line) {
-      const GifColorType colour =
-          number < colours->ColorCount ? colours->Colors[number] : GifColorType{};
-      if (channels == 3) {
-        to[0] = colour.Red;
-        to[1] = colour.Green;
-        to[2] = colour.Blue;
-      } else {
-        to[0] = GreyOf(colour.Red, colour.Green, colour.Blue);
-      }
-      to += channels;
-    }
+    take(size_t(image.Left), size_t(image.Top) + y, line, *colours);
     return true;
   };
   if (image.Interlace) {
@@ -92,6 +81,41 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
+                       std::vector<uint8_t>* pixels) {
+  const auto start = [&] {
+    pixels->assign(size_t{header.width} * header.height * channels, 0);
+    return absl::OkStatus();
+  };
+  return ReadGif(bytes, header, start,
+                 [&](size_t x, size_t y, const std::vector<GifPixelType>& line,
+                     const ColorMapObject& colours) {
+                   uint8_t* to = pixels->data() + (y * header.width + x) * channels;
+                   for (GifPixelType number : line) {
+                     const GifColorType colour =
+                         number < colours.ColorCount ? colours.Colors[number] : GifColorType{};
+                     if (channels == 3) {
+                       to[0] = colour.Red;
+                       to[1] = colour.Green;
+                       to[2] = colour.Blue;
+                     } else {
+                       to[0] = GreyOf(colour.Red, colour.Green, colour.Blue);
+                     }
+                     to += channels;
+                   }
+                 });
+}
+
+absl::Status ReadRawGif(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  return ReadGif(
+      bytes, header, [&] { return samples->Start("gif", header.width, header.height, 1, 8); },
+      [&](size_t x, size_t y, const std::vector<GifPixelType>& line, const ColorMapObject&) {
+        std::copy(line.begin(), line.end(), samples->row(y) + x);
+      });
 }
 
 }  // namespace shardfeed

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "decode/images/raw_samples.h"
 #include "media/image_header.h"
 
 namespace shardfeed {
@@ -16,6 +17,10 @@ namespace shardfeed {
 // it does not cover is black. Thread safe.
 absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
+
+// Implements ReadRawWithCodec (codecs.h) for the first image of a GIF. Where it does not cover the
+// canvas, indices are 0. Thread safe.
+absl::Status ReadRawGif(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "decode/images/codecs.h"
 #include "decode/images/exif.h"
+#include "decode/images/gather_samples.h"
 #include "fmt/format.h"
 #include "media/image_header.h"
 
@@ -28,6 +30,45 @@ Turn TurnOf(int orientation) {
   return kTurns[orientation - 1];
 }
 
+// The box in the stored image of a box in the upright one.
+ImageBox StoredBox(const ImageBox& box, const Turn& turn, const ImageSize& stored) {
+  ImageBox part = box;
+  if (turn.transpose) part = {box.y, box.x, box.height, box.width};
+  if (turn.from_right) part.x = stored.width - part.x - part.width;
+  if (turn.from_bottom) part.y = stored.height - part.y - part.height;
+  return part;
+}
+
+absl::Status CheckRaw(const ImageOptions& options) {
+  constexpr int kMaxChannels = 1024;
+  if (options.channels < 1 || options.channels > kMaxChannels) {
+    return absl::InvalidArgumentError(
+        fmt::format("channels of raw samples must be as many as the files store, 1 to {}, got {}",
+                    kMaxChannels, options.channels));
+  }
+  if (options.dtype != DType::kUInt8 && options.dtype != DType::kUInt16 &&
+      options.dtype != DType::kInt32 && options.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        fmt::format("dtype of raw samples must be uint8, uint16, int32 or float32, got {}",
+                    DTypeName(options.dtype)));
+  }
+  if (options.interpolation != Interpolation::kNearest) {
+    return absl::InvalidArgumentError(
+        "interpolation of raw samples must be nearest, as another one would mix them");
+  }
+  if (!options.mean.empty() || !options.std.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: raw samples are not normalised", options.mean.empty() ? "std" : "mean"));
+  }
+  return absl::OkStatus();
+}
+
+RawFormat RawFormatOf(const ImageOptions& options) {
+  constexpr uint64_t kBytesPerPixel = 8;  // four channels of 16 bits
+  const uint64_t max_pixels = std::min(options.jpeg.max_pixels, UINT64_MAX / kBytesPerPixel);
+  return {options.channels, options.dtype == DType::kUInt8 ? 8 : 16, max_pixels * kBytesPerPixel};
+}
+
 }  // namespace
 
 absl::Status CheckImageOptions(const ImageOptions& options) {
@@ -38,6 +79,7 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
         fmt::format("width and height must be 1 to {2} pixels, got {0} x {1}", options.width,
                     options.height, kMaxSize));
   }
+  if (options.raw) return CheckRaw(options);
   if (options.channels != 1 && options.channels != 3) {
     return absl::InvalidArgumentError(
         fmt::format("channels must be 3 (RGB) or 1 (grey), got {}", options.channels));
@@ -73,7 +115,9 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
   return absl::OkStatus();
 }
 
-ImageDecoder::ImageDecoder(const ImageOptions& options) : options_(options), jpeg_(options.jpeg) {
+ImageDecoder::ImageDecoder(const ImageOptions& options)
+    : options_(options), jpeg_(options.jpeg), raw_(RawFormatOf(options)) {
+  if (options.raw) return;
   if (options.dtype == DType::kUInt8 && options.layout == PixelLayout::kHwc) return;
   const auto or_all = [&](const std::vector<float>& values, float value) {
     return values.empty() ? std::vector<float>(options.channels, value) : values;
@@ -102,23 +146,66 @@ absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
   is_jpeg_ = format_ == "jpeg";
   decoded_ = false;
   stored_ = {header->width, header->height};
+  channels_ = header->channels;
   orientation_ = options_.orient ? ExifOrientation(bytes, format_) : 1;
   if (TurnOf(orientation_).transpose) return ImageSize{stored_.height, stored_.width};
   return stored_;
 }
 
 absl::Status ImageDecoder::Decode(const ImageBox& box, bool flip, void* out) {
+  return options_.raw ? DecodeRaw(box, flip, out) : DecodeLevels(box, flip, out);
+}
+
+absl::Status ImageDecoder::DecodeRaw(const ImageBox& box, bool flip, void* out) {
+  const Turn turn = TurnOf(orientation_);
+  ImageBox held = {0, 0, stored_.width, stored_.height};  // what raw_ holds of the stored image
+  if (is_jpeg_) {
+    held = StoredBox(box, turn, stored_);
+    const int channels = channels_ == 1 ? 1 : 3;
+    absl::Status status;
+    try {
+      status = raw_.Start(format_, held.width, held.height, channels, 8);
+    } catch (const std::bad_alloc&) {
+      status = absl::ResourceExhaustedError("no memory for a jpeg");
+    }
+    if (!status.ok()) return status;
+    const JpegCrop crop = {1, held.x, held.y, held.width, held.height, channels};
+    status = jpeg_.DecodeCrop(bytes_, crop, raw_.row(0), raw_.row_bytes());
+    if (!status.ok()) return status;
+  } else if (!decoded_) {
+    absl::Status status = ReadRawWithCodec(
+        bytes_, {.format = format_, .height = stored_.height, .width = stored_.width}, &raw_);
+    if (!status.ok()) return status;
+    decoded_ = true;
+  }
+
+  SampleGather gather = {raw_.data(), raw_.sample_bytes(), raw_.channels(), {}, {}};
+  // Rounding happens in the upright image, before it is flipped.
+  const std::vector<uint32_t> columns = NearestPixels(box.x, box.width, options_.width);
+  const std::vector<uint32_t> rows = NearestPixels(box.y, box.height, options_.height);
+  // The number of the first sample in the stored column or row.
+  const auto column_at = [&](uint32_t x) {
+    const uint32_t column = turn.from_right ? stored_.width - 1 - x : x;
+    return size_t{column - held.x} * raw_.channels();
+  };
+  const auto row_at = [&](uint32_t y) {
+    const uint32_t row = turn.from_bottom ? stored_.height - 1 - y : y;
+    return size_t{row - held.y} * held.width * raw_.channels();
+  };
+  for (uint32_t x : columns) gather.columns.push_back(turn.transpose ? row_at(x) : column_at(x));
+  for (uint32_t y : rows) gather.rows.push_back(turn.transpose ? column_at(y) : row_at(y));
+  if (flip) std::reverse(gather.columns.begin(), gather.columns.end());
+  GatherSamples(gather, options_.layout, options_.dtype, out);
+  return absl::OkStatus();
+}
+
+absl::Status ImageDecoder::DecodeLevels(const ImageBox& box, bool flip, void* out) {
   Turn turn = TurnOf(orientation_);
   // The box and the size of the result, in the orientation of the stored image.
-  ImageBox part = box;
+  const ImageBox part = StoredBox(box, turn, stored_);
   uint32_t width = options_.width;
   uint32_t height = options_.height;
-  if (turn.transpose) {
-    part = {box.y, box.x, box.height, box.width};
-    std::swap(width, height);
-  }
-  if (turn.from_right) part.x = stored_.width - part.x - part.width;
-  if (turn.from_bottom) part.y = stored_.height - part.y - part.height;
+  if (turn.transpose) std::swap(width, height);
   if (flip) (turn.transpose ? turn.from_bottom : turn.from_right) ^= true;
 
   const int channels = options_.channels;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/normalize.h"
+#include "decode/images/raw_samples.h"
 #include "decode/images/resample.h"
 #include "shardfeed/images.h"
 
@@ -36,7 +37,7 @@ struct ImageBox {
 //
 // Of a JPEG, only what the box needs is decoded (see JpegDecoder). Where the box is at least 2, 4
 // or 8 times larger than the result in both directions, it is decoded at 1/2, 1/4 or 1/8 of its
-// size (except for kNearest). All other images are decoded whole.
+// size (except for kNearest and raw samples). All other images are decoded whole.
 class ImageDecoder {
  public:
   // CheckImageOptions must accept the options.
@@ -52,26 +53,32 @@ class ImageDecoder {
 
   // Writes `box` of the image that was opened last, resized, to `out`, without gaps. The box is not
   // empty and lies inside the image. `flip` exchanges left and right. Errors are those of
-  // JpegDecoder and DecodeWithCodec; after one the content of `out` is unspecified.
+  // JpegDecoder, DecodeWithCodec and RawSamples::Start; after one the content of `out` is
+  // unspecified.
   absl::Status Decode(const ImageBox& box, bool flip, void* out);
 
   // Size of a result in bytes.
   size_t result_bytes() const;
   // Bytes of memory that are kept for the next image.
-  size_t kept_bytes() const { return pixels_.capacity(); }
+  size_t kept_bytes() const { return pixels_.capacity() + raw_.kept_bytes(); }
 
  private:
+  absl::Status DecodeLevels(const ImageBox& box, bool flip, void* out);
+  absl::Status DecodeRaw(const ImageBox& box, bool flip, void* out);
+
   const ImageOptions options_;
   JpegDecoder jpeg_;
   Resampler resampler_;
   std::unique_ptr<Normalizer> normalizer_;  // null: resized pixels are the result
   std::string_view bytes_;
   bool is_jpeg_ = false;
-  bool decoded_ = false;  // pixels_ holds the whole image
+  bool decoded_ = false;  // pixels_ or raw_ holds the whole image
   std::string_view format_;
-  ImageSize stored_;  // size as stored in the file
+  ImageSize stored_;       // size as stored in the file
+  uint32_t channels_ = 0;  // as stored; 0: the header does not tell
   int orientation_ = 1;
   std::vector<uint8_t> pixels_;
+  RawSamples raw_;
   std::vector<uint8_t> resized_;
   std::vector<uint8_t> turned_;
 };

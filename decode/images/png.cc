@@ -3,6 +3,7 @@
 #include <png.h>
 
 #include <algorithm>
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -51,25 +52,32 @@ void Read(png_structp png, png_bytep to, png_size_t count) {
   reading.left.remove_prefix(count);
 }
 
-// Sets up decoding to 8-bit grey or RGB samples, whichever the file has, without transparency.
-// Returns the number of channels, or 0 after an error.
-int Open(Reading& reading) {
+// Reads what comes before the image. Returns false after an error.
+bool Open(Reading& reading) {
   reading.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, OnError, OnWarning);
   if (reading.png == nullptr) {
     reading.out_of_memory = true;
-    return 0;
+    return false;
   }
   png_structp png = reading.png;
-  if (setjmp(png_jmpbuf(png)) != 0) return 0;
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
   reading.info = png_create_info_struct(png);
   if (reading.info == nullptr) {
     reading.out_of_memory = true;
-    return 0;
+    return false;
   }
   // The caller has limits of its own.
   png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_read_fn(png, &reading, Read);
   png_read_info(png, reading.info);
+  return true;
+}
+
+// Sets up decoding to 8-bit grey or RGB samples without transparency: the file's, or RGB
+// `to_colour`. Returns the number of channels, or 0 after an error.
+int PrepareLevels(Reading& reading, bool to_colour) {
+  png_structp png = reading.png;
+  if (setjmp(png_jmpbuf(png)) != 0) return 0;
   const int colour = png_get_color_type(png, reading.info);
   const int depth = png_get_bit_depth(png, reading.info);
   if (depth == 16) png_set_strip_16(png);
@@ -79,7 +87,24 @@ int Open(Reading& reading) {
       (colour == PNG_COLOR_TYPE_PALETTE && png_get_valid(png, reading.info, PNG_INFO_tRNS) != 0)) {
     png_set_strip_alpha(png);
   }
-  return (colour & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
+  const bool grey = (colour & PNG_COLOR_MASK_COLOR) == 0;
+  if (grey && to_colour) png_set_gray_to_rgb(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, reading.info);
+  return grey && !to_colour ? 1 : 3;
+}
+
+// Sets up decoding to samples as they are, each in a byte or two. Returns false after an error.
+bool PrepareRaw(Reading& reading) {
+  png_structp png = reading.png;
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_set_packing(png);
+  if (png_get_bit_depth(png, reading.info) == 16 && std::endian::native == std::endian::little) {
+    png_set_swap(png);
+  }
+  png_set_interlace_handling(png);
+  png_read_update_info(png, reading.info);
+  return true;
 }
 
 bool ReadRows(Reading& reading) {
@@ -87,15 +112,6 @@ bool ReadRows(Reading& reading) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_read_image(png, reading.rows.data());
   png_read_end(png, nullptr);
-  return true;
-}
-
-bool Update(Reading& reading, bool to_colour) {
-  png_structp png = reading.png;
-  if (setjmp(png_jmpbuf(png)) != 0) return false;
-  if (to_colour) png_set_gray_to_rgb(png);
-  png_set_interlace_handling(png);
-  png_read_update_info(png, reading.info);
   return true;
 }
 
@@ -156,21 +172,25 @@ absl::Status ErrorOf(const Reading& reading, std::string_view bytes) {
   return absl::DataLossError(fmt::format("png is damaged: {}", std::string_view(reading.error)));
 }
 
+absl::Status CheckSize(const Reading& reading, const ImageHeader& header, size_t row_bytes) {
+  if (png_get_image_width(reading.png, reading.info) != header.width ||
+      png_get_image_height(reading.png, reading.info) != header.height ||
+      png_get_rowbytes(reading.png, reading.info) != row_bytes) {
+    return absl::DataLossError("png does not have the size that its header says");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels) {
   Reading reading(bytes);
-  const int stored = Open(reading);
-  if (stored == 0) return ErrorOf(reading, bytes);
-  if (!Update(reading, /*to_colour=*/stored == 1 && channels == 3)) return ErrorOf(reading, bytes);
-  const size_t row_bytes = png_get_rowbytes(reading.png, reading.info);
-  const int read = std::max(stored, channels);
-  if (png_get_image_width(reading.png, reading.info) != header.width ||
-      png_get_image_height(reading.png, reading.info) != header.height ||
-      row_bytes != size_t{header.width} * read) {
-    return absl::DataLossError("png does not have the size that its header says");
-  }
+  if (!Open(reading)) return ErrorOf(reading, bytes);
+  const int read = PrepareLevels(reading, /*to_colour=*/channels == 3);
+  if (read == 0) return ErrorOf(reading, bytes);
+  const size_t row_bytes = size_t{header.width} * read;
+  if (absl::Status status = CheckSize(reading, header, row_bytes); !status.ok()) return status;
   pixels->resize(size_t{header.width} * header.height * channels);
   uint8_t* to = pixels->data();
   if (read != channels) {
@@ -188,6 +208,19 @@ absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int ch
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadRawPng(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  Reading reading(bytes);
+  if (!Open(reading) || !PrepareRaw(reading)) return ErrorOf(reading, bytes);
+  absl::Status status = samples->Start("png", header.width, header.height,
+                                       png_get_channels(reading.png, reading.info),
+                                       png_get_bit_depth(reading.png, reading.info));
+  if (status.ok()) status = CheckSize(reading, header, samples->row_bytes());
+  if (!status.ok()) return status;
+  reading.rows.resize(header.height);
+  for (uint32_t y = 0; y < header.height; ++y) reading.rows[y] = samples->row(y);
+  return ReadRows(reading) ? absl::OkStatus() : ErrorOf(reading, bytes);
 }
 
 absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png) {

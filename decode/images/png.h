@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "decode/images/raw_samples.h"
 #include "media/image_header.h"
 
 namespace shardfeed {
@@ -17,6 +18,9 @@ namespace shardfeed {
 // are ignored. Thread safe.
 absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
+
+// Implements ReadRawWithCodec (codecs.h) for PNG. Thread safe.
+absl::Status ReadRawPng(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 // Encodes `height` rows of `width` RGB pixels without gaps as PNG. Thread safe. InvalidArgument:
 // libpng refuses the size. ResourceExhausted: not enough memory.

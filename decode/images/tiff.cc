@@ -36,6 +36,12 @@ struct Library {
   decltype(&TIFFRGBAImageBegin) begin;
   decltype(&TIFFRGBAImageGet) get;
   decltype(&TIFFRGBAImageEnd) end;
+  decltype(&TIFFIsTiled) is_tiled;
+  decltype(&TIFFScanlineSize) row_size;
+  decltype(&TIFFReadScanline) read_row;
+  decltype(&TIFFTileSize) tile_size;
+  decltype(&TIFFTileRowSize) tile_row_size;
+  decltype(&TIFFReadTile) read_tile;
 };
 
 absl::StatusOr<Library> OpenLibrary() {
@@ -66,12 +72,23 @@ absl::StatusOr<Library> OpenLibrary() {
   find("TIFFRGBAImageBegin", &library.begin);
   find("TIFFRGBAImageGet", &library.get);
   find("TIFFRGBAImageEnd", &library.end);
+  find("TIFFIsTiled", &library.is_tiled);
+  find("TIFFScanlineSize", &library.row_size);
+  find("TIFFReadScanline", &library.read_row);
+  find("TIFFTileSize", &library.tile_size);
+  find("TIFFTileRowSize", &library.tile_row_size);
+  find("TIFFReadTile", &library.read_tile);
   if (!found) return absl::UnimplementedError("libtiff is older than 4.5");
   return library;
 }
 
 const absl::StatusOr<Library>& GetLibrary() {
-  static const auto* library = new absl::StatusOr<Library>(OpenLibrary());
+  static const auto* library = new absl::StatusOr<Library>([]() -> absl::StatusOr<Library> {
+    absl::StatusOr<Library> opened = OpenLibrary();
+    if (opened.ok()) return opened;
+    return absl::UnimplementedError(
+        fmt::format("tiff: {}", std::string(opened.status().message())));
+  }());
   return *library;
 }
 
@@ -130,10 +147,156 @@ absl::Status Damaged(const Input& input) {
                                          input.error));
 }
 
+using File = std::unique_ptr<TIFF, decltype(Library::close)>;
+
+// Opens `input`, which must outlive the result.
+absl::StatusOr<File> Open(const Library& library, Input* input) {
+  const std::unique_ptr<TIFFOpenOptions, decltype(library.free_options)> options(
+      library.make_options(), library.free_options);
+  if (options == nullptr) return absl::ResourceExhaustedError("no memory for a tiff");
+  library.set_max_allocation(options.get(), kMaxAllocation);
+  library.set_error_handler(options.get(), OnError, input);
+  library.set_warning_handler(options.get(), OnWarning, nullptr);
+  File tiff(
+      library.open("tiff", "r", input, Read, Write, Seek, Close, Size, Map, Unmap, options.get()),
+      library.close);
+  if (tiff == nullptr) return Damaged(*input);
+  return tiff;
+}
+
 // Undoes the multiplication of a level by `alpha`.
 uint8_t Divided(uint32_t level, uint32_t alpha) {
   if (alpha == 0) return 0;
   return static_cast<uint8_t>(std::min<uint32_t>(255, level * 255 / alpha));
+}
+
+// How samples are stored.
+struct Storage {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint16_t channels = 1;
+  uint16_t bits = 1;
+  uint16_t sample_format = SAMPLEFORMAT_UINT;
+  uint16_t photometric = PHOTOMETRIC_MINISBLACK;
+  uint16_t compression = COMPRESSION_NONE;
+  uint16_t planes = PLANARCONFIG_CONTIG;
+
+  // Channels that stand beside each other, and how often rows or tiles of them are stored.
+  uint16_t beside() const { return planes == PLANARCONFIG_SEPARATE ? uint16_t{1} : channels; }
+  uint16_t times() const { return planes == PLANARCONFIG_SEPARATE ? channels : uint16_t{1}; }
+  uint64_t BytesOf(uint64_t pixels) const { return (pixels * beside() * bits + 7) / 8; }
+};
+
+absl::StatusOr<Storage> StorageOf(const Library& library, TIFF* tiff) {
+  Storage storage;
+  library.get_field(tiff, TIFFTAG_IMAGEWIDTH, &storage.width);
+  library.get_field(tiff, TIFFTAG_IMAGELENGTH, &storage.height);
+  library.get_field(tiff, TIFFTAG_SAMPLESPERPIXEL, &storage.channels);
+  library.get_field(tiff, TIFFTAG_BITSPERSAMPLE, &storage.bits);
+  library.get_field(tiff, TIFFTAG_SAMPLEFORMAT, &storage.sample_format);
+  library.get_field(tiff, TIFFTAG_PHOTOMETRIC, &storage.photometric);
+  library.get_field(tiff, TIFFTAG_COMPRESSION, &storage.compression);
+  library.get_field(tiff, TIFFTAG_PLANARCONFIG, &storage.planes);
+  const uint16_t format = storage.sample_format;
+  if (format != SAMPLEFORMAT_UINT && format != SAMPLEFORMAT_VOID) {
+    return absl::UnimplementedError(fmt::format("tiff with {} samples of {} bits",
+                                                format == SAMPLEFORMAT_IEEEFP ? "floating-point"
+                                                : format == SAMPLEFORMAT_INT  ? "signed"
+                                                                              : "complex",
+                                                storage.bits));
+  }
+  const uint16_t bits = storage.bits;
+  if (bits != 1 && bits != 2 && bits != 4 && bits != 8 && bits != 16) {
+    return absl::UnimplementedError(fmt::format("tiff with samples of {} bits", bits));
+  }
+  const bool ycbcr = storage.photometric == PHOTOMETRIC_YCBCR;
+  if (ycbcr && storage.compression == COMPRESSION_JPEG) {
+    library.set_field(tiff, TIFFTAG_JPEGCOLORMODE, static_cast<int>(JPEGCOLORMODE_RGB));
+  } else if (ycbcr || storage.photometric == PHOTOMETRIC_LOGL ||
+             storage.photometric == PHOTOMETRIC_LOGLUV) {
+    return absl::UnimplementedError(fmt::format(
+        "tiff with colours of kind {} (PhotometricInterpretation)", storage.photometric));
+  }
+  return storage;
+}
+
+// Writes `count` samples of `bits` bits, which are packed from the highest bit, to every
+// `step`-th sample from `to` on.
+void Unpack(const uint8_t* from, int bits, size_t count, size_t step, uint8_t* to) {
+  const size_t bytes = bits > 8 ? 2 : 1;
+  if (bits >= 8 && step == 1) {
+    std::memcpy(to, from, count * bytes);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i, to += step * bytes) {
+    if (bits >= 8) {
+      std::memcpy(to, from + i * bytes, bytes);
+    } else {
+      const size_t bit = i * bits;
+      *to = from[bit / 8] >> (8 - bits - bit % 8) & ((1 << bits) - 1);
+    }
+  }
+}
+
+// Writes `width` pixels of a row or a tile, beginning at (x, y), to the samples.
+void Place(const uint8_t* from, const Storage& storage, uint16_t plane, uint32_t x, uint32_t y,
+           uint32_t width, RawSamples* samples) {
+  const size_t pixel = size_t{storage.channels} * samples->sample_bytes();
+  const size_t step = storage.channels / storage.beside();
+  Unpack(from, storage.bits, size_t{width} * storage.beside(), step,
+         samples->row(y) + x * pixel + size_t{plane} * samples->sample_bytes());
+}
+
+absl::Status ReadRows(const Library& library, TIFF* tiff, const Storage& storage,
+                      const Input& input, RawSamples* samples) {
+  const tmsize_t row_size = library.row_size(tiff);
+  if (static_cast<uint64_t>(row_size) != storage.BytesOf(storage.width)) return Damaged(input);
+  std::vector<uint8_t> row(row_size);
+  for (uint16_t plane = 0; plane < storage.times(); ++plane) {
+    for (uint32_t y = 0; y < storage.height; ++y) {
+      if (library.read_row(tiff, row.data(), y, plane) < 0) {
+        return Damaged(input);
+      }
+      Place(row.data(), storage, plane, 0, y, storage.width, samples);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTiles(const Library& library, TIFF* tiff, const Storage& storage,
+                       const Input& input, RawSamples* samples) {
+  // A tile may be larger than a small image, but not by any amount.
+  constexpr uint64_t kMaxTile = 64 << 20;
+  uint32_t width = 0;
+  uint32_t height = 0;
+  library.get_field(tiff, TIFFTAG_TILEWIDTH, &width);
+  library.get_field(tiff, TIFFTAG_TILELENGTH, &height);
+  const tmsize_t row_size = library.tile_row_size(tiff);
+  const tmsize_t size = library.tile_size(tiff);
+  if (width == 0 || height == 0 || static_cast<uint64_t>(row_size) != storage.BytesOf(width) ||
+      size / height != row_size) {
+    return Damaged(input);
+  }
+  if (static_cast<uint64_t>(size) > std::max<uint64_t>(samples->size(), kMaxTile)) {
+    return absl::ResourceExhaustedError(fmt::format("tiff of {} x {} pixels with tiles of {} x {}",
+                                                    storage.width, storage.height, width, height));
+  }
+  std::vector<uint8_t> tile(size);
+  for (uint16_t plane = 0; plane < storage.times(); ++plane) {
+    for (uint64_t y = 0; y < storage.height; y += height) {
+      for (uint64_t x = 0; x < storage.width; x += width) {
+        if (library.read_tile(tiff, tile.data(), x, y, 0, plane) < 0) {
+          return Damaged(input);
+        }
+        const auto columns = static_cast<uint32_t>(std::min<uint64_t>(width, storage.width - x));
+        const uint64_t rows = std::min<uint64_t>(height, storage.height - y);
+        for (uint64_t line = 0; line < rows; ++line) {
+          Place(tile.data() + line * row_size, storage, plane, x, y + line, columns, samples);
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -141,21 +304,12 @@ uint8_t Divided(uint32_t level, uint32_t alpha) {
 absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels) {
   const absl::StatusOr<Library>& found = GetLibrary();
-  if (!found.ok()) {
-    return absl::UnimplementedError(fmt::format("tiff: {}", std::string(found.status().message())));
-  }
+  if (!found.ok()) return found.status();
   const Library& library = *found;
   Input input = {bytes};
-  const std::unique_ptr<TIFFOpenOptions, decltype(library.free_options)> options(
-      library.make_options(), library.free_options);
-  if (options == nullptr) return absl::ResourceExhaustedError("no memory for a tiff");
-  library.set_max_allocation(options.get(), kMaxAllocation);
-  library.set_error_handler(options.get(), OnError, &input);
-  library.set_warning_handler(options.get(), OnWarning, nullptr);
-  const std::unique_ptr<TIFF, decltype(library.close)> tiff(
-      library.open("tiff", "r", &input, Read, Write, Seek, Close, Size, Map, Unmap, options.get()),
-      library.close);
-  if (tiff == nullptr) return Damaged(input);
+  const absl::StatusOr<File> opened = Open(library, &input);
+  if (!opened.ok()) return opened.status();
+  const File& tiff = *opened;
 
   uint16_t num_extra = 0;
   uint16_t* extra = nullptr;
@@ -209,6 +363,30 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadRawTiff(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  const absl::StatusOr<Library>& found = GetLibrary();
+  if (!found.ok()) return found.status();
+  const Library& library = *found;
+  Input input = {bytes};
+  const absl::StatusOr<File> tiff = Open(library, &input);
+  if (!tiff.ok()) return tiff.status();
+  const absl::StatusOr<Storage> storage = StorageOf(library, tiff->get());
+  if (!storage.ok()) return storage.status();
+  if (storage->width != header.width || storage->height != header.height) {
+    return absl::DataLossError(fmt::format("tiff has {} x {} pixels, but its header says {} x {}",
+                                           storage->width, storage->height, header.width,
+                                           header.height));
+  }
+  absl::Status status =
+      samples->Start("tiff", header.width, header.height, storage->channels, storage->bits);
+  if (!status.ok()) return status;
+  status = library.is_tiled(tiff->get()) != 0
+               ? ReadTiles(library, tiff->get(), *storage, input, samples)
+               : ReadRows(library, tiff->get(), *storage, input, samples);
+  if (status.ok() && !input.error.empty()) return Damaged(input);
+  return status;
 }
 
 }  // namespace shardfeed

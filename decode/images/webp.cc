@@ -38,8 +38,9 @@ void WriteGrey(const uint8_t* from, size_t stride, std::vector<uint8_t>* pixels)
   }
 }
 
-absl::Status DecodeFirstFrame(std::string_view bytes, const ImageHeader& header, int channels,
-                              std::vector<uint8_t>* pixels) {
+// Calls `take` with the RGBA pixels of an animation's first frame.
+template <class Take>
+absl::Status ReadFirstFrame(std::string_view bytes, const ImageHeader& header, const Take& take) {
   WebPAnimDecoderOptions options;
   WebPAnimDecoderOptionsInit(&options);
   const WebPData data = {DataOf(bytes), bytes.size()};
@@ -53,13 +54,35 @@ absl::Status DecodeFirstFrame(std::string_view bytes, const ImageHeader& header,
       WebPAnimDecoderGetNext(decoder.get(), &rgba, &time) == 0) {
     return ErrorOf(VP8_STATUS_BITSTREAM_ERROR, bytes);
   }
-  pixels->resize(size_t{header.width} * header.height * channels);
-  if (channels == 1) {
-    WriteGrey(rgba, 4, pixels);
-  } else {
-    for (auto to = pixels->begin(); to != pixels->end(); rgba += 4) to = std::copy_n(rgba, 3, to);
+  take(rgba);
+  return absl::OkStatus();
+}
+
+absl::Status ReadFeatures(std::string_view bytes, const ImageHeader& header,
+                          WebPDecoderConfig* config) {
+  WebPInitDecoderConfig(config);
+  const VP8StatusCode code = WebPGetFeatures(DataOf(bytes), bytes.size(), &config->input);
+  if (code != VP8_STATUS_OK) return ErrorOf(code, bytes);
+  if (config->input.has_animation == 0 &&
+      (config->input.width != static_cast<int>(header.width) ||
+       config->input.height != static_cast<int>(header.height))) {
+    return absl::DataLossError(fmt::format("webp has {} x {} pixels, but its header says {} x {}",
+                                           config->input.width, config->input.height, header.width,
+                                           header.height));
   }
   return absl::OkStatus();
+}
+
+// Decodes a still image to rows of `channels` (3 or 4) channels.
+absl::Status DecodeRows(std::string_view bytes, const ImageHeader& header, int channels,
+                        WebPDecoderConfig* config, uint8_t* rows) {
+  const size_t row_bytes = size_t{header.width} * channels;
+  config->output.colorspace = channels == 4 ? MODE_RGBA : MODE_RGB;
+  config->output.is_external_memory = 1;
+  config->output.u.RGBA = {rows, static_cast<int>(row_bytes), row_bytes * header.height};
+  const VP8StatusCode code = WebPDecode(DataOf(bytes), bytes.size(), config);
+  WebPFreeDecBuffer(&config->output);
+  return code == VP8_STATUS_OK ? absl::OkStatus() : ErrorOf(code, bytes);
 }
 
 }  // namespace
@@ -67,31 +90,40 @@ absl::Status DecodeFirstFrame(std::string_view bytes, const ImageHeader& header,
 absl::Status DecodeWebp(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels) {
   WebPDecoderConfig config;
-  WebPInitDecoderConfig(&config);
-  const VP8StatusCode features = WebPGetFeatures(DataOf(bytes), bytes.size(), &config.input);
-  if (features != VP8_STATUS_OK) return ErrorOf(features, bytes);
-  if (config.input.has_animation != 0) return DecodeFirstFrame(bytes, header, channels, pixels);
-  if (config.input.width != static_cast<int>(header.width) ||
-      config.input.height != static_cast<int>(header.height)) {
-    return absl::DataLossError(fmt::format("webp has {} x {} pixels, but its header says {} x {}",
-                                           config.input.width, config.input.height, header.width,
-                                           header.height));
+  if (absl::Status status = ReadFeatures(bytes, header, &config); !status.ok()) return status;
+  const size_t num_pixels = size_t{header.width} * header.height;
+  if (config.input.has_animation != 0) {
+    return ReadFirstFrame(bytes, header, [&](const uint8_t* rgba) {
+      pixels->resize(num_pixels * channels);
+      if (channels == 1) return WriteGrey(rgba, 4, pixels);
+      for (auto to = pixels->begin(); to != pixels->end(); rgba += 4) to = std::copy_n(rgba, 3, to);
+    });
   }
   std::vector<uint8_t> colours;
   std::vector<uint8_t>& rgb = channels == 3 ? *pixels : colours;
-  const size_t row_bytes = size_t{header.width} * 3;
-  rgb.resize(row_bytes * header.height);
-  config.output.colorspace = MODE_RGB;
-  config.output.is_external_memory = 1;
-  config.output.u.RGBA = {rgb.data(), static_cast<int>(row_bytes), rgb.size()};
-  const VP8StatusCode code = WebPDecode(DataOf(bytes), bytes.size(), &config);
-  WebPFreeDecBuffer(&config.output);
-  if (code != VP8_STATUS_OK) return ErrorOf(code, bytes);
-  if (channels == 1) {
-    pixels->resize(size_t{header.width} * header.height);
+  rgb.resize(num_pixels * 3);
+  absl::Status status = DecodeRows(bytes, header, 3, &config, rgb.data());
+  if (status.ok() && channels == 1) {
+    pixels->resize(num_pixels);
     WriteGrey(colours.data(), 3, pixels);
   }
-  return absl::OkStatus();
+  return status;
+}
+
+absl::Status ReadRawWebp(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  WebPDecoderConfig config;
+  absl::Status status = ReadFeatures(bytes, header, &config);
+  if (!status.ok()) return status;
+  const int channels = config.input.has_alpha != 0 ? 4 : 3;
+  status = samples->Start("webp", header.width, header.height, channels, 8);
+  if (!status.ok()) return status;
+  if (config.input.has_animation == 0) {
+    return DecodeRows(bytes, header, channels, &config, samples->row(0));
+  }
+  return ReadFirstFrame(bytes, header, [&](const uint8_t* rgba) {
+    uint8_t* const end = samples->row(header.height);
+    for (uint8_t* to = samples->row(0); to != end; rgba += 4) to = std::copy_n(rgba, channels, to);
+  });
 }
 
 }  // namespace shardfeed

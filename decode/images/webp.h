@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "decode/images/raw_samples.h"
 #include "media/image_header.h"
 
 namespace shardfeed {
@@ -16,6 +17,10 @@ namespace shardfeed {
 // animation does not cover is black. Thread safe.
 absl::Status DecodeWebp(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
+
+// Implements ReadRawWithCodec (codecs.h) for WebP. Where the first frame of an animation is wholly
+// transparent, its colours are 0. Thread safe.
+absl::Status ReadRawWebp(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed
 

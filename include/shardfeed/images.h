@@ -58,10 +58,16 @@ struct ImageOptions {
   // Of the result, in pixels.
   uint32_t width = 224;
   uint32_t height = 224;
-  int channels = 3;  // 3: RGB, 1: grey
+  int channels = 3;  // 3: RGB, 1: grey; raw: as many as the files store
   Interpolation interpolation = Interpolation::kBilinear;
   bool antialias = true;
   PixelLayout layout = PixelLayout::kHwc;
+  // False: the levels of RGB or grey. True: the samples as the file stores them, for masks, depth
+  // maps and images of many channels: indices of a palette, values of 1, 2, 4 and 16 bits without
+  // scaling, and alpha as one more channel. JPEGs become grey or RGB. `channels` is how many each
+  // image must store, and interpolation must be kNearest. The dtype is kUInt8 (for images of at
+  // most 8 bits), kUInt16, kInt32 or kFloat32, which hold the unscaled values.
+  bool raw = false;
   // kUInt8, or kFloat16, kBFloat16 and kFloat32 with values (level / 255 - mean) / std.
   DType dtype = DType::kUInt8;
   // One for each channel; empty: 0 and 1.

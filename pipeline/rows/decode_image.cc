@@ -239,6 +239,7 @@ std::string DecodeImageText(const std::string& feature, const DecodeImageOptions
   constexpr std::string_view kOnDamage[] = {"fail", "replace", "zero", "accept"};
   add("flip", options.flip, 0.0);
   add("seed", options.seed, uint64_t{0});
+  add("raw", image.raw, false);
   add("channels", image.channels, 3);
   add("interpolation", kInterpolations[static_cast<int>(image.interpolation)], "bilinear");
   add("antialias", image.antialias, true);

@@ -194,6 +194,7 @@ DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
   image.dtype = DTypeFromName(dtype);
   f.Read("mean", &image.mean);
   f.Read("std", &image.std);
+  f.Read("raw", &image.raw);
   f.Read("orient", &image.orient);
   f.Read("max_pixels", &image.jpeg.max_pixels);
   f.Read("max_scans", &image.jpeg.max_scans);

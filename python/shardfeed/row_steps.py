@@ -55,8 +55,9 @@ class RowSteps(Chain):
     def decode_image(self: Self, feature: str = "image/encoded",
                      size: Union[int, Sequence[int]] = 224, *, crop: Crop = "none",
                      center_fraction: float = 0.875, scale: Sequence[float] = (0.08, 1.0),
-                     ratio: Sequence[float] = (3 / 4, 4 / 3), flip: float = 0.0, channels: int = 3,
-                     interpolation: Interpolation = "bilinear", antialias: bool = True, layout: Layout = "NHWC",
+                     ratio: Sequence[float] = (3 / 4, 4 / 3), flip: float = 0.0, raw: bool = False,
+                     channels: Optional[int] = None, interpolation: Optional[Interpolation] = None,
+                     antialias: bool = True, layout: Layout = "NHWC",
                      dtype: DTypeLike = "uint8", mean: Union[float, Sequence[float], None] = None,
                      std: Union[float, Sequence[float], None] = None, orient: bool = False,
                      on_damage: OnDamage = "fail", max_pixels: Optional[int] = None,
@@ -76,11 +77,18 @@ class RowSteps(Chain):
           (shares of the area) and `ratio` (width over height).
         - `flip`: the probability of a horizontal flip. Random numbers depend only on `seed`,
           the epoch and the record's position.
-        - `channels`: 3 (RGB) or 1 (gray).
-        - `interpolation`: "bilinear", "bicubic", "area" or "nearest". `antialias`: resizes as
-          Pillow and torchvision do; otherwise as OpenCV and TensorFlow do.
+        - `raw`: for masks, depth maps and images of many channels. The samples as the file
+          stores them, instead of levels: indices of a palette, values of 1, 2, 4 and 16 bits
+          without scaling, alpha as one more channel. With the same options and `seed` they are
+          the same part, flipped alike, as that of an image of the same size.
+        - `channels`: 3 (RGB, the default) or 1 (gray). raw: how many each image must store, by
+          default 1; another image is an error.
+        - `interpolation`: "bilinear" (the default), "bicubic", "area" or "nearest"; raw: only
+          "nearest". `antialias`: resizes as Pillow and torchvision do; otherwise as OpenCV and
+          TensorFlow do.
         - `dtype`: uint8, or float16, bfloat16 or float32 values (level / 255 - mean) / std,
-          where mean and std are one number or one for each channel.
+          where mean and std are one number or one for each channel. raw: uint8 (an error for
+          images of 16 bits), uint16, int32 or float32, with the unscaled values.
         - `orient`: turns images upright by their Exif data.
         - `on_damage`: what happens to an image that cannot be decoded. "fail" ends the run with
           an error that names the record; "replace" uses another row of the batch; "zero" leaves
@@ -95,15 +103,17 @@ class RowSteps(Chain):
         if self._structure == "record" and feature != "record":
             return self.parse().decode_image(
                 feature, size, crop=crop, center_fraction=center_fraction, scale=scale, ratio=ratio,
-                flip=flip, channels=channels, interpolation=interpolation, antialias=antialias,
+                flip=flip, raw=raw, channels=channels, interpolation=interpolation, antialias=antialias,
                 layout=layout, dtype=dtype, mean=mean, std=std, orient=orient, on_damage=on_damage,
                 max_pixels=max_pixels, max_scans=max_scans, seed=seed, output=output)
+        if channels is None:
+            channels = 1 if raw else 3
         height, width = step_arguments.size(size)
         fields: Dict[str, Any] = {
             "height": height, "width": width, "crop": crop, "channels": int(channels),
             "center_fraction": float(center_fraction), "scale": step_arguments.two("scale", scale),
-            "ratio": step_arguments.two("ratio", ratio), "flip": float(flip),
-            "interpolation": interpolation,
+            "ratio": step_arguments.two("ratio", ratio), "flip": float(flip), "raw": bool(raw),
+            "interpolation": interpolation or ("nearest" if raw else "bilinear"),
             "antialias": bool(antialias), "layout": layout, "dtype": dtype_name(dtype),
             "mean": step_arguments.channels(mean, channels),
             "std": step_arguments.channels(std, channels),
@@ -112,6 +122,7 @@ class RowSteps(Chain):
                                                        ("max_scans", max_scans)] if limit})
         text = f"decode_image({feature!r}, {size!r}"
         for name, value, default in [("crop", crop, "none"), ("flip", flip, 0.0),
+                                     ("raw", fields["raw"], False),
                                      ("layout", layout, "NHWC"),
                                      ("dtype", fields["dtype"], "uint8"),
                                      ("on_damage", on_damage, "fail"), ("output", output, "")]:

@@ -3,8 +3,9 @@
 //
 //   image '[{"path": "a.png", "size": [224, 224], "box": [x, y, width, height], ...}, ...]'
 //
-// Other keys: channels, interpolation, antialias, layout, dtype, mean, std, orient, flip,
-// accept_damaged. If an image cannot be decoded, the program ends with the error on standard error.
+// Other keys: channels, raw, interpolation, antialias, layout, dtype, mean, std, orient, flip,
+// accept_damaged, max_pixels. If an image cannot be decoded, the program ends with the
+// error on standard error.
 
 #include <cstdio>
 #include <fstream>
@@ -26,12 +27,15 @@ int main(int argc, char** argv) {
         {"bicubic", Interpolation::kBicubic},
         {"area", Interpolation::kArea}};
     const std::map<std::string, DType> dtypes = {
-        {"uint8", DType::kUInt8}, {"float16", DType::kFloat16}, {"float32", DType::kFloat32}};
+        {"uint8", DType::kUInt8},     {"uint16", DType::kUInt16},   {"int32", DType::kInt32},
+        {"float16", DType::kFloat16}, {"float32", DType::kFloat32}, {"int64", DType::kInt64}};
     ImageOptions options;
     options.width = job["size"][1];
     options.height = job["size"][0];
     options.channels = job.value("channels", 3);
-    options.interpolation = interpolations.at(job.value("interpolation", "bilinear"));
+    options.raw = job.value("raw", false);
+    options.interpolation =
+        interpolations.at(job.value("interpolation", options.raw ? "nearest" : "bilinear"));
     options.antialias = job.value("antialias", true);
     options.layout = job.value("layout", "NHWC") == "NCHW" ? PixelLayout::kChw : PixelLayout::kHwc;
     options.dtype = dtypes.at(job.value("dtype", "uint8"));
@@ -39,6 +43,7 @@ int main(int argc, char** argv) {
     options.std = job.value("std", std::vector<float>());
     options.orient = job.value("orient", false);
     options.jpeg.accept_damaged = job.value("accept_damaged", false);
+    options.jpeg.max_pixels = job.value("max_pixels", options.jpeg.max_pixels);
     absl::Status status = CheckImageOptions(options);
     std::vector<char> out;
     if (status.ok()) {

@@ -1,14 +1,31 @@
 // PNG, WebP, TIFF, BMP and GIF: an image is decoded both in colour and in grey or in neither, and
-// the grey is that of the colours.
+// the grey is that of the colours. Its raw samples have one number of channels.
 
 #include <vector>
 
 #include "decode/images/codecs.h"
 #include "decode/images/exif.h"
 #include "decode/images/grey.h"
+#include "decode/images/raw_samples.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {
+namespace {
+
+void ReadRaw(std::string_view bytes, const ImageHeader& header) {
+  const size_t pixels = size_t{header.width} * header.height;
+  int accepted = 0;
+  for (int channels = 1; channels <= 5; ++channels) {
+    RawSamples samples({.channels = channels});
+    const absl::Status status = ReadRawWithCodec(bytes, header, &samples);
+    if (absl::IsInvalidArgument(status)) continue;
+    if (!status.ok()) return;
+    FUZZ_EXPECT(++accepted == 1);
+    FUZZ_EXPECT(samples.size() == pixels * channels * samples.sample_bytes());
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr uint64_t kMaxPixels = 1 << 18;
@@ -18,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int orientation = ExifOrientation(bytes, header->format);
   FUZZ_EXPECT(orientation >= 1 && orientation <= 8);
   if (header->format == "jpeg" || uint64_t{header->width} * header->height > kMaxPixels) return 0;
+  ReadRaw(bytes, *header);
   std::vector<uint8_t> rgb;
   std::vector<uint8_t> grey;
   const absl::Status in_colour = DecodeWithCodec(bytes, *header, 3, &rgb);

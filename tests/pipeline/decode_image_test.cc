@@ -250,6 +250,54 @@ TEST(DecodeImageTest, WrongUseIsNamedBeforeItStarts) {
       HasSubstr("decode_image: dtype must be uint8, float16, bfloat16 or float32, got int64"));
 }
 
+TEST(DecodeImageTest, RawSamplesHaveOptionsOfTheirOwn) {
+  const Dataset ds = Images(Make(2));
+  const auto message = [&](const DecodeImageOptions& o) {
+    return std::string(ds.DecodeImage("encoded", o).status().message());
+  };
+  DecodeImageOptions options = Options(CropKind::kNone);
+  options.image.raw = true;
+  EXPECT_THAT(message(options), HasSubstr("interpolation of raw samples must be nearest"));
+  options.image.interpolation = Interpolation::kNearest;
+  EXPECT_EQ(message(options), "");
+  options.image.dtype = DType::kInt64;
+  EXPECT_THAT(message(options), HasSubstr("dtype of raw samples must be uint8, uint16, int32 or"));
+  options.image.dtype = DType::kUInt16;
+  options.image.mean = {0.5f};
+  EXPECT_THAT(message(options), HasSubstr("mean: raw samples are not normalised"));
+  options.image.mean.clear();
+  options.image.channels = 0;
+  EXPECT_THAT(message(options), HasSubstr("as the files store, 1 to 1024, got 0"));
+  options.image.channels = 4;
+  EXPECT_EQ(DecodeImageText("encoded", options),
+            "encoded, 12x16, raw=true, channels=4, interpolation=nearest, dtype=uint16, "
+            "output=image");
+  absl::StatusOr<std::unique_ptr<Iterator>> it =
+      ds.DecodeImage("encoded", options).Batch(2).Start();
+  ASSERT_OK(it);
+  Batch batch;
+  const absl::Status status = (*it)->Next(&batch);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("feature 'encoded': jpeg stores 3 channels, but channels is 4"));
+}
+
+TEST(DecodeImageTest, RawAndLevelsAreTheSamePart) {
+  DecodeImageOptions options = Options(CropKind::kRandom);
+  options.flip = 0.5;
+  options.image.interpolation = Interpolation::kNearest;
+  const std::vector<uint8_t> levels =
+      Pixels(Images(Make(30)).DecodeImage("encoded", options).Batch(8));
+  options.image.raw = true;
+  const std::vector<uint8_t> raw =
+      Pixels(Images(Make(30)).DecodeImage("encoded", options).Batch(8));
+  ASSERT_EQ(raw.size(), levels.size());
+  size_t equal = 0;
+  for (size_t i = 0; i < raw.size(); ++i) equal += raw[i] == levels[i];
+  // Where a middle lies between two pixels of a flipped part, the two may round apart.
+  EXPECT_GT(equal, raw.size() * 9 / 10);
+}
+
 // ---- RandomResizedCrop, beside its definition in torchvision's documentation
 
 ImageBox ReferenceCrop(uint32_t width, uint32_t height, std::mt19937& random) {

@@ -1,12 +1,12 @@
 """All kinds of PNG, TIFF, BMP and WebP images beside Pillow: grey, alpha, depths, orientation."""
 
 import struct
-import zlib
 
 import harness
 import image_program
 import numpy as np
 import pytest
+from image_files import bmp_of, png_chunk, png_of, tiff_of
 from image_program import decode, error_of, make_image
 from PIL import Image, ImageOps, TiffImagePlugin
 
@@ -28,10 +28,6 @@ def check_beside_pillow(path):
 
 
 # ---- PNG
-
-
-def png_chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 @pytest.mark.parametrize("chunk", [b"", png_chunk(b"gAMA", struct.pack(">I", 45455)),
@@ -69,19 +65,8 @@ def test_transparent_colours_of_a_palette_stay(tmp_path):
 def test_interlaced_png(tmp_path):
     """Adam7 with 1 to 16 bits of grey; all rows have the same values."""
     for bits in (1, 2, 4, 8, 16):
-        width, height = 19, 13
-        values = np.arange(width * height).reshape(height, width) % 2 ** bits
-        raw = b""
-        for x0, y0, dx, dy in [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
-                               (1, 0, 2, 2), (0, 1, 1, 2)]:
-            for row in values[y0::dy, x0::dx]:
-                text = "".join(f"{value:0{bits}b}" for value in row)
-                text += "0" * (-len(text) % 8)
-                raw += b"\0" + bytes(int(text[i:i + 8], 2) for i in range(0, len(text), 8))
-        header = struct.pack(">IIBBBBB", width, height, bits, 0, 0, 0, 1)
-        (tmp_path / "a.png").write_bytes(
-            b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) +
-            png_chunk(b"IDAT", zlib.compress(raw)) + png_chunk(b"IEND", b""))
+        values = np.arange(19 * 13).reshape(13, 19) % 2 ** bits
+        (tmp_path / "a.png").write_bytes(png_of(values, bits, interlaced=True))
         expected = values >> 8 if bits == 16 else values * 255 // (2 ** bits - 1)
         np.testing.assert_array_equal(pixels_of(tmp_path / "a.png", channels=1), expected)
 
@@ -102,32 +87,6 @@ def test_kinds_of_tiff(tmp_path, mode, compression):
         assert np.abs(pixels_of(tmp_path / "a.tiff") - expected).max() <= 1
     else:
         check_beside_pillow(tmp_path / "a.tiff")
-
-
-def tiff_of(samples, bits, extra=(), sample_format=1, data=None):
-    """A TIFF of 4 x 2 pixels, uncompressed and little endian."""
-    data = bytes(range(4 * 2 * samples * bits // 8)) if data is None else data
-    tags = [(256, 3, [4]), (257, 3, [2]), (258, 3, [bits] * samples), (259, 3, [1]),
-            (262, 3, [1 if samples - len(extra) == 1 else 2]), (273, 4, [8]), (277, 3, [samples]),
-            (278, 3, [2]), (279, 4, [len(data)]), (339, 3, [sample_format] * samples)]
-    if extra:
-        tags.append((338, 3, list(extra)))
-    tags.sort()
-    at = 8 + len(data)
-    data += b"\0" * (at % 2)
-    directory_at = 8 + len(data)
-    after = directory_at + 2 + 12 * len(tags) + 4
-    entries, tail = b"", b""
-    for tag, kind, values in tags:
-        packed = struct.pack(f"<{len(values)}{'H' if kind == 3 else 'I'}", *values)
-        if len(packed) > 4:
-            value = struct.pack("<I", after + len(tail))
-            tail += packed
-        else:
-            value = packed.ljust(4, b"\0")
-        entries += struct.pack("<HHI", tag, kind, len(values)) + value
-    return (b"II*\0" + struct.pack("<I", directory_at) + data + struct.pack("<H", len(tags)) +
-            entries + b"\0\0\0\0" + tail)
 
 
 def test_alpha_of_tiff(tmp_path):
@@ -203,14 +162,6 @@ def test_orientation(tmp_path, name, orientation):
 
 
 # ---- BMP
-
-
-def bmp_of(bits, compression, data, width, height, masks=b"", palette=b"", info_bytes=40):
-    offset = 14 + info_bytes + len(masks) + len(palette)
-    info = struct.pack("<IiiHHIIiiII", info_bytes, width, height, 1, bits, compression, len(data), 0,
-                       0, len(palette) // 4, 0) + b"\0" * (info_bytes - 40)
-    return (b"BM" + struct.pack("<IHHI", offset + len(data), 0, 0, offset) + info + masks + palette +
-            data)
 
 
 @pytest.mark.parametrize("bits, masks", [

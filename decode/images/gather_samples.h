@@ -1,0 +1,35 @@
+// Resizing by the nearest sample, which invents no values: for masks and the like.
+
+#ifndef SHARDFEED_DECODE_IMAGES_GATHER_SAMPLES_H_
+#define SHARDFEED_DECODE_IMAGES_GATHER_SAMPLES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "shardfeed/images.h"
+#include "shardfeed/schema.h"
+
+namespace shardfeed {
+
+struct SampleGather {
+  const uint8_t* samples = nullptr;  // of 8 bits, or of 16 in the order of the machine
+  int sample_bytes = 1;
+  int channels = 1;
+  // The first channel of the result's pixel (x, y) is sample number columns[x] + rows[y]; the
+  // others follow it.
+  std::vector<size_t> columns;
+  std::vector<size_t> rows;
+};
+
+// Writes the samples, converted to `dtype` without scaling, to `out`, without gaps. `dtype` is
+// kUInt8 (only from samples of 8 bits), kUInt16, kInt32 or kFloat32. Thread safe.
+void GatherSamples(const SampleGather& gather, PixelLayout layout, DType dtype, void* out);
+
+// Which of `size` pixels that begin at `begin` is nearest to each of `out` pixels: the one under
+// its middle, as in Pillow's resize(resample=NEAREST, box=...) and torch's "nearest-exact".
+std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_GATHER_SAMPLES_H_
