@@ -215,7 +215,7 @@ absl::Status ImageDecoder::DecodeLevels(const ImageBox& box, bool flip, void* ou
                               .flip = turn.from_right};
   if (is_jpeg_) {
     uint32_t denominator = 1;
-    if (options_.interpolation != Interpolation::kNearest) {
+    if (options_.dct_scaling && options_.interpolation != Interpolation::kNearest) {
       while (denominator < 8 && part.width / (2 * denominator) >= width &&
              part.height / (2 * denominator) >= height) {
         denominator *= 2;

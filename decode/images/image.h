@@ -37,7 +37,8 @@ struct ImageBox {
 //
 // Of a JPEG, only what the box needs is decoded (see JpegDecoder). Where the box is at least 2, 4
 // or 8 times larger than the result in both directions, it is decoded at 1/2, 1/4 or 1/8 of its
-// size (except for kNearest and raw samples). All other images are decoded whole.
+// size (except for kNearest, raw samples and without dct_scaling). All other images are decoded
+// whole.
 class ImageDecoder {
  public:
   // CheckImageOptions must accept the options.

@@ -73,6 +73,10 @@ struct ImageOptions {
   // One for each channel; empty: 0 and 1.
   std::vector<float> mean;
   std::vector<float> std;
+  // Whether a JPEG is decoded at 1/2, 1/4 or 1/8 of its size where its part is at least as many
+  // times larger than the result, which is faster, but changes the levels a little. False: it is
+  // decoded at full size and then resized, as in Pillow.
+  bool dct_scaling = true;
   // Whether images whose Exif data says how the camera was held are turned upright.
   bool orient = false;
   // Limits, of which max_pixels holds for all formats, and whether damaged JPEGs are accepted.

@@ -248,6 +248,7 @@ std::string DecodeImageText(const std::string& feature, const DecodeImageOptions
   add("mean", image.mean, std::vector<float>());
   add("std", image.std, std::vector<float>());
   add("orient", image.orient, false);
+  add("dct_scaling", image.dct_scaling, true);
   add("on_damage", kOnDamage[static_cast<int>(options.on_damage)], "fail");
   add("max_pixels", image.jpeg.max_pixels, defaults.image.jpeg.max_pixels);
   add("max_scans", image.jpeg.max_scans, defaults.image.jpeg.max_scans);

@@ -39,7 +39,8 @@ Identity IdentityOf(const std::string& feature, const DecodeImageOptions& option
     identity.Add("scale", std::vector<double>(options.scale, options.scale + 2))
         .Add("ratio", std::vector<double>(options.ratio, options.ratio + 2));
   }
-  identity.AddIf(image.raw, "raw", image.raw);
+  identity.AddIf(image.raw, "raw", image.raw)
+      .AddIf(!image.dct_scaling, "dct_scaling", image.dct_scaling);
   return identity.Add("seed", IsRandom(options)
                                   ? StreamSeed(RandomStream::kDecodeImage, options.seed)
                                   : options.seed);

@@ -196,6 +196,7 @@ DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
   f.Read("std", &image.std);
   f.Read("raw", &image.raw);
   f.Read("orient", &image.orient);
+  f.Read("dct_scaling", &image.dct_scaling);
   f.Read("max_pixels", &image.jpeg.max_pixels);
   f.Read("max_scans", &image.jpeg.max_scans);
   f.Choose(

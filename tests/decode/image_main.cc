@@ -4,7 +4,7 @@
 //   image '[{"path": "a.png", "size": [224, 224], "box": [x, y, width, height], ...}, ...]'
 //
 // Other keys: channels, raw, interpolation, antialias, layout, dtype, mean, std, orient, flip,
-// accept_damaged, max_pixels. If an image cannot be decoded, the program ends with the
+// dct_scaling, accept_damaged, max_pixels. If an image cannot be decoded, the program ends with the
 // error on standard error.
 
 #include <cstdio>
@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
     options.mean = job.value("mean", std::vector<float>());
     options.std = job.value("std", std::vector<float>());
     options.orient = job.value("orient", false);
+    options.dct_scaling = job.value("dct_scaling", true);
     options.jpeg.accept_damaged = job.value("accept_damaged", false);
     options.jpeg.max_pixels = job.value("max_pixels", options.jpeg.max_pixels);
     absl::Status status = CheckImageOptions(options);

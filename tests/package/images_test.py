@@ -219,3 +219,48 @@ def test_pickled_chains(images):
     ds = images.decode_image(size=16, crop="random").batch(8)
     for a, b in zip(pickle.loads(pickle.dumps(ds)), ds):
         same(a, b)
+
+
+@pytest.fixture(scope="module")
+def photos(folder):
+    with sf.write(folder / "photos@1") as writer:
+        for i in range(6):
+            data = encoded(i, "jpeg", width=500 + 37 * i, height=400 - 21 * i)
+            writer.write({"image/encoded": data, "n": i})
+    return sf.read(folder / "photos@1")
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_without_dct_scaling_jpegs_are_pillows(photos, interpolation):
+    apart = {True: [], False: []}
+    for exact in (True, False):
+        options = {} if not exact else {"dct_scaling": False}
+        for row in photos.decode_image(size=(40, 56), interpolation=interpolation, **options):
+            image = Image.open(io.BytesIO(encoded(row["n"], "jpeg", width=500 + 37 * row["n"],
+                                                  height=400 - 21 * row["n"])))
+            wanted = np.asarray(image.resize((56, 40), Image.Resampling[interpolation.upper()]))
+            apart[exact].append(np.abs(row["image"].astype(int) - wanted))
+    assert (np.array(apart[True]) <= 1).all()
+    assert np.mean(apart[False]) > 3 * np.mean(apart[True])
+
+
+def test_without_dct_scaling_crops_are_pillows(photos):
+    ds = photos.decode_image(size=48, crop="center", center_fraction=0.9, dct_scaling=False)
+    for row in ds:
+        image = Image.open(io.BytesIO(encoded(row["n"], "jpeg", width=500 + 37 * row["n"],
+                                              height=400 - 21 * row["n"])))
+        side = int(0.9 * image.height + 0.5)
+        x, y = (image.width - side) // 2, (image.height - side) // 2
+        wanted = np.asarray(image.crop((x, y, x + side, y + side)).resize(
+            (48, 48), Image.Resampling.BILINEAR))
+        assert (np.abs(row["image"].astype(int) - wanted) <= 1).all()
+    assert "dct_scaling=False" in repr(ds)
+
+
+def test_states_with_and_without_dct_scaling_differ(photos):
+    with iter(photos.decode_image(size=8).batch(2)) as it:
+        next(it)
+        state = it.state_dict()
+    with iter(photos.decode_image(size=8, dct_scaling=False).batch(2)) as it, pytest.raises(
+            RuntimeError, match="another chain"):
+        it.load_state_dict(state)

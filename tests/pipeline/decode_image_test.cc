@@ -97,6 +97,8 @@ TEST(DecodeImageTest, TextTellsAllThatIsNotUsual) {
             "encoded, 12x16, crop=random(0.08..1, 0.75..1.33333), flip=0.5, seed=7, dtype=float32, "
             "mean=[0.5, 0.5, 0.5], on_damage=replace, output=image");
   EXPECT_EQ(DecodeImageText("encoded", {}), "encoded, 224x224");
+  EXPECT_EQ(DecodeImageText("encoded", {.image = {.dct_scaling = false}}),
+            "encoded, 224x224, dct_scaling=false");
 }
 
 TEST(DecodeImageTest, RandomCropsAreTheSameForAnyNumberOfThreadsAndBatchSize) {
