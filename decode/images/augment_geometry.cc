@@ -30,23 +30,6 @@ void FlipRow(uint8_t* row, int width) {
   }
 }
 
-// The row (or column) of an image of `size` rows that appears at `i`, which may lie outside; -1 if
-// none does.
-int Source(int i, int size, PaddingMode mode) {
-  if (i >= 0 && i < size) return i;
-  switch (mode) {
-    case PaddingMode::kConstant:
-      return -1;
-    case PaddingMode::kEdge:
-      return i < 0 ? 0 : size - 1;
-    case PaddingMode::kReflect:
-      return i < 0 ? -i : 2 * (size - 1) - i;
-    case PaddingMode::kSymmetric:
-      return i < 0 ? -1 - i : 2 * size - 1 - i;
-  }
-  return -1;
-}
-
 // Rounds a number below 2^22 to nearest, ties to even: adding 1.5 * 2^23 leaves the result in the
 // lowest bits.
 int RoundToInt(float value) { return std::bit_cast<int>(value + 12582912.0f) - 0x4b400000; }
@@ -80,6 +63,25 @@ void Border(const ImageView& from, float x, float y, const float* fill, bool has
   }
 }
 
+// The source of the middle of the pixel (i, j), as coordinates of a pixel's centre.
+struct Centre {
+  float x;
+  float y;
+};
+template <bool kPerspective>
+Centre SourceOf(const Transform& m, int i, int j) {
+  const double cx = i + 0.5;
+  const double cy = j + 0.5;
+  double sx = m[0] * cx + (m[1] * cy + m[2]);
+  double sy = m[3] * cx + (m[4] * cy + m[5]);
+  if constexpr (kPerspective) {
+    const double w = m[6] * cx + (m[7] * cy + 1);
+    sx /= w;
+    sy /= w;
+  }
+  return {static_cast<float>(sx - 0.5), static_cast<float>(sy - 0.5)};
+}
+
 template <int kChannels, bool kBilinear, bool kPerspective>
 void WarpRows(const ImageView& from, const ImageView& to, const Transform& m, const float* fill,
               bool has_fill, const uint8_t* fill_bytes) {
@@ -87,19 +89,8 @@ void WarpRows(const ImageView& from, const ImageView& to, const Transform& m, co
   const float height = static_cast<float>(from.height);
   for (int j = 0; j < to.height; ++j) {
     uint8_t* out = to.row(j);
-    const double cy = j + 0.5;
     for (int i = 0; i < to.width; ++i, out += kChannels) {
-      const double cx = i + 0.5;
-      double sx = m[0] * cx + (m[1] * cy + m[2]);
-      double sy = m[3] * cx + (m[4] * cy + m[5]);
-      if constexpr (kPerspective) {
-        const double w = m[6] * cx + (m[7] * cy + 1);
-        sx /= w;
-        sy /= w;
-      }
-      // Coordinates of the pixel's centre.
-      const float x = static_cast<float>(sx - 0.5);
-      const float y = static_cast<float>(sy - 0.5);
+      const auto [x, y] = SourceOf<kPerspective>(m, i, j);
       // NaNs and numbers too large for an int are outside too.
       if (!(x > -1 && x < width && y > -1 && y < height)) {
         for (int c = 0; c < kChannels; ++c) out[c] = fill_bytes[c];
@@ -137,6 +128,23 @@ void WarpRows(const ImageView& from, const ImageView& to, const Transform& m, co
   }
 }
 
+template <bool kPerspective>
+void FindNearest(const Transform& m, int height, int width, int32_t* sources) {
+  for (int j = 0; j < height; ++j) {
+    for (int i = 0; i < width; ++i, ++sources) {
+      const auto [x, y] = SourceOf<kPerspective>(m, i, j);
+      *sources = -1;
+      // NaNs and numbers too large for an int are outside too.
+      if (!(x > -1 && x < static_cast<float>(width) && y > -1 && y < static_cast<float>(height))) {
+        continue;
+      }
+      const int nx = RoundToInt(x);
+      const int ny = RoundToInt(y);
+      if (nx >= 0 && nx < width && ny >= 0 && ny < height) *sources = ny * width + nx;
+    }
+  }
+}
+
 }  // namespace
 
 void HorizontalFlip(ImageView image) {
@@ -165,18 +173,33 @@ void Erase(ImageView image, int top, int left, int height, int width, const Colo
   }
 }
 
+int PaddedSource(int i, int size, PaddingMode mode) {
+  if (i >= 0 && i < size) return i;
+  switch (mode) {
+    case PaddingMode::kConstant:
+      return -1;
+    case PaddingMode::kEdge:
+      return i < 0 ? 0 : size - 1;
+    case PaddingMode::kReflect:
+      return i < 0 ? -i : 2 * (size - 1) - i;
+    case PaddingMode::kSymmetric:
+      return i < 0 ? -1 - i : 2 * size - 1 - i;
+  }
+  return -1;
+}
+
 void PadBorders(ImageView from, ImageView to, int left, int top, PaddingMode mode,
                 const Color& fill) {
   const std::array<uint8_t, 3> bytes = Bytes(fill);
   const int channels = from.channels;
   for (int y = 0; y < to.height; ++y) {
-    const int source = Source(y - top, from.height, mode);
+    const int source = PaddedSource(y - top, from.height, mode);
     uint8_t* out = to.row(y);
     if (source >= 0) std::memcpy(out + left * channels, from.row(source), from.row_bytes());
     for (int x = 0; x < to.width; ++x) {
       if (source >= 0 && x == left) x += from.width;
       if (x >= to.width) break;
-      const int column = source < 0 ? -1 : Source(x - left, from.width, mode);
+      const int column = source < 0 ? -1 : PaddedSource(x - left, from.width, mode);
       for (int c = 0; c < channels; ++c) {
         out[x * channels + c] =
             column < 0 ? bytes[c] : from.row(source)[static_cast<size_t>(column) * channels + c];
@@ -242,6 +265,11 @@ std::optional<Transform> PerspectiveTransform(const std::array<std::array<double
   Transform m;
   for (int k = 0; k < 8; ++k) m[k] = e[k][8] / e[k][k];
   return m;
+}
+
+void NearestSources(const Transform& transform, int height, int width, int32_t* sources) {
+  const bool perspective = transform[6] != 0 || transform[7] != 0;
+  (perspective ? FindNearest<true> : FindNearest<false>)(transform, height, width, sources);
 }
 
 void Warp(ImageView from, ImageView to, const Transform& transform, Sampling interpolation,

@@ -32,6 +32,10 @@ void Erase(ImageView image, int top, int left, int height, int width, const Colo
 void PadBorders(ImageView from, ImageView to, int left, int top, PaddingMode mode,
                 const Color& fill);
 
+// The row (or column) of an image of `size` rows that PadBorders shows at `i`, counted in rows of
+// the image; -1 if the border is filled there.
+int PaddedSource(int i, int size, PaddingMode mode);
+
 // Maps a pixel of the result to its source: x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1), y
 // = (m[3] x + m[4] y + m[5]) / (...), in pixels from the upper left corner, with pixel (i, j)
 // centred at (i + 0.5, j + 0.5).
@@ -55,6 +59,10 @@ Transform AffineTransform(const AffineParameters& parameters, int height, int wi
 // each x, y) to `corners`, or nullopt if these do not form a quadrilateral.
 std::optional<Transform> PerspectiveTransform(const std::array<std::array<double, 2>, 4>& corners,
                                               int height, int width);
+
+// For each pixel of an image, the number of the pixel from which Warp takes it with
+// Sampling::kNearest; -1: from outside.
+void NearestSources(const Transform& transform, int height, int width, int32_t* sources);
 
 // Transforms `from` into `to`, which has the same size and does not overlap it. Pixels from outside
 // become `fill`, or black without one; pixels on the border are blended with it by how much of them

@@ -57,9 +57,15 @@ void GatherSamples(const SampleGather& gather, PixelLayout layout, DType dtype, 
 }
 
 std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out) {
-  std::vector<uint32_t> pixels(out);
-  for (uint64_t i = 0; i < out; ++i) {
-    pixels[i] = begin + static_cast<uint32_t>((2 * i + 1) * size / (2 * uint64_t{out}));
+  return NearestPixels(begin, size, out, 0, out);
+}
+
+std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out, uint32_t first,
+                                    uint32_t count) {
+  std::vector<uint32_t> pixels(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t middle = 2 * (uint64_t{first} + i) + 1;
+    pixels[i] = begin + static_cast<uint32_t>(middle * size / (2 * uint64_t{out}));
   }
   return pixels;
 }

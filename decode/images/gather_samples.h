@@ -27,8 +27,11 @@ struct SampleGather {
 void GatherSamples(const SampleGather& gather, PixelLayout layout, DType dtype, void* out);
 
 // Which of `size` pixels that begin at `begin` is nearest to each of `out` pixels: the one under
-// its middle, as in Pillow's resize(resample=NEAREST, box=...) and torch's "nearest-exact".
+// its middle, as in Pillow's resize(resample=NEAREST, box=...) and torch's "nearest-exact". The
+// second returns those of the pixels [first, first + count) of `out`.
 std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out);
+std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out, uint32_t first,
+                                    uint32_t count);
 
 }  // namespace shardfeed
 

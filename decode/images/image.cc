@@ -31,12 +31,33 @@ Turn TurnOf(int orientation) {
 }
 
 // The box in the stored image of a box in the upright one.
-ImageBox StoredBox(const ImageBox& box, const Turn& turn, const ImageSize& stored) {
-  ImageBox part = box;
+template <typename Box>
+Box StoredBox(const Box& box, const Turn& turn, const ImageSize& stored) {
+  Box part = box;
   if (turn.transpose) part = {box.y, box.x, box.height, box.width};
   if (turn.from_right) part.x = stored.width - part.x - part.width;
   if (turn.from_bottom) part.y = stored.height - part.y - part.height;
   return part;
+}
+
+// Along one axis of an image: what becomes a part of the resized image, and the pixels that a
+// filter reads for it.
+struct Stretch {
+  double begin;
+  double size;
+  uint32_t first;
+  uint32_t count;
+};
+
+// For `count` pixels from `begin` on, after `size` pixels became `resized`.
+Stretch StretchOf(uint32_t size, uint32_t resized, uint32_t begin, uint32_t count) {
+  const double scale = double{1} * size / resized;
+  const double support = 2 * std::max(scale, 1.0) + 1;  // at least that of any filter
+  Stretch stretch = {begin * scale, count * scale, 0, 0};
+  stretch.first = static_cast<uint32_t>(std::max(stretch.begin - support, 0.0));
+  const double end = std::min<double>(std::ceil(stretch.begin + stretch.size + support), size);
+  stretch.count = static_cast<uint32_t>(end) - stretch.first;
+  return stretch;
 }
 
 absl::Status CheckRaw(const ImageOptions& options) {
@@ -153,10 +174,33 @@ absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
 }
 
 absl::Status ImageDecoder::Decode(const ImageBox& box, bool flip, void* out) {
-  return options_.raw ? DecodeRaw(box, flip, out) : DecodeLevels(box, flip, out);
+  if (options_.raw) {
+    return DecodeRaw(NearestPixels(box.x, box.width, options_.width),
+                     NearestPixels(box.y, box.height, options_.height), flip, out);
+  }
+  const Region region = {double{1} * box.x, double{1} * box.y, double{1} * box.width,
+                         double{1} * box.height};
+  return DecodeLevels(region, box, flip, out);
 }
 
-absl::Status ImageDecoder::DecodeRaw(const ImageBox& box, bool flip, void* out) {
+absl::Status ImageDecoder::DecodeResized(const ImageSize& resized, const ImageBox& box, bool flip,
+                                         void* out) {
+  ImageSize size = stored_;
+  if (TurnOf(orientation_).transpose) std::swap(size.width, size.height);
+  if (options_.raw) {
+    return DecodeRaw(NearestPixels(0, size.width, resized.width, box.x, box.width),
+                     NearestPixels(0, size.height, resized.height, box.y, box.height), flip, out);
+  }
+  const Stretch x = StretchOf(size.width, resized.width, box.x, box.width);
+  const Stretch y = StretchOf(size.height, resized.height, box.y, box.height);
+  return DecodeLevels({x.begin, y.begin, x.size, y.size}, {x.first, y.first, x.count, y.count},
+                      flip, out);
+}
+
+absl::Status ImageDecoder::DecodeRaw(const std::vector<uint32_t>& columns,
+                                     const std::vector<uint32_t>& rows, bool flip, void* out) {
+  const ImageBox box = {columns.front(), rows.front(), columns.back() - columns.front() + 1,
+                        rows.back() - rows.front() + 1};
   const Turn turn = TurnOf(orientation_);
   ImageBox held = {0, 0, stored_.width, stored_.height};  // what raw_ holds of the stored image
   if (is_jpeg_) {
@@ -180,9 +224,6 @@ absl::Status ImageDecoder::DecodeRaw(const ImageBox& box, bool flip, void* out) 
   }
 
   SampleGather gather = {raw_.data(), raw_.sample_bytes(), raw_.channels(), {}, {}};
-  // Rounding happens in the upright image, before it is flipped.
-  const std::vector<uint32_t> columns = NearestPixels(box.x, box.width, options_.width);
-  const std::vector<uint32_t> rows = NearestPixels(box.y, box.height, options_.height);
   // The number of the first sample in the stored column or row.
   const auto column_at = [&](uint32_t x) {
     const uint32_t column = turn.from_right ? stored_.width - 1 - x : x;
@@ -199,9 +240,11 @@ absl::Status ImageDecoder::DecodeRaw(const ImageBox& box, bool flip, void* out) 
   return absl::OkStatus();
 }
 
-absl::Status ImageDecoder::DecodeLevels(const ImageBox& box, bool flip, void* out) {
+absl::Status ImageDecoder::DecodeLevels(const Region& upright, const ImageBox& box, bool flip,
+                                        void* out) {
   Turn turn = TurnOf(orientation_);
-  // The box and the size of the result, in the orientation of the stored image.
+  // The region, the box and the size of the result, in the orientation of the stored image.
+  const Region region = StoredBox(upright, turn, stored_);
   const ImageBox part = StoredBox(box, turn, stored_);
   uint32_t width = options_.width;
   uint32_t height = options_.height;
@@ -216,8 +259,8 @@ absl::Status ImageDecoder::DecodeLevels(const ImageBox& box, bool flip, void* ou
   if (is_jpeg_) {
     uint32_t denominator = 1;
     if (options_.dct_scaling && options_.interpolation != Interpolation::kNearest) {
-      while (denominator < 8 && part.width / (2 * denominator) >= width &&
-             part.height / (2 * denominator) >= height) {
+      while (denominator < 8 && region.width >= double{2} * denominator * width &&
+             region.height >= double{2} * denominator * height) {
         denominator *= 2;
       }
     }
@@ -235,10 +278,10 @@ absl::Status ImageDecoder::DecodeLevels(const ImageBox& box, bool flip, void* ou
     absl::Status status = jpeg_.DecodeCrop(bytes_, crop, pixels_.data(), row);
     if (!status.ok()) return status;
     source = {pixels_.data(), row, crop.width, crop.height};
-    resample.x = static_cast<double>(part.x) / denominator - crop.x;
-    resample.y = static_cast<double>(part.y) / denominator - crop.y;
-    resample.width = static_cast<double>(part.width) / denominator;
-    resample.height = static_cast<double>(part.height) / denominator;
+    resample.x = region.x / denominator - crop.x;
+    resample.y = region.y / denominator - crop.y;
+    resample.width = region.width / denominator;
+    resample.height = region.height / denominator;
   } else {
     if (!decoded_) {
       absl::Status status = DecodeWithCodec(
@@ -249,6 +292,10 @@ absl::Status ImageDecoder::DecodeLevels(const ImageBox& box, bool flip, void* ou
     }
     const size_t row = size_t{stored_.width} * channels;
     source = {pixels_.data() + part.y * row + part.x * channels, row, part.width, part.height};
+    resample.x = region.x - part.x;
+    resample.y = region.y - part.y;
+    resample.width = region.width;
+    resample.height = region.height;
   }
 
   const bool turned = turn.transpose || turn.from_bottom;

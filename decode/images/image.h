@@ -58,14 +58,28 @@ class ImageDecoder {
   // unspecified.
   absl::Status Decode(const ImageBox& box, bool flip, void* out);
 
+  // As Decode, for a part of the image resized to `resized`: writes `box`, which lies inside that
+  // and has the size of the result.
+  absl::Status DecodeResized(const ImageSize& resized, const ImageBox& box, bool flip, void* out);
+
   // Size of a result in bytes.
   size_t result_bytes() const;
   // Bytes of memory that are kept for the next image.
   size_t kept_bytes() const { return pixels_.capacity() + raw_.kept_bytes(); }
 
  private:
-  absl::Status DecodeLevels(const ImageBox& box, bool flip, void* out);
-  absl::Status DecodeRaw(const ImageBox& box, bool flip, void* out);
+  // A part of the image that may begin and end within a pixel.
+  struct Region {
+    double x;
+    double y;
+    double width;
+    double height;
+  };
+  // `box` has all pixels that matter for `region`.
+  absl::Status DecodeLevels(const Region& region, const ImageBox& box, bool flip, void* out);
+  // Writes the given columns and rows of the image.
+  absl::Status DecodeRaw(const std::vector<uint32_t>& columns, const std::vector<uint32_t>& rows,
+                         bool flip, void* out);
 
   const ImageOptions options_;
   JpegDecoder jpeg_;

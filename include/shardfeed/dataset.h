@@ -159,9 +159,10 @@ class Dataset {
   Dataset DecodeWav(std::string column, int64_t channels = 1,
                     std::string rate = "sample_rate") const;
   // Augments images of uint8 [height, width, channels] with 1 or 3 channels in `column`. The random
-  // numbers depend on (seed, epoch, position): two such steps in a chain need different seeds. See
-  // images.h.
-  Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0) const;
+  // numbers depend on (seed, epoch, position): two such steps in a chain need different seeds. The
+  // columns of `joint` change with the image. See images.h.
+  Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0,
+                  const JointColumns& joint = {}) const;
   // Calls `fn` for each row, which may write any number of rows. The input's columns are dropped.
   Dataset FlatMap(RowSpec outputs, FlatMapFn fn, std::string version = {}) const;
   // Calls a function for each row in order, which writes one row. The function may keep state: each

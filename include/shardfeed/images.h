@@ -7,7 +7,7 @@
 //       .Augment("image", {augment::RandomHorizontalFlip{},
 //                          augment::RandAugment{.magnitude = 7},
 //                          augment::RandomErasing{.p = 0.25}},
-//                /*seed=*/1)
+//                /*seed=*/1, {.masks = {"mask"}, .boxes = {"boxes"}, .box_columns = {"labels"}})
 //
 // All types are plain values. Dataset checks them: a step whose options are out of range makes a
 // dataset whose status() is InvalidArgument and names the option.
@@ -98,11 +98,51 @@ enum class OnDamage {
   kAccept,   // uses what libjpeg makes of a damaged JPEG; otherwise as kFail
 };
 
+// What the numbers of a box are: x to the right and y downwards from the upper left corner of the
+// image, whose first pixel reaches from 0 to 1.
+enum class BoxFormat {
+  kXyxy,    // left, top, right, bottom
+  kYxyx,    // top, left, bottom, right, as in TensorFlow
+  kXywh,    // left, top, width, height
+  kCxcywh,  // x and y of the middle, width, height
+};
+
+// Other columns that belong to the image of a step, and change with it by the same draw.
+struct JointColumns {
+  // Images whose values are labels. Their pixels move as those of the image do, but are not
+  // blended (nearest), and colors stay as they are.
+  std::vector<std::string> masks;
+  double mask_fill = 0;  // value of the pixels of masks that come from outside
+  // More images of the same size, such as those of other cameras. All changes are made to them.
+  std::vector<std::string> views;
+  // Boxes: one column whose elements are 4 numbers, or four columns of one number, in the order of
+  // `box_format`; they become ragged. A box becomes the smallest one that contains its four corners
+  // after the change, clipped to the result. It is dropped if less than `min_area` pixels of it
+  // remain there, or less than the part `min_visible` of its area before clipping.
+  std::vector<std::string> boxes;
+  BoxFormat box_format = BoxFormat::kXyxy;
+  double min_area = 1;     // in pixels
+  double min_visible = 0;  // 0 to 1
+  // Columns with an element for each box, which is dropped with it; they become ragged.
+  std::vector<std::string> box_columns;
+  // Points: columns whose last size is 2 (x, y), or two columns for x and y. Points are never
+  // dropped, unless their column is also one of `box_columns`. A uint8 column POINTS/visible (with
+  // the name of the first column) is 1 for each point inside the result and 0 for each outside.
+  std::vector<std::string> points;
+  // Whether the numbers of boxes and points are fractions of the image's width and height, before
+  // and after the step, instead of pixels.
+  bool normalized = false;
+};
+
 struct DecodeImageOptions {
   ImageOptions image;
   CropKind crop = CropKind::kNone;
   // kCenter: how much of the largest part of that shape. 0.875 is 224 of 256.
   double center_fraction = 0.875;
+  // kCenter, if not 0: the middle of the image whose shorter side was resized to this number of
+  // pixels, at least the result's width and height. center_fraction is not used. This is
+  // torchvision's Resize followed by CenterCrop, to the pixel.
+  uint32_t resize_shorter = 0;
   // kRandom: parts of the image's area, and widths over heights.
   double scale[2] = {0.08, 1};
   double ratio[2] = {3.0 / 4, 4.0 / 3};
@@ -112,6 +152,10 @@ struct DecodeImageOptions {
   uint64_t seed = 0;  // seed of the crop and of the flip
   // Of the column of pixels. Empty: that of the encoded images, without "/encoded" at its end.
   std::string output;
+  // Columns that are cropped, resized and flipped with the image. Masks and views are encoded
+  // images of the same size, whose columns of pixels are named as the image's is by default. Masks
+  // become raw samples of kUInt8 [height, width]; nothing is filled.
+  JointColumns joint;
 };
 
 namespace augment {

@@ -3,21 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <stop_token>
 #include <utility>
 
 #include "decode/images/augment_color.h"
 #include "decode/images/augment_filter.h"
 #include "decode/images/augment_geometry.h"
-#include "pipeline/data/random_stream.h"
-#include "pipeline/data/work_stop.h"
 
 namespace shardfeed {
 namespace augment {
 
 namespace {
-
-// Separates the random numbers of this step from those of others with the same seed.
 
 double Draw(const Range& range, Random& random) {
   return range.min + (range.max - range.min) * random.Uniform();
@@ -37,11 +32,39 @@ std::optional<Color> OptionalColor(const Fill& fill) {
 // An image that goes through the steps, in one of two pieces of memory.
 class Canvas {
  public:
-  Canvas(ImageView image, ImageAugmenter::Memory* memory) : image_(image), memory_(memory) {}
+  // `moved` may be null.
+  Canvas(ImageView image, ImageAugmenter::Memory* memory, MovedPixels* moved)
+      : image_(image), memory_(memory), moved_(moved) {}
 
   const ImageView& image() const { return image_; }
   ImageAugmenter::Memory* memory() const { return memory_; }
 
+  void FlipLeftRight() {
+    HorizontalFlip(image_);
+    if (moved_ != nullptr) moved_->HorizontalFlip();
+  }
+  void FlipTopBottom() {
+    VerticalFlip(image_);
+    if (moved_ != nullptr) moved_->VerticalFlip();
+  }
+  void AddBorders(const Pad& a) {
+    const int height = image_.height + a.padding[1] + a.padding[3];
+    const int width = image_.width + a.padding[0] + a.padding[2];
+    Replace(height, width, [&](ImageView from, ImageView to) {
+      PadBorders(from, to, a.padding[0], a.padding[1], a.padding_mode, ColorOf(a.fill));
+    });
+    if (moved_ != nullptr) {
+      moved_->PadBorders(height, width, a.padding[0], a.padding[1], a.padding_mode);
+    }
+  }
+  void Transform(const augment::Transform& transform, Sampling interpolation, const Fill& fill) {
+    Replace(image_.height, image_.width, [&](ImageView from, ImageView to) {
+      Warp(from, to, transform, interpolation, OptionalColor(fill));
+    });
+    if (moved_ != nullptr) moved_->Warp(transform);
+  }
+
+ private:
   // Replaces the image by the result of `function(from, to)`, where `to` has the given size.
   template <typename Function>
   void Replace(int height, int width, Function function) {
@@ -53,15 +76,10 @@ class Canvas {
     function(image_, to);
     image_ = to;
   }
-  void Transform(const augment::Transform& transform, Sampling interpolation, const Fill& fill) {
-    Replace(image_.height, image_.width, [&](ImageView from, ImageView to) {
-      Warp(from, to, transform, interpolation, OptionalColor(fill));
-    });
-  }
 
- private:
   ImageView image_;
   ImageAugmenter::Memory* const memory_;
+  MovedPixels* const moved_;
   int next_ = 0;
 };
 
@@ -222,19 +240,12 @@ void Run(const RandomErasing& a, Canvas& canvas, Random& random) {
   }
 }
 void Run(const RandomHorizontalFlip& a, Canvas& canvas, Random& random) {
-  if (random.Uniform() < a.p) HorizontalFlip(canvas.image());
+  if (random.Uniform() < a.p) canvas.FlipLeftRight();
 }
 void Run(const RandomVerticalFlip& a, Canvas& canvas, Random& random) {
-  if (random.Uniform() < a.p) VerticalFlip(canvas.image());
+  if (random.Uniform() < a.p) canvas.FlipTopBottom();
 }
-void Run(const Pad& a, Canvas& canvas, Random&) {
-  const ImageView& image = canvas.image();
-  canvas.Replace(image.height + a.padding[1] + a.padding[3],
-                 image.width + a.padding[0] + a.padding[2], [&](ImageView from, ImageView to) {
-                   PadBorders(from, to, a.padding[0], a.padding[1], a.padding_mode,
-                              ColorOf(a.fill));
-                 });
-}
+void Run(const Pad& a, Canvas& canvas, Random&) { canvas.AddBorders(a); }
 void Run(const RandomRotation& a, Canvas& canvas, Random& random) {
   const double angle = Draw(a.degrees, random);
   canvas.Transform(AffineTransform({.angle = -angle, .center = a.center}, canvas.image().height,
@@ -326,57 +337,6 @@ void Run(const std::vector<Augmentation>& steps, Canvas& canvas, Random& random)
   }
 }
 
-class AugmentMemory : public StepMemory {
- public:
-  const VariableColumn* variable(size_t) const override { return nullptr; }
-  void Truncate(size_t) override {}
-
-  ImageAugmenter::Memory memory;
-};
-
-class AugmentStep : public RowStep {
- public:
-  AugmentStep(std::string column, size_t number, std::shared_ptr<const ImageAugmenter> augmenter,
-              uint64_t seed)
-      : number_(number), augmenter_(std::move(augmenter)), seed_(seed) {
-    const std::array<int64_t, 3> shape = augmenter_->output_shape();
-    outputs_ = {{std::move(column), DType::kUInt8, {shape.begin(), shape.end()}, false}};
-  }
-
-  std::string name() const override { return "augment"; }
-  bool in_place() const override { return true; }
-  std::unique_ptr<StepMemory> MakeMemory() const override {
-    return std::make_unique<AugmentMemory>();
-  }
-
-  absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
-                   StepMemory* memory) const override {
-    const Slot& from = range->slots[visible[number_]];
-    const Slot& to = range->slots[first_output];
-    const size_t from_bytes = from.spec->bytes();
-    const size_t to_bytes = to.spec->bytes();
-    const std::stop_token& stop = WorkStop::Token();
-    for (size_t row = range->from; row < range->end; ++row) {
-      range->failed_row = row;
-      if (stop.stop_requested()) return absl::CancelledError();
-      if (!range->keep[row - range->begin]) continue;
-      RowOrigin origin;
-      // Rows without an origin use their number in the batch.
-      if (!range->input->OriginOf(row, &origin)) origin = {.position = row};
-      Random random = RandomOf(StreamSeed(RandomStream::kAugment, seed_), origin);
-      augmenter_->Run(reinterpret_cast<const uint8_t*>(from.data) + row * from_bytes,
-                      reinterpret_cast<uint8_t*>(to.data) + row * to_bytes, random,
-                      &static_cast<AugmentMemory*>(memory)->memory);
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const size_t number_;
-  const std::shared_ptr<const ImageAugmenter> augmenter_;
-  const uint64_t seed_;
-};
-
 }  // namespace
 }  // namespace augment
 
@@ -394,7 +354,8 @@ absl::StatusOr<std::shared_ptr<const ImageAugmenter>> ImageAugmenter::Make(
   return augmenter;
 }
 
-void ImageAugmenter::Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory) const {
+void ImageAugmenter::Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory,
+                         augment::MovedPixels* moved) const {
   // Steps work in place on the result's memory, or in one of two other pieces if they move pixels.
   ImageView image = {to, height_, width_, channels_};
   if (output_shape_[0] != height_ || output_shape_[1] != width_) {
@@ -402,16 +363,9 @@ void ImageAugmenter::Run(const uint8_t* from, uint8_t* to, Random& random, Memor
     image.data = memory->first.data();
   }
   if (image.data != from) std::memcpy(image.data, from, image.bytes());
-  augment::Canvas canvas(image, memory);
+  augment::Canvas canvas(image, memory, moved);
   augment::Run(steps_, canvas, random);
   if (canvas.image().data != to) std::memcpy(to, canvas.image().data, canvas.image().bytes());
-}
-
-std::shared_ptr<const RowStep> MakeAugmentStep(std::string column, size_t number,
-                                               std::shared_ptr<const ImageAugmenter> augmenter,
-                                               uint64_t seed) {
-  return std::make_shared<augment::AugmentStep>(std::move(column), number, std::move(augmenter),
-                                                seed);
 }
 
 }  // namespace shardfeed

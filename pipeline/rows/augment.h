@@ -1,4 +1,4 @@
-// Performs random augmentations of images, as a step of a chain.
+// Performs random augmentations of images.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
 #define SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "decode/images/image_view.h"
+#include "decode/images/moved_pixels.h"
 #include "pipeline/rows/augmentations.h"
-#include "pipeline/rows/row_step.h"
 #include "shardfeed/functions.h"
 
 namespace shardfeed {
@@ -34,6 +34,9 @@ class ImageAugmenter {
                                                                     int height, int width,
                                                                     int channels);
 
+  // Of the images, in pixels.
+  int height() const { return height_; }
+  int width() const { return width_; }
   // [height, width, channels] of the result.
   std::array<int64_t, 3> output_shape() const { return output_shape_; }
   // The steps as torchvision would write them: "RandomHorizontalFlip(p=0.5), RandomErasing(p=0.25,
@@ -41,8 +44,9 @@ class ImageAugmenter {
   const std::string& text() const { return text_; }
 
   // `from` and `to` may be the same memory if the shapes are equal. All random numbers are drawn
-  // from `random`.
-  void Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory) const;
+  // from `random`. `moved`, which has begun with an image of this size, follows; it may be null.
+  void Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory,
+           augment::MovedPixels* moved = nullptr) const;
 
  private:
   ImageAugmenter() = default;
@@ -54,12 +58,6 @@ class ImageAugmenter {
   std::array<int64_t, 3> output_shape_ = {};
   std::string text_;
 };
-
-// The step that augments the column `column`, which has the number `number` before the step and the
-// shape of the images. Random numbers depend on the seed, the epoch and the row's position.
-std::shared_ptr<const RowStep> MakeAugmentStep(std::string column, size_t number,
-                                               std::shared_ptr<const ImageAugmenter> augmenter,
-                                               uint64_t seed);
 
 }  // namespace shardfeed
 

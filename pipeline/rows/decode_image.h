@@ -21,13 +21,16 @@ namespace shardfeed {
 ImageBox RandomResizedCrop(ImageSize size, const double (&scale)[2], const double (&ratio)[2],
                            Random& random);
 
-// The step that decodes the column `feature` and removes it. With kReplace and kZero it adds a
-// uint8 column OUTPUT/valid, which is 1 for each image that was decoded and 0 for each that was
-// not. Random numbers depend on (seed, source, epoch, position), as in RowContext.
+// The step that decodes the column `feature` of rows of `spec`, and masks and views, and removes
+// the encoded images. Boxes and points change with the image. With kReplace and kZero it adds a
+// uint8 column OUTPUT/valid, which is 1 for each row whose images were decoded and 0 for each whose
+// were not: then all of them are 0, boxes are empty and points too, or 0. Random numbers depend on
+// (seed, source, epoch, position), as in RowContext.
 //
-// InvalidArgument: an invalid option.
+// InvalidArgument: an invalid option, or boxes or points that cannot be that. Columns of images are
+// not checked.
 absl::StatusOr<std::shared_ptr<const RowStep>> MakeDecodeImageStep(
-    const std::string& feature, const DecodeImageOptions& options);
+    const std::string& feature, const RowSpec& spec, const DecodeImageOptions& options);
 
 // The options that differ from the defaults: "image/encoded, 224x224, crop=random, flip=0.5".
 std::string DecodeImageText(const std::string& feature, const DecodeImageOptions& options);

@@ -6,11 +6,14 @@
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/rows/augment_identity.h"
+#include "pipeline/rows/augment_step.h"
+#include "pipeline/rows/joint_columns.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {
 
-Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed) const {
+Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed,
+                         const JointColumns& joint) const {
   if (!status_.ok()) return *this;
   constexpr int64_t kMostPixels = 1 << 20;  // largest number of pixels per side
   const absl::StatusOr<size_t> number = NamedColumn("augment", spec(), column);
@@ -32,11 +35,15 @@ Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, ui
         fmt::format("augment: {}", std::string(augmenter.status().message()))));
   }
   Step step = Like("augment");
-  step.text = fmt::format("augment({}, [{}], seed={})", column, (*augmenter)->text(), seed);
+  step.text = fmt::format("augment({}, [{}], seed={}{})", column, (*augmenter)->text(), seed,
+                          JointText(joint));
   step.identity.Add("column", column).Add("steps", identities).Add("seed", seed);
+  AddJointColumns(joint, &step.identity);
   step.random = true;
-  return ThenOnRows(std::move(step),
-                    MakeAugmentStep(std::move(column), *number, *std::move(augmenter), seed));
+  absl::StatusOr<std::shared_ptr<const RowStep>> row_step =
+      MakeAugmentStep(column, spec(), *std::move(augmenter), seed, joint);
+  if (!row_step.ok()) return Dataset(row_step.status());
+  return ThenOnRows(std::move(step), *std::move(row_step));
 }
 
 }  // namespace shardfeed

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "pipeline/data/random_stream.h"
 #include "pipeline/dataset.h"
+#include "pipeline/rows/joint_columns.h"
 
 namespace shardfeed {
 namespace {
@@ -34,13 +35,18 @@ Identity IdentityOf(const std::string& feature, const DecodeImageOptions& option
       .Add("flip", options.flip)
       .Add("on_damage", options.on_damage)
       .Add("output", options.output);
-  if (options.crop == CropKind::kCenter) identity.Add("center_fraction", options.center_fraction);
+  if (options.crop == CropKind::kCenter) {
+    const bool resized = options.resize_shorter > 0;
+    identity.AddIf(!resized, "center_fraction", options.center_fraction)
+        .AddIf(resized, "resize_shorter", options.resize_shorter);
+  }
   if (options.crop == CropKind::kRandom) {
     identity.Add("scale", std::vector<double>(options.scale, options.scale + 2))
         .Add("ratio", std::vector<double>(options.ratio, options.ratio + 2));
   }
   identity.AddIf(image.raw, "raw", image.raw)
       .AddIf(!image.dct_scaling, "dct_scaling", image.dct_scaling);
+  AddJointColumns(options.joint, &identity);
   return identity.Add("seed", IsRandom(options)
                                   ? StreamSeed(RandomStream::kDecodeImage, options.seed)
                                   : options.seed);
@@ -50,14 +56,17 @@ Identity IdentityOf(const std::string& feature, const DecodeImageOptions& option
 
 Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOptions& options) const {
   if (!status_.ok()) return *this;
-  absl::StatusOr<std::shared_ptr<const RowStep>> row_step = MakeDecodeImageStep(feature, options);
+  absl::StatusOr<std::shared_ptr<const RowStep>> row_step =
+      MakeDecodeImageStep(feature, spec(), options);
   if (!row_step.ok()) return Dataset(row_step.status());
-  if (const int column = FindColumn(spec(), feature); column >= 0) {
+  for (const std::string& name : (*row_step)->drops()) {
+    const int column = FindColumn(spec(), name);
+    if (column < 0) continue;  // ThenOnRows says so
     const ColumnSpec& encoded = spec()[column];
     if (encoded.dtype != DType::kBytes || encoded.ragged || encoded.num_values() != 1) {
       return Dataset(absl::InvalidArgumentError(fmt::format(
           "decode_image: column '{}' does not have one bytes value per row; the columns are: {}",
-          feature, RowSpecText(spec()))));
+          name, RowSpecText(spec()))));
     }
   }
   Step step = Like("decode_image");

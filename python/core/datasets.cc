@@ -276,9 +276,10 @@ void BindDatasets(nb::module_& m) {
              return Made(ds.DecodeImage(feature, DecodeImageFromPython(std::move(fields))));
            })
       .def("augment",
-           [](const Dataset& ds, std::string column, nb::sequence steps, uint64_t seed) {
-             return Made(
-                 ds.Augment(std::move(column), AugmentationsFromPython(std::move(steps)), seed));
+           [](const Dataset& ds, std::string column, nb::sequence steps, uint64_t seed,
+              nb::dict joint) {
+             return Made(ds.Augment(std::move(column), AugmentationsFromPython(std::move(steps)),
+                                    seed, JointColumnsFromPython(std::move(joint))));
            })
       .def("decode_raw",
            [](const Dataset& ds, std::string column, const std::string& dtype,

@@ -204,6 +204,7 @@ DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
       {{"none", CropKind::kNone}, {"center", CropKind::kCenter}, {"random", CropKind::kRandom}},
       &options.crop);
   f.Read("center_fraction", &options.center_fraction);
+  f.Read("resize_shorter", &options.resize_shorter);
   f.Read("scale", options.scale);
   f.Read("ratio", options.ratio);
   f.Read("flip", &options.flip);
@@ -215,7 +216,31 @@ DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
            &options.on_damage);
   f.Read("seed", &options.seed);
   f.Read("output", &options.output);
+  nb::dict joint;
+  f.Read("joint", &joint);
+  options.joint = JointColumnsFromPython(std::move(joint));
   return options;
+}
+
+JointColumns JointColumnsFromPython(nb::dict fields) {
+  const ImageFields f(std::move(fields));
+  JointColumns joint;
+  f.Read("masks", &joint.masks);
+  f.Read("mask_fill", &joint.mask_fill);
+  f.Read("views", &joint.views);
+  f.Read("boxes", &joint.boxes);
+  f.Choose("box_format",
+           {{"xyxy", BoxFormat::kXyxy},
+            {"yxyx", BoxFormat::kYxyx},
+            {"xywh", BoxFormat::kXywh},
+            {"cxcywh", BoxFormat::kCxcywh}},
+           &joint.box_format);
+  f.Read("min_area", &joint.min_area);
+  f.Read("min_visible", &joint.min_visible);
+  f.Read("box_columns", &joint.box_columns);
+  f.Read("points", &joint.points);
+  f.Read("normalized", &joint.normalized);
+  return joint;
 }
 
 std::vector<Augmentation> AugmentationsFromPython(nb::sequence steps) {

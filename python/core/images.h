@@ -18,6 +18,9 @@ DecodeImageOptions DecodeImageFromPython(nanobind::dict fields);
 // Converts (name, {field: value}) of each augmentation, as augment.py makes them.
 std::vector<Augmentation> AugmentationsFromPython(nanobind::sequence steps);
 
+// Converts a dict with fields of JointColumns; other fields keep their defaults.
+JointColumns JointColumnsFromPython(nanobind::dict fields);
+
 }  // namespace shardfeed::python
 
 #endif  // SHARDFEED_PYTHON_CORE_IMAGES_H_

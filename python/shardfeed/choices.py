@@ -5,6 +5,7 @@ from typing import Literal
 Crop = Literal["none", "center", "random"]
 Interpolation = Literal["bilinear", "bicubic", "area", "nearest"]
 Layout = Literal["NHWC", "NCHW"]
+BoxFormat = Literal["xyxy", "yxyx", "xywh", "cxcywh"]
 OnDamage = Literal["fail", "replace", "zero", "accept"]
 Exhausted = Literal["drop", "stop", "repeat"]
 End = Literal["drop", "pad", "wrap"]

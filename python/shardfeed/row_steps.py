@@ -11,10 +11,11 @@ from . import structure as structures
 from .arguments import Count, Seed, Threads, checked_methods
 from .augment import Augmentation
 from .chain import Chain
-from .choices import Crop, Interpolation, Layout, OnDamage
+from .choices import BoxFormat, Crop, Interpolation, Layout, OnDamage
 from .features import DTypeLike, FeatureLike, as_features, as_shape, dtype_name
 
 Self = TypeVar("Self", bound="RowSteps")
+Columns = Union[str, Sequence[str]]
 
 
 @checked_methods
@@ -62,8 +63,11 @@ class RowSteps(Chain):
                      std: Union[float, Sequence[float], None] = None, orient: bool = False,
                      dct_scaling: bool = True,
                      on_damage: OnDamage = "fail", max_pixels: Optional[int] = None,
-                     max_scans: Optional[int] = None, seed: Seed = 0,
-                     output: str = "") -> Self:
+                     max_scans: Optional[int] = None, seed: Seed = 0, output: str = "",
+                     resize_shorter: Count = 0, masks: Columns = (), views: Columns = (),
+                     boxes: Columns = (), box_format: BoxFormat = "xyxy", min_area: float = 1,
+                     min_visible: float = 0, box_columns: Columns = (), points: Columns = (),
+                     normalized: bool = False) -> Self:
         """Decodes the encoded images (JPEG, PNG, WebP, TIFF, BMP, GIF) of the column `feature`.
 
         The pixels replace it as the column `output` (by default its name without "/encoded"):
@@ -74,7 +78,9 @@ class RowSteps(Chain):
         - `size`: of the result in pixels: one number, or (height, width).
         - `crop`: the part that becomes the result. "none" is the whole image, stretched;
           "center" is the middle, in the result's shape, `center_fraction` of the largest such
-          part (0.875 is 224 of 256); "random" is torchvision's RandomResizedCrop, by `scale`
+          part (0.875 is 224 of 256), or, with `resize_shorter`, the middle of the image whose
+          shorter side was resized to that many pixels, as torchvision's Resize and CenterCrop
+          make it; "random" is torchvision's RandomResizedCrop, by `scale`
           (shares of the area) and `ratio` (width over height).
         - `flip`: the probability of a horizontal flip. Random numbers depend only on `seed`,
           the epoch and the record's position.
@@ -101,6 +107,13 @@ class RowSteps(Chain):
         - `max_pixels`, `max_scans`: images with more are an error before they take memory and
           time.
 
+        Other columns change with the image, by the same draw, as in augment: `masks` and `views`
+        are encoded images of the same size, which become columns without "/encoded"; masks become
+        their raw samples, uint8 [height, width] (for others, decode them with the same options and
+        seed, and raw=True). `boxes`, `box_format`, `min_area`, `min_visible`, `box_columns`,
+        `points` and `normalized` are those of augment; pixels are those of the encoded image and,
+        afterwards, of the result.
+
         ValueError: an option is invalid and named, or the column does not exist. From iterators,
         DataLossError: the bytes are not an image; OSError: it has more pixels than max_pixels;
         ValueError: raw samples do not fit `channels` or `dtype`.
@@ -111,7 +124,10 @@ class RowSteps(Chain):
                 flip=flip, raw=raw, channels=channels, interpolation=interpolation, antialias=antialias,
                 layout=layout, dtype=dtype, mean=mean, std=std, orient=orient,
                 dct_scaling=dct_scaling, on_damage=on_damage, max_pixels=max_pixels,
-                max_scans=max_scans, seed=seed, output=output)
+                max_scans=max_scans, seed=seed, output=output, resize_shorter=resize_shorter,
+                masks=masks, views=views, boxes=boxes, box_format=box_format, min_area=min_area,
+                min_visible=min_visible, box_columns=box_columns, points=points,
+                normalized=normalized)
         if channels is None:
             channels = 1 if raw else 3
         height, width = step_arguments.size(size)
@@ -124,11 +140,16 @@ class RowSteps(Chain):
             "mean": step_arguments.channels(mean, channels),
             "std": step_arguments.channels(std, channels),
             "orient": bool(orient), "dct_scaling": bool(dct_scaling),
-            "on_damage": on_damage, "seed": seed, "output": output}
+            "on_damage": on_damage, "seed": seed, "output": output,
+            "resize_shorter": resize_shorter, "joint": step_arguments.joint_columns(
+                masks=masks, views=views, boxes=boxes, box_format=box_format, min_area=min_area,
+                min_visible=min_visible, box_columns=box_columns, points=points,
+                normalized=normalized)}
         fields.update({name: limit for name, limit in [("max_pixels", max_pixels),
                                                        ("max_scans", max_scans)] if limit})
         text = f"decode_image({feature!r}, {size!r}"
-        for name, value, default in [("crop", crop, "none"), ("flip", flip, 0.0),
+        for name, value, default in [("crop", crop, "none"), ("resize_shorter", resize_shorter, 0),
+                                     ("flip", flip, 0.0),
                                      ("raw", fields["raw"], False),
                                      ("dct_scaling", fields["dct_scaling"], True),
                                      ("layout", layout, "NHWC"),
@@ -136,7 +157,8 @@ class RowSteps(Chain):
                                      ("on_damage", on_damage, "fail"), ("output", output, "")]:
             if value != default:
                 text += f", {name}={value!r}"
-        return self._then("decode_image", feature, fields, text=text + ")", structure=None)
+        text += step_arguments.joint_text(fields["joint"]) + ")"
+        return self._then("decode_image", feature, fields, text=text, structure=None)
 
     def map(self: Self, fn: Callable[[Any], Any], *, batched: bool = False,
             output: Optional[Mapping[str, FeatureLike]] = None, processes: Threads = 0,
@@ -318,12 +340,38 @@ class RowSteps(Chain):
         return self._then("decode_wav", column, channels, rate,
                           text=f"decode_wav({column!r}, channels={channels})", structure=None)
 
-    def augment(self: Self, column: str, steps: Sequence[Augmentation], seed: Seed = 0) -> Self:
+    def augment(self: Self, column: str, steps: Sequence[Augmentation], seed: Seed = 0, *,
+                masks: Columns = (), mask_fill: float = 0, views: Columns = (),
+                boxes: Columns = (), box_format: BoxFormat = "xyxy", min_area: float = 1,
+                min_visible: float = 0, box_columns: Columns = (), points: Columns = (),
+                normalized: bool = False) -> Self:
         """Changes images at random (uint8 [height, width, 1 or 3]): see sf.augment.
 
         The changes depend only on the seed, the epoch and the record's position; two such steps
-        of a chain need different seeds. ValueError: a parameter is out of its range, and named.
-        """
+        of a chain need different seeds. Other columns change with the image, by the same draw:
+
+        - `masks`: [height, width] or [height, width, channels] of integers or floats. Pixels move
+          as those of the image do, but are never blended; what comes from outside is `mask_fill`.
+        - `views`: more images of the same shape, to which everything is done.
+        - `boxes`: a column whose elements are 4 numbers, or four columns, in the order of
+          `box_format`: "xyxy", "yxyx" (TensorFlow's), "xywh" (COCO's) or "cxcywh". A box becomes
+          the smallest one around its four corners, clipped to the image. It is dropped if less
+          than `min_area` pixels remain, or less than the part `min_visible` of its area before
+          clipping.
+        - `box_columns`: columns with an element for each box, which is dropped with it. They and
+          the boxes become ragged.
+        - `points`: columns whose last size is 2, or two columns for x and y. A uint8 column
+          POINTS/visible is 1 for each point inside the image.
+        - `normalized`: boxes and points are fractions of the image's width and height, as
+          `convert` writes them, not pixels.
+
+        ValueError: a parameter is out of its range, and named; or a column does not fit, here or,
+        for the numbers of elements, from iterators."""
         steps = list(steps)
-        return self._then("augment", column, steps, seed,
-                          text=f"augment({column!r}, {steps!r}, seed={seed})")
+        joint = step_arguments.joint_columns(
+            masks=masks, mask_fill=mask_fill, views=views, boxes=boxes, box_format=box_format,
+            min_area=min_area, min_visible=min_visible, box_columns=box_columns, points=points,
+            normalized=normalized)
+        return self._then("augment", column, steps, seed, joint, structure=None if points else "keep",
+                          text=f"augment({column!r}, {steps!r}, seed={seed}"
+                               f"{step_arguments.joint_text(joint)})")

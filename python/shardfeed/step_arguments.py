@@ -40,6 +40,19 @@ def channels(values: Union[float, Sequence[float], None], channels: int) -> List
     return [float(v) for v in values]
 
 
+def joint_columns(**options: Any) -> Dict[str, Any]:
+    """Returns the fields of JointColumns. Columns are one name or several."""
+    lists = {"masks", "views", "boxes", "box_columns", "points"}
+    return {name: ([value] if isinstance(value, str) else list(value)) if name in lists else value
+            for name, value in options.items()}
+
+
+def joint_text(fields: Mapping[str, Any]) -> str:
+    """Returns the columns that are named, each after ", "."""
+    return "".join(f", {name}={value!r}" for name, value in fields.items()
+                   if isinstance(value, list) and value)
+
+
 def given(options: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 

@@ -12,6 +12,7 @@
 namespace shardfeed::augment {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Rows of images that differ from row to row.
@@ -195,6 +196,72 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
                "got image: uint8 [4, 4, 2]");
   EXPECT_FAILS(ds.Batch(2).Augment("image", {}).status(), kInvalidArgument,
                "augment: expected rows");
+}
+
+// ---- Columns that change with the image
+
+// Rows of an image, its mask (the first channel), boxes (as many as the row's number, modulo 3)
+// and their labels.
+Dataset Annotated(int64_t rows) {
+  return Images(rows).Map({{"mask", DType::kUInt8, {20, 24}},
+                           {"boxes", DType::kFloat32, {4}, true},
+                           {"labels", DType::kInt64, {}, true},
+                           {"points", DType::kFloat32, {2, 2}}},
+                          [](RowContext& row) {
+                            const int64_t number = row.In<int64_t>(0)[0];
+                            for (size_t i = 0; i < 20 * 24; ++i)
+                              row.Out<uint8_t>(0)[i] = row.In<uint8_t>(1)[3 * i];
+                            for (int64_t b = 0; b < number % 3; ++b) {
+                              const float box[] = {2, 3, 10, static_cast<float>(8 + b)};
+                              std::ranges::copy(box, row.Extend<float>(1, 1).begin());
+                              row.Extend<int64_t>(2, 1)[0] = 10 * number + b;
+                            }
+                            const float points[] = {2, 3, 30, 3};
+                            std::ranges::copy(points, row.Out<float>(3).begin());
+                            return absl::OkStatus();
+                          });
+}
+
+TEST(AugmentTest, ColumnsChangeWithTheImage) {
+  const Dataset ds = Annotated(12).Augment("image", {RandomHorizontalFlip{.p = 1}}, 1,
+                                           {.masks = {"mask"},
+                                            .boxes = {"boxes"},
+                                            .min_area = 44,
+                                            .box_columns = {"labels"},
+                                            .points = {"points"}});
+  EXPECT_EQ(RowSpecText(ds.spec()),
+            "value: int64, image: uint8 [20, 24, 3], mask: uint8 [20, 24], boxes: float32 ragged "
+            "[4], points: float32 [2, 2], points/visible: uint8 [2], labels: int64 ragged");
+  auto it = ds.Batch(12).Start({.threads = 3});
+  ASSERT_OK(it);
+  Batch batch;
+  ASSERT_OK((*it)->Next(&batch));
+  for (size_t r = 0; r < 12; ++r) {
+    const auto image = batch.Row<uint8_t>(1, r);
+    const auto mask = batch.Row<uint8_t>(2, r);
+    for (size_t i = 0; i < mask.size(); ++i) ASSERT_EQ(mask[i], image[3 * i]);
+    // The first box has 40 pixels, the second 48.
+    const auto boxes = batch.Row<float>(3, r);
+    const auto labels = batch.Row<int64_t>(6, r);
+    ASSERT_EQ(boxes.size(), r % 3 == 2 ? 4 : 0);
+    ASSERT_EQ(labels.size(), r % 3 == 2 ? 1 : 0);
+    if (r % 3 == 2) {
+      EXPECT_THAT(boxes, ElementsAre(14, 3, 22, 9));
+      EXPECT_THAT(labels, ElementsAre(10 * r + 1));
+    }
+    EXPECT_THAT(batch.Row<float>(4, r), ElementsAre(22, 3, -6, 3));
+    EXPECT_THAT(batch.Row<uint8_t>(5, r), ElementsAre(1, 0));
+  }
+}
+
+TEST(AugmentTest, ColumnsThatCannotChangeAreRefused) {
+  const Dataset ds = Annotated(1);
+  EXPECT_FAILS(ds.Augment("image", {}, 0, {.masks = {"points"}}).status(), kInvalidArgument,
+               "augment: masks: expected [20, 24] or [20, 24, channels] as the image, got points");
+  EXPECT_FAILS(ds.Augment("image", {}, 0, {.boxes = {"labels"}}).status(), kInvalidArgument,
+               "augment: boxes: expected a column with elements [4], or four columns, got labels");
+  EXPECT_FAILS(ds.Augment("image", {}, 0, {.boxes = {"boxes"}, .min_area = NAN}).status(),
+               kInvalidArgument, "augment: min_area must be a number of pixels, got nan");
 }
 
 // ---- Distributions of random numbers
