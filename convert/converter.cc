@@ -99,9 +99,11 @@ class Output {
   bool is_complete() const { return complete_.has_value(); }
 
   // Starts writing `total` records, whose frames have `frame_bytes` on average and of which at most
-  // `max_skipped` may be broken. `shared` is the manifest as far as it is known.
+  // `max_skipped` may be broken. `shared` is the manifest as far as it is known, `types` are those
+  // of the source.
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
-                     size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared);
+                     size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared,
+                     const FeatureTypes& types);
   // Number of records to be written, including those that an earlier run wrote.
   uint64_t num_to_write() const;
   // Number of shards taken over; 0 for a dataset that is already complete.
@@ -232,7 +234,8 @@ uint64_t Output::num_of_parts(const std::vector<uint64_t>& parts) const {
 }
 
 absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
-                           size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared) {
+                           size_t sorting_bytes, uint64_t max_skipped, const Manifest& shared,
+                           const FeatureTypes& types) {
   total_ = end_ = total;
   if (is_complete()) return absl::OkStatus();
   if (options_.job != nullptr) {
@@ -261,6 +264,7 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
       DatasetWriter::Create(spec_, writing, std::move(staging_));
   if (!created.ok()) return created.status();
   writer_ = *std::move(created);
+  writer_->SetTypes(types);
   if (options_.job == nullptr) {
     num_taken_over_ = writer_->num_taken_over();
     counted_ = writer_->records_written();
@@ -532,7 +536,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     const uint64_t most = options.max_skipped.Of(wanted);
     status = outputs[i].Start(wanted, *frame_bytes, FingerprintOf(source, options, wanted),
                               kSortingBytes / outputs.size(),
-                              most - std::min(most, shared.skipped.count), shared);
+                              most - std::min(most, shared.skipped.count), shared, source.types());
     if (!status.ok()) return status;
     total += outputs[i].num_to_write();
     progress->shards_taken_over += outputs[i].num_taken_over();

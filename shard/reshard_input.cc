@@ -1,80 +1,23 @@
 #include "shard/reshard_input.h"
 
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "io/parallel.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
 #include "shard/manifest.h"
 #include "shard/names.h"
-#include "shard/tfds_features.h"
 
 namespace shardfeed {
-namespace {
-
-// The types of datasets whose records become one dataset: those on which all agree.
-class JoinedTypes {
- public:
-  // `types` is null if they are unknown.
-  void Add(const std::string& dataset, const FeatureTypes* types, bool of_tfds) {
-    if (of_tfds && declared_by_.empty()) declared_by_ = dataset;
-    if (types == nullptr) {
-      if (unknown_.empty()) unknown_ = dataset;
-    } else if (std::exchange(is_first_, false)) {
-      types_ = *types;
-    } else {
-      for (const auto& [name, type] : *types) {
-        if (!types_.contains(name)) differing_.insert(QuotedName(name));
-      }
-      std::erase_if(types_, [&](const auto& one) {
-        const auto other = types->find(one.first);
-        const bool same = other != types->end() && other->second == one.second;
-        if (!same) differing_.insert(QuotedName(one.first));
-        return !same;
-      });
-    }
-  }
-
-  // What is lost of what TFDS declares; empty if nothing is.
-  std::string Note() const {
-    if (declared_by_.empty()) return "";
-    if (!unknown_.empty()) {
-      return fmt::format("the types that TFDS declares for {} are not kept, since {} declares none",
-                         declared_by_, unknown_);
-    }
-    if (differing_.empty()) return "";
-    constexpr size_t kShown = 5;
-    const size_t count = differing_.size();
-    std::vector<std::string> shown(differing_.begin(), differing_.end());
-    if (count > kShown) shown.resize(kShown);
-    return fmt::format("the types of {} are not kept, since not all datasets have the same: {}{}",
-                       count == 1 ? "1 feature" : fmt::format("{} features", count),
-                       fmt::join(shown, ", "), count > kShown ? ", ..." : "");
-  }
-  FeatureTypes Take() { return unknown_.empty() ? std::move(types_) : FeatureTypes(); }
-
- private:
-  bool is_first_ = true;
-  FeatureTypes types_;
-  std::set<std::string> differing_;  // names of features in quotes
-  std::string declared_by_;          // the first dataset that TFDS describes
-  std::string unknown_;              // the first dataset without types
-};
-
-}  // namespace
-
 absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& sets, int threads,
                                                 std::stop_token stop,
                                                 std::atomic<uint64_t>* bytes_passed) {
   ReshardInput input;
   input.schema_ = Schema();
   bool all_have_values = true;
-  JoinedTypes joined_types;
   // The manifests' entries for shards, by the shards' numbers.
   struct Expected {
     ManifestShard shard;
@@ -90,25 +33,12 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
                                             : absl::StatusOr<Manifest>(absl::NotFoundError(""));
     if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
     const bool fits = manifest.ok() && Describes(*manifest, set);
-    absl::StatusOr<std::optional<TfdsDeclared>> tfds = std::nullopt;
-    if (!fits) tfds = FindTfdsDeclared(set);
-    if (!tfds.ok()) return tfds.status();
-    const std::string name =
-        set.sharded_name
-            ? FormatSpec(set.directory, set.stem, set.paths.size(), set.suffix)
-            : std::string(SplitPath(set.paths.empty() ? "" : set.paths.front()).directory);
-    absl::Status joined = *tfds ? input.classes_.Add(name, &(*tfds)->classes)
-                          : set.sharded_name
-                              ? input.classes_.Add(name, fits ? &manifest->classes : nullptr)
-                              : input.classes_.AddOf(set);
+    absl::Status joined =
+        set.sharded_name ? input.declarations_.Add(
+                               FormatSpec(set.directory, set.stem, set.paths.size(), set.suffix),
+                               set, fits ? &*manifest : nullptr)
+                         : input.declarations_.AddOf(set);
     if (!joined.ok()) return joined;
-    if (*tfds) {
-      for (std::string& note : (*tfds)->notes) input.notes_of_types_.push_back(std::move(note));
-      joined_types.Add(name, &(*tfds)->types, /*of_tfds=*/true);
-    } else {
-      const FeatureTypes types = fits ? manifest->schema.Types() : FeatureTypes();
-      joined_types.Add(name, fits ? &types : nullptr, /*of_tfds=*/false);
-    }
     if (!fits) input.schema_.reset();
     if (!manifest.ok()) continue;
     for (size_t i = 0; fits && i < set.paths.size(); ++i) {
@@ -166,20 +96,12 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   // Manifests with another number of records describe other records.
   if (input.schema_ && input.schema_->records() != input.num_records()) input.schema_.reset();
   if (!input.schema_ || !all_have_values) input.values_ = nullptr;
-  if (input.schema_) {
-    input.types_ = input.schema_->Types();
-  } else {
-    std::string note = joined_types.Note();
-    if (!note.empty()) input.notes_of_types_.push_back(std::move(note));
-    input.types_ = joined_types.Take();
-  }
+  input.types_ = input.schema_ ? input.schema_->Types() : input.declarations_.types();
   return input;
 }
 
 std::vector<std::string> ReshardInput::Notes() const {
-  std::vector<std::string> notes = classes_.Notes();
-  notes.insert(notes.end(), notes_of_types_.begin(), notes_of_types_.end());
-  return notes;
+  return declarations_.Notes(/*with_types=*/!schema_);
 }
 
 absl::Status ReshardInput::CheckUnchanged() const {

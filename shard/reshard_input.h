@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/index.h"
-#include "shard/joined_classes.h"
+#include "shard/joined_declarations.h"
 #include "shard/schema.h"
 #include "shard/value_statistics.h"
 #include "shardfeed/options.h"
@@ -55,7 +55,7 @@ class ReshardInput {
   // all datasets agree.
   const FeatureTypes& types() const { return types_; }
   // The names of the classes in all manifests and descriptions of TFDS.
-  const FeatureClasses& classes() const { return classes_.classes(); }
+  const FeatureClasses& classes() const { return declarations_.classes(); }
   // What users should know about classes and types.
   std::vector<std::string> Notes() const;
   // Aborted: one of the datasets has been replaced since Open.
@@ -72,8 +72,7 @@ class ReshardInput {
   std::optional<Schema> schema_;
   std::shared_ptr<const ValueStatistics> values_;
   FeatureTypes types_;
-  JoinedClasses classes_;
-  std::vector<std::string> notes_of_types_;
+  JoinedDeclarations declarations_;
   std::vector<DatasetVersion> versions_;
 };
 

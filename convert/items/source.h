@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "convert/items/split_names.h"
 #include "shard/class_names.h"
+#include "shard/schema.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {
@@ -65,6 +66,8 @@ class Source {
   virtual uint64_t mean_record_bytes() const { return 0; }
   // The names of classes, for features whose numbers have names.
   virtual FeatureClasses classes() const { return {}; }
+  // The types that features had before they became lists, where the input declares them.
+  virtual FeatureTypes types() const { return {}; }
   // The features of the records in the order of their names, if Scan knows them.
   virtual std::vector<ColumnDescription> columns() const { return {}; }
   // The splits that a column of the input names, in the order of their first records, at most

@@ -15,7 +15,7 @@
 #include "io/parallel.h"
 #include "shard/index.h"
 #include "shard/index_build.h"
-#include "shard/joined_classes.h"
+#include "shard/joined_declarations.h"
 #include "shard/manifest.h"
 #include "shard/salvage.h"
 #include "shard/shard_reader.h"
@@ -52,15 +52,19 @@ constexpr size_t kReferenceItem = 24;  // record, offset, size of the frame
 
 class TfrecordSource : public Source {
  public:
-  TfrecordSource(ShardSet set, JoinedClasses classes, const StoredImageOptions& images)
-      : files_(set.paths), set_(std::move(set)), classes_(std::move(classes)), images_(images) {}
+  TfrecordSource(ShardSet set, JoinedDeclarations declarations, const StoredImageOptions& images)
+      : files_(set.paths),
+        set_(std::move(set)),
+        declarations_(std::move(declarations)),
+        images_(images) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
-  FeatureClasses classes() const override { return classes_.classes(); }
-  std::vector<std::string> notes() const override { return classes_.Notes(); }
+  FeatureClasses classes() const override { return declarations_.classes(); }
+  FeatureTypes types() const override { return declarations_.types(); }
+  std::vector<std::string> notes() const override { return declarations_.Notes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> built_notes() const override { return images_.notes(); }
   void ForgetBuilt() override { images_.Reset(); }
@@ -99,7 +103,7 @@ class TfrecordSource : public Source {
 
   InputFiles files_;
   const ShardSet set_;
-  const JoinedClasses classes_;
+  const JoinedDeclarations declarations_;
   ImageRewriter images_;
   std::shared_ptr<const Manifest> manifest_;                // set if defects are skipped
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;  // empty where defects are skipped
@@ -284,9 +288,9 @@ absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std
                                                            const StoredImageOptions& images) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
   if (!set.ok()) return set.status();
-  JoinedClasses classes;
-  if (absl::Status status = classes.AddOf(*set); !status.ok()) return status;
-  return std::make_unique<TfrecordSource>(*std::move(set), std::move(classes), images);
+  JoinedDeclarations declarations;
+  if (absl::Status status = declarations.AddOf(*set); !status.ok()) return status;
+  return std::make_unique<TfrecordSource>(*std::move(set), std::move(declarations), images);
 }
 
 }  // namespace shardfeed
