@@ -13,7 +13,7 @@
 
 import typing as _typing
 
-from . import augment
+from . import augment, presets
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
 from ._core import version as _version
@@ -53,7 +53,7 @@ __all__ = [
     "diff", "fixed", "float16", "float32", "float64", "from_arrays", "from_arrow", "from_generator",
     "from_hf", "from_pandas", "from_parquet", "from_polars", "index", "index_shard", "inspect",
     "int16", "int32", "int64", "int8", "interleave",
-    "merge_reports", "merge_states", "mix", "ragged", "range", "rank_and_world", "read",
+    "merge_reports", "merge_states", "mix", "presets", "ragged", "range", "rank_and_world", "read",
     "set_credentials", "set_max_record_bytes", "share", "sparse", "splits", "uint16", "uint8", "var",
     "verify", "verify_split", "write", "write_job", "zip",
 ]

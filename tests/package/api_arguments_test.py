@@ -96,6 +96,10 @@ def targets(folder):
                 "RandomPosterize": {"bits": 4}, "RandomSolarize": {"threshold": 128},
                 "RandomAdjustSharpness": {"sharpness_factor": 2},
                 "RandomApply": {"transforms": [sf.augment.RandomInvert()]}}.get(name, {}))
+    for name in dir(sf.presets):
+        value = getattr(sf.presets, name)
+        if hasattr(value, "__wrapped__"):
+            found["presets." + name] = (value, {})
     pair = [sf.range(3), sf.range(3)]
     columns = [sf.range(3, name="a"), sf.range(3, name="b")]
     functions = {
