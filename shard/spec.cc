@@ -134,6 +134,14 @@ absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec, Versions* seen) {
 
 // ---- Folders that are datasets
 
+absl::Status SeveralSets(const std::string& spec, Names names) {
+  names.plain.clear();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: holds several sets of shards; name one of them: "
+                  "{}",
+                  spec, fmt::join(Describe(names), ", ")));
+}
+
 absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) {
   Folder sidecars;
   absl::StatusOr<Folder> folder = ListCommitted(spec, seen, &sidecars);
@@ -142,7 +150,14 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
   for (const std::string& name : sidecars.files) {
     if (name.ends_with(kManifestEnding)) manifests.push_back(name);
   }
-  if (!manifests.empty()) return ResolveManifests(spec, *folder, manifests);
+  Names names;
+  names.AddAllButSidecars(spec, folder->files);
+  if (!manifests.empty()) {
+    absl::StatusOr<ShardSet> described = ResolveManifests(spec, *folder, manifests);
+    // Nothing describes the others.
+    if (described.ok() && names.sets.size() > 1) return SeveralSets(spec, std::move(names));
+    return described;
+  }
   if (folder->HasFile(kTfdsInfo)) {
     const auto splits = ReadTfdsSplits(JoinPath(spec, kTfdsInfo));
     if (!splits.ok()) return splits.status();
@@ -154,8 +169,6 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
                                                     spec, names.size(), fmt::join(names, ", ")));
     }
   }
-  Names names;
-  names.AddAllButSidecars(spec, folder->files);
   if (!names.spark.empty() && names.sets.empty()) {
     if (!folder->HasFile("_SUCCESS")) {
       return absl::FailedPreconditionError(fmt::format(
@@ -169,12 +182,7 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
   if (names.sets.size() == 1 && names.spark.empty()) {
     return WholeSet(spec, names.sets.begin()->first, names.sets.begin()->second);
   }
-  if (!names.sets.empty()) {
-    names.plain.clear();
-    return absl::InvalidArgumentError(
-        fmt::format("{}: holds several sets of shards; name one of them: {}", spec,
-                    fmt::join(Describe(names), ", ")));
-  }
+  if (!names.sets.empty()) return SeveralSets(spec, std::move(names));
   if (names.plain.empty()) {
     std::vector<std::string> below;
     for (const std::string& name : folder->folders) {

@@ -353,13 +353,22 @@ TEST_F(ResolveTest, SeveralSpecsFollowEachOther) {
 
 TEST_F(ResolveTest, FolderWithManifests) {
   Make("train", 2, ".gz");
-  Make("leftover", 1);
+  folder_.Write("README.md", "");
   Manifest("train", R"({"stem": "train", "suffix": ".gz", "num_shards": 2, "shards": [{"a": 1}]})");
   const auto set = ResolveFolder();
   ASSERT_OK(set);
   EXPECT_EQ(set->paths, Resolve("train@2.gz")->paths);
   Remove("train-00001-of-00002.gz");
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "train@2.gz: 1 of 2 shards is missing");
+}
+
+TEST_F(ResolveTest, FolderWithAManifestAndAnotherSetIsAmbiguous) {
+  Make("train", 2);
+  Make("val", 1);
+  Manifest("train", R"({"stem": "train", "suffix": "", "num_shards": 2})");
+  EXPECT_FAILS(ResolveFolder(), kInvalidArgument,
+               "holds several sets of shards; name one of them: " +
+                   folder_ / "train@2 (2 of 2 shards), " + folder_ / "val@1 (1 of 1 shard)");
 }
 
 TEST_F(ResolveTest, FolderWithSeveralManifestsListsThem) {
