@@ -117,7 +117,11 @@ def test_fill_of_masks(arrays):
 # ---- Boxes and points beside what is drawn at their places
 
 
-@pytest.mark.parametrize("steps", MOVES, ids=names)
+# Horizons cross some boxes.
+STRONG = [A.RandomPerspective(1, p=1)]
+
+
+@pytest.mark.parametrize("steps", [*MOVES, STRONG], ids=names)
 def test_boxes_surround_what_is_drawn_in_them(steps):
     rng = np.random.default_rng(7)
     boxes = np.round(random_boxes(rng, 300))
@@ -137,17 +141,17 @@ def test_boxes_surround_what_is_drawn_in_them(steps):
         assert 0 <= x0 <= x1 <= width and 0 <= y0 <= y1 <= height
         if len(x) == 0:
             continue
-        # Nearest sampling moves edges by half a pixel for each warp.
-        some = 0.5 * len(steps) + 0.51
+        # Nearest sampling moves edges by half a pixel of the source for each warp.
+        some = 0.5 * len(steps) + (2 if steps == STRONG else 0.51)
         assert x.min() >= x0 - some and x.max() + 1 <= x1 + some
         assert y.min() >= y0 - some and y.max() + 1 <= y1 + some
         inside = x0 > 0 and y0 > 0 and x1 < width and y1 < height
-        if inside and len(steps) == 1 and len(x) > 60:
+        if inside and len(steps) == 1 and steps != STRONG and len(x) > 60:
             # A corner of a box that was turned is thinner than a pixel.
             tight += 1
             assert x.min() <= x0 + 2.5 and x.max() + 1 >= x1 - 2.5
             assert y.min() <= y0 + 2.5 and y.max() + 1 >= y1 - 2.5
-    assert tight >= 40 or len(steps) > 1
+    assert tight >= 40 or len(steps) > 1 or steps == STRONG
 
 
 @pytest.mark.parametrize("steps", MOVES, ids=names)

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from harness import REPOSITORY
-from PIL import Image
+from PIL import Image, ImageOps
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -104,6 +104,26 @@ def test_clip_is_torchvisions(dataset):
     for row in dataset.decode_image(**P.clip()):
         wanted = theirs(Image.open(io.BytesIO(encoded(row["i"]))).convert("RGB")).numpy()
         assert close(row["image"] * std, wanted * std, cubic=True), row["i"]
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg"])
+def test_turned_and_thin_images_are_cropped_as_pillow_does(tmp_path, kind):
+    files = []
+    for width, height in [(97, 61), (61, 97), (300, 41), (1, 1), (1, 300), (5000, 3)]:
+        y, x, c = np.mgrid[:height, :width, :3]
+        image = Image.fromarray((128 + 100 * np.sin(x * 0.1 * (c + 1) + y * 0.07)).astype(np.uint8))
+        for orientation in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            files.append(io.BytesIO())
+            image.save(files[-1], kind, exif=exif)
+    with sf.write(tmp_path / "x@1") as writer:
+        for i, file in enumerate(files):
+            writer.write({"image/encoded": file.getvalue(), "i": i})
+    for row in sf.read(tmp_path / "x@1").decode_image(**P.classification_eval(32, 37, dtype="uint8"), orient=True):
+        image = ImageOps.exif_transpose(Image.open(files[row["i"]]))
+        wanted = resized_and_cropped(image, 37, 32, Image.Resampling.BILINEAR)
+        assert close(row["image"], wanted), (image.size, row["i"] % 8 + 1)
 
 
 def test_training_takes_pillows_crops(dataset):
