@@ -346,8 +346,7 @@ def test_truncated_lmdb(tmp_path):
     (["parquet", "t", "out/t@1", "--shuffle", "x"], "parquet: --shuffle: 'x' is not an integer of at least 0"),
     (["parquet", "t", "out/t@1", "--shuffle", "1", "--no-shuffle"], "parquet: --no-shuffle: not allowed with argument "
                                                                     "--shuffle"),
-    (["parquet", "t", "out/t@1", "--resume"], "parquet: this kind has no --resume; run it again: an interrupted "
-                                              "run leaves nothing, so that nothing is mixed with another input"),
+    (["parquet", "-", "out/t@1", "--resume"], "parquet: standard input cannot be resumed; write it to a file first"),
     (["parquet", "t", "out/t@1", "--level", "x"], "parquet: --level: 'x' is not an integer of at least 1 and at most 9"),
     (["parquet", "t", "out/t@1", "--foo"], "parquet: there is no option --foo"),
     (["parquet", "t", "out/t@1", "--query", "x"], "parquet: there is no option --query"),

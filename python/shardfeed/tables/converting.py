@@ -178,6 +178,8 @@ class Report(NamedTuple):
     records: int
     bytes: int
     notes: List[str]
+    shards_taken_over: int = 0
+    datasets_complete: int = 0
 
 
 def _bounds(records: int, shards: int) -> List[int]:
@@ -203,39 +205,58 @@ def _rows(source: Source, total: int, shuffle: Optional[int], out: str) -> Itera
 
 def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, compression: Any = "none", level: int = 6,
                   member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False, sync: bool = True,
-                  shuffle: Optional[int] = None, made_by: Optional[Mapping[str, str]] = None,
-                  told: Callable[[str], str] = str,
+                  shuffle: Optional[int] = None, resume: Optional[str] = None,
+                  made_by: Optional[Mapping[str, str]] = None, told: Callable[[str], str] = str,
                   progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
-    """Writes the rows of a source, in their order or shuffled with a seed, which reading shard after shard restores."""
+    """Writes the rows of a source, in their order or shuffled with a seed, which reading shard after shard restores.
+
+    With `resume`, the fingerprint of source and options, it goes on from the shards that an interrupted run with the
+    same one finished, and keeps those of this run if it is interrupted."""
     from ..jobs import write_job
     total = source.rows if limit is None else min(limit, source.rows)
     job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
                     sync=sync)
+    if resume is None:
+        return _write_job(source, job, total, None, threads, shuffle, made_by, told, progress)
+    from .resuming import take_up
+    with take_up(job, resume) as finished:
+        return _write_job(source, finished.job, total, finished, threads, shuffle, made_by, told, progress)
+
+
+def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int, shuffle: Optional[int],
+               made_by: Optional[Mapping[str, str]], told: Callable[[str], str],
+               progress: Callable[[int, int], None]) -> Report:
+    """Writes the parts of a job that are not `finished` (None: what an error leaves is removed), and commits it."""
+    taken_over = 0 if finished is None else len(finished.messages)
     try:
         bounds = _bounds(total, len(job))
         messages: List[str] = []
         batch, done = None, 0
-        with _rows(source, total, shuffle, out) as batches:
+        with _rows(source, total, shuffle, job.spec) as batches:
             for part, end in enumerate(bounds[1:]):
-                with job.shard(part, threads=threads) as writer:
+                kept = None if finished is None else finished.messages.get(str(part))
+                # Rows of shards that are kept are read all the same, since they may have notes.
+                with contextlib.nullcontext() if kept else job.shard(part, threads=threads) as writer:
                     while done < end:
                         if batch is None or batch.num_rows == 0:
                             batch = next(batches)
                         some = batch.slice(0, end - done)
-                        writer.write_batch(some)
+                        if writer is not None:
+                            writer.write_batch(some)
                         batch = batch.slice(some.num_rows)
                         done += some.num_rows
                         progress(done, total)
-                messages.append(writer.message or "")
+                messages.append(kept or writer.message or "")
+                if finished is not None and not kept:
+                    finished.add(part, messages[-1])
         notes = [told(note) for note in source.notes()]
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:
-        try:
-            job.abort()
-        except (OSError, RuntimeError):
-            pass  # the first error counts
+        if finished is None:
+            with contextlib.suppress(OSError, RuntimeError):  # the first error counts
+                job.abort()
         raise
-    return Report(job.spec, written["shards"], written["records"], written["bytes"], notes)
+    return Report(job.spec, written["shards"], written["records"], written["bytes"], notes, taken_over)
 
 
 def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:

@@ -63,7 +63,6 @@ _NOT_HERE = {
     "--split": _TFRECORD + " --split ...",
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
-    "--resume": "run it again: an interrupted run leaves nothing, so that nothing is mixed with another input",
     "--on-error": "fix the row that the error names, or leave it out",
     "--max-skipped": "nothing is skipped",
     "--only-shards": _JOB,
@@ -122,6 +121,8 @@ def parser(kind: str) -> argparse.ArgumentParser:
         help="size of the pieces of compressed data at which a reader can start; default 256KiB")
     add("--limit", type=_whole(0), metavar="N", help="write at most this many records")
     add("--overwrite", action="store_true", help="replace a dataset of the same name")
+    add("--resume", action="store_true", help="go on from the shards that an interrupted run finished, and keep "
+                                              "those of this run if it is interrupted")
     order = made.add_mutually_exclusive_group()
     order.add_argument("--shuffle", type=_whole(0), metavar="SEED", help="shuffle, with this seed")
     order.add_argument("--no-shuffle", action="store_true", help="keep the order of the source, as by default")
@@ -155,6 +156,10 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     given.counted = "@" in os.path.basename(given.out)
     if given.counted and given.shard_size is not None:
         raise Misuse(f"{given.out} already gives the number of shards: pass it or --shard-size, not both")
+    if given.resume and "-" in given.sources:
+        raise Misuse("standard input cannot be resumed; write it to a file first")
+    if given.resume and "://" in given.out:
+        raise Misuse("--resume: finished shards are kept in folders only; write to a folder, and copy the dataset")
     if given.columns and "" in given.columns:
         raise Misuse("--columns: expected names, as in --columns a,b")
     return given
@@ -202,12 +207,14 @@ def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda
 
 
 def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dict[str, Any]:
-    from . import converting
+    from . import converting, resuming
     from .table import Options
     started = time.monotonic()
     own = {name: value for name in ("query", "table", "format") if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
+    if given.resume:
+        resuming.check_order(given.kind, options.query)
     source = converting.open_source(given.kind, given.sources, options, kinds)
     out = given.out
     if not given.counted:
@@ -220,11 +227,20 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
              **({"schema": given.schema} if given.schema else {}), **own,
              **({"limit": str(given.limit)} if given.limit is not None else {})}
+    made_by = converting.made_by_of(given.kind, given.given, shown, given.shuffle)
+    plan = None
+    if given.resume:
+        if not given.overwrite and (report := resuming.complete(out, made_by, given.compression)) is not None:
+            return {**report._asdict(), "skipped": 0, "seconds": time.monotonic() - started,
+                    "peak_rss_bytes": _peak_resident_bytes()}
+        plan = resuming.fingerprint(source.tables, made_by, out=os.path.abspath(out), kinds=kinds,
+                                    compression=given.compression, level=given.level, member_bytes=given.member_size,
+                                    shuffle=given.shuffle, limit=given.limit)
     report = converting.write_dataset(
         source, out, limit=given.limit, compression=given.compression, level=given.level,
         member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
-        shuffle=given.shuffle, made_by=converting.made_by_of(given.kind, given.given, shown, given.shuffle), told=given.told, progress=progress)
-    return {**report._asdict(), "skipped": 0, "shards_taken_over": 0, "datasets_complete": 0,
+        shuffle=given.shuffle, resume=plan, made_by=made_by, told=given.told, progress=progress)
+    return {**report._asdict(), "skipped": 0,
             "seconds": time.monotonic() - started,
             "peak_rss_bytes": _peak_resident_bytes()}
 
@@ -317,6 +333,10 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
         for row in report["first"]:
             text = json.dumps(row, ensure_ascii=False)
             print(text if len(text) <= 500 else text[:497] + "...")
+    if report.get("shards_taken_over"):
+        print(f"note: {report['shards_taken_over']} shards were taken over from an earlier run")
+    if report.get("datasets_complete"):
+        print("note: the dataset is already complete")
     for note in report["notes"]:
         print(f"note: {one_line(note)}")
     if report.get("dry_run"):

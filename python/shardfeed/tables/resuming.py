@@ -1,0 +1,159 @@
+"""Conversions that an interrupted run left, and that the same command continues.
+
+The shards are the parts of a job of `write_job`. In the job's folder, `resume` has what the result depends on and the
+messages of finished parts; whoever writes holds a lock on it. `shardfeed clean` removes it with the job."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import re
+from typing import Any, Dict, List, Mapping, Optional
+
+from .. import _core
+from ..jobs import WriteJob
+from .converting import Report
+from .table import Table
+
+_FORMAT = "shardfeed resume 1"
+
+
+def check_order(kind: str, query: Optional[str]) -> None:
+    """ValueError: nothing says that rows come in the same order again."""
+    if kind == "sqlite" and query is not None and not re.search(r"\border\s+by\b", query, re.IGNORECASE):
+        raise ValueError("a conversion can be resumed if rows come in the same order again, which SQLite leaves open "
+                         "for this query; add ORDER BY with columns that tell all rows apart")
+
+
+def fingerprint(tables: List[Table], made_by: Mapping[str, str], **options: Any) -> str:
+    """Identifies all that the shards depend on: options, and the names, sizes and times of the files."""
+    files = []
+    for table in tables:
+        # LMDB keeps its data in a file of the folder; what SQLite has not moved yet is beside the database.
+        for path in (table.path, os.path.join(table.path, "data.mdb"), table.path + "-wal"):
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                if os.path.isfile(path):
+                    files.append([os.path.abspath(path), found.st_size, found.st_mtime_ns])
+        files.append([table.rows, str(table.schema)])
+    text = json.dumps([dict(made_by), files, options], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def complete(out: str, made_by: Mapping[str, str], compression: str) -> Optional[Report]:
+    """The report of a dataset of this name that was made from the same source with the same options."""
+    folder, name = os.path.split(out)
+    stem, _, rest = name.rpartition("@")
+    count, dot, suffix = rest.partition(".")
+    try:
+        with open(os.path.join(folder, ".shardfeed", f"{stem}.manifest.json"), "rb") as file:
+            manifest: Dict[str, Any] = json.load(file)
+        same = (manifest["made_by"] == dict(made_by) and len(manifest["shards"]) == int(count)
+                and manifest.get("compression", "none") == compression and manifest.get("suffix", "") == dot + suffix)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not same:
+        return None
+    shards = manifest["shards"]
+    return Report(out, len(shards), sum(one["records"] for one in shards), sum(one["bytes"] for one in shards),
+                  manifest.get("notes", []), datasets_complete=1)
+
+
+class Progress:
+    """What is finished of a job, on disk. Use it in a `with`, which ends the lock."""
+
+    def __init__(self, job: WriteJob, plan: str, file: Any, messages: Optional[Dict[str, str]] = None):
+        self.job = job
+        self.messages: Dict[str, str] = messages or {}  # by the numbers of the parts
+        self._plan = plan
+        self._file = file
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._file.close()
+
+    def add(self, part: int, message: str) -> None:
+        """Notes that a part is finished. A line that a kill cuts off does not count."""
+        self.messages[str(part)] = message
+        self._append({"part": part, "message": message})
+
+    def begin(self) -> None:
+        self._append({"format": _FORMAT, "plan": self._plan, "job": self.job._core.text})
+
+    def _append(self, entry: Dict[str, Any]) -> None:
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _folder_of(job: WriteJob) -> str:
+    about = json.loads(job._core.text)
+    spec = job.spec
+    stem = os.path.basename(spec).rpartition("@")[0]
+    return os.path.join(os.path.dirname(spec), ".shardfeed", stem + ".jobs", about["id"])
+
+
+def _sound(job: WriteJob, messages: Mapping[str, str]) -> Dict[str, str]:
+    """The finished parts whose shards are whole: each is read through."""
+    from ..command import verify
+    kept = {}
+    for part, message in messages.items():
+        about = json.loads(message)
+        path = os.path.join(_folder_of(job), about["folder"], f"{int(part):05}.shard")
+        with contextlib.suppress(OSError, _core.DataLossError):
+            report = verify(path)  # it has no index beside it, so all bytes are read
+            if not report.num_defects and (report.records, report.bytes) == (
+                    about["shard"]["records"], about["shard"]["bytes"]):
+                kept[part] = message
+    return kept
+
+
+def _left(path: str) -> List[Dict[str, Any]]:
+    entries = []
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                break
+    return entries if entries and entries[0].get("format") == _FORMAT else []
+
+
+def take_up(new: WriteJob, plan: str) -> Progress:
+    """The progress of an earlier run with the same plan, instead of the job `new`, which is aborted; or that of `new`.
+    Those of other plans are removed. RuntimeError: another process is at work on this dataset."""
+    found: Optional[Progress] = None
+    for path in sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(_folder_of(new))), "*", "resume"))):
+        try:
+            file = open(path, "ab")
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            new.abort()
+            raise RuntimeError(f"{new.spec}: another process is writing this dataset") from None
+        entries = _left(path)
+        job = WriteJob(entries[0]["job"], ()) if entries else None
+        if found is None and job is not None and entries[0]["plan"] == plan:
+            messages = {str(one["part"]): one["message"] for one in entries[1:]}
+            found = Progress(job, plan, file, _sound(job, messages))
+            continue
+        file.close()
+        if job is not None:
+            job.abort()
+    if found is not None:
+        new.abort()
+        return found
+    file = open(os.path.join(_folder_of(new), "resume"), "ab")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    made = Progress(new, plan, file)
+    made.begin()
+    return made
