@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "media/heif_header.h"
 #include "media/jpeg_markers.h"
 
 namespace shardfeed {
@@ -214,10 +215,19 @@ absl::StatusOr<ImageHeader> ReadTiff(std::string_view bytes, Order order, bool b
                  {"tiff", static_cast<uint32_t>(height), static_cast<uint32_t>(width), channels});
 }
 
+absl::StatusOr<ImageHeader> ReadHeif(std::string_view format, std::string_view bytes) {
+  const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
+  if (header.ok()) return ImageHeader{format, header->height, header->width, header->channels};
+  return absl::DataLossError(fmt::format("{} {}", format == "avif" ? "AVIF" : "HEIC",
+                                         std::string(header.status().message())));
+}
+
 absl::Status NotAnImage(std::string_view bytes) {
   if (bytes.size() >= 12 && bytes.substr(4, 4) == "ftyp") {
     return absl::DataLossError(
-        "HEIF, AVIF or a video, which are not supported; convert it to JPEG or PNG");
+        "a video, or HEIF that is neither AVIF nor HEIC, which is not supported; convert it to "
+        "JPEG "
+        "or PNG");
   }
   std::string text;
   bool printable = true;
@@ -240,7 +250,8 @@ bool IsCutMagic(std::string_view bytes) {
                                  "BM"sv, "RIFF"sv, kTiffLittle, kTiffBig}) {
     if (bytes.size() < magic.size() && magic.starts_with(bytes)) return true;
   }
-  return bytes.starts_with("RIFF") && bytes.size() < 12;
+  return (bytes.starts_with("RIFF") || bytes.substr(std::min<size_t>(4, bytes.size())) == "ftyp") &&
+         bytes.size() < 12;
 }
 
 }  // namespace
@@ -256,7 +267,7 @@ std::string_view ImageFormatOf(std::string_view bytes) {
   for (std::string_view magic : {kTiffLittle, kTiffBig, kBigTiffLittle, kBigTiffBig}) {
     if (bytes.starts_with(magic)) return "tiff";
   }
-  return "";
+  return HeifFormatOf(bytes);
 }
 
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
@@ -271,6 +282,7 @@ absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
     const bool big = bytes.starts_with(kBigTiffLittle) || bytes.starts_with(kBigTiffBig);
     return ReadTiff(bytes, bytes.front() == 'I' ? Order::kLittle : Order::kBig, big);
   }
+  if (format == "avif" || format == "heic") return ReadHeif(format, bytes);
   if (IsCutMagic(bytes)) {
     return absl::DataLossError(fmt::format("the file ends after {} bytes", bytes.size()));
   }

@@ -1,7 +1,8 @@
 // Reads an image's format and size from its header, without decoding.
 //
 // The formats are JPEG (ITU-T T.81, annex B), PNG (ISO 15948), GIF 87a and 89a, BMP (Windows and
-// OS/2 headers), WebP (RFC 9649) and TIFF (revision 6.0, and BigTIFF; the size of the first image).
+// OS/2 headers), WebP (RFC 9649), TIFF (revision 6.0, and BigTIFF; the size of the first image),
+// and AVIF and HEIC (heif_header.h; the primary image).
 
 #ifndef SHARDFEED_MEDIA_IMAGE_HEADER_H_
 #define SHARDFEED_MEDIA_IMAGE_HEADER_H_
@@ -14,10 +15,10 @@
 namespace shardfeed {
 
 struct ImageHeader {
-  // "jpeg", "png", "gif", "bmp", "webp" or "tiff"; always a literal.
+  // "jpeg", "png", "gif", "bmp", "webp", "tiff", "avif" or "heic"; always a literal.
   std::string_view format;
-  // In pixels, at least 1, as stored: an Exif orientation is not applied, and for GIF and animated
-  // WebP it is the canvas.
+  // In pixels, at least 1, as stored: an orientation, be it of Exif or of the format, is not
+  // applied, and for GIF and animated WebP it is the canvas.
   uint32_t height = 0;
   uint32_t width = 0;
   // 1 for grey, 2 for grey and alpha, 3 for colour, 4 for CMYK or colour and alpha; 0 if the header

@@ -53,7 +53,11 @@ void ImageStatistics::Merge(const ImageStatistics& other) {
 void ImageStatistics::Write(StatisticsWriter& out) const {
   out.Number(count());
   if (count() == 0) return;
-  for (uint64_t images : formats_) out.Number(images);
+  uint64_t rest = count();
+  for (size_t i = 0; i < formats_.size() && (i < kFirstFormats || rest > 0); ++i) {
+    out.Number(formats_[i]);
+    rest -= formats_[i];
+  }
   WriteSizes(widths_, out);
   WriteSizes(heights_, out);
 }
@@ -63,9 +67,9 @@ void ImageStatistics::Read(StatisticsReader& in) {
   const uint64_t images = in.Number();
   if (images == 0) return;
   uint64_t rest = images;
-  for (uint64_t& format : formats_) {
-    format = in.Number(rest);
-    rest -= format;
+  for (size_t i = 0; i < formats_.size() && (i < kFirstFormats || rest > 0); ++i) {
+    formats_[i] = in.Number(rest);
+    rest -= formats_[i];
   }
   in.Expect(rest == 0);
   ReadSizes(in, images, &widths_);

@@ -18,8 +18,8 @@ namespace shardfeed {
 // Nothing depends on the order in which images are added and statistics are merged.
 class ImageStatistics {
  public:
-  static constexpr std::array<std::string_view, 6> kFormats = {"jpeg", "png",  "gif",
-                                                               "bmp",  "webp", "tiff"};
+  static constexpr std::array<std::string_view, 8> kFormats = {"jpeg", "png",  "gif",  "bmp",
+                                                               "webp", "tiff", "avif", "heic"};
 
   // Widths or heights, in pixels.
   struct Sizes {
@@ -52,7 +52,9 @@ class ImageStatistics {
   void Read(StatisticsReader& in);
 
  private:
-  static constexpr std::string_view kFirstBytes = "\xff\x89GBRIM";
+  // The first so many formats, which the code always has; the others only if there are such images.
+  static constexpr size_t kFirstFormats = 6;
+  static constexpr std::string_view kFirstBytes{"\xff\x89GBRIM\0", 8};
 
   void AddIfImage(std::string_view value);
 

@@ -17,8 +17,8 @@ namespace shardfeed {
 // Approximate size of an image's record without the image.
 inline constexpr uint64_t kOtherFeatureBytes = 250;
 
-// Whether the name has the suffix of an image: jpg, jpeg, png, bmp, webp, gif, tif or tiff, in any
-// case.
+// Whether the name has the suffix of an image: jpg, jpeg, png, bmp, webp, gif, tif, tiff, avif,
+// heic or heif, in any case.
 bool IsImageName(std::string_view path);
 // Returns "jpg, jpeg, ...", for messages.
 std::string ImageSuffixes();

@@ -4,6 +4,7 @@
 
 #include "decode/images/bmp.h"
 #include "decode/images/gif.h"
+#include "decode/images/heif.h"
 #include "decode/images/png.h"
 #include "decode/images/tiff.h"
 #include "decode/images/webp.h"
@@ -22,6 +23,10 @@ absl::Status CatchNoMemory(const ImageHeader& header, const Call& call) {
   }
 }
 
+bool IsHeif(const ImageHeader& header) {
+  return header.format == "avif" || header.format == "heic";
+}
+
 absl::Status Unexpected(const ImageHeader& header) {
   return absl::UnimplementedError(fmt::format("unexpected format {}", header.format));
 }
@@ -36,6 +41,7 @@ absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, 
     if (header.format == "tiff") return DecodeTiff(bytes, header, channels, pixels);
     if (header.format == "bmp") return DecodeBmp(bytes, header, channels, pixels);
     if (header.format == "webp") return DecodeWebp(bytes, header, channels, pixels);
+    if (IsHeif(header)) return DecodeHeif(bytes, header, channels, pixels);
     return Unexpected(header);
   });
 }
@@ -48,6 +54,7 @@ absl::Status ReadRawWithCodec(std::string_view bytes, const ImageHeader& header,
     if (header.format == "tiff") return ReadRawTiff(bytes, header, samples);
     if (header.format == "bmp") return ReadRawBmp(bytes, header, samples);
     if (header.format == "webp") return ReadRawWebp(bytes, header, samples);
+    if (IsHeif(header)) return ReadRawHeif(bytes, header, samples);
     return Unexpected(header);
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "media/heif_header.h"
 #include "media/jpeg_markers.h"
 
 namespace shardfeed {
@@ -107,6 +108,10 @@ int ExifOrientation(std::string_view bytes, std::string_view format) {
   if (format == "webp") return OfWebp(bytes);
   // The tag is in the image's own directory.
   if (format == "tiff") return std::max(OrientationOf(bytes), 1);
+  if (format == "avif" || format == "heic") {
+    const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
+    return header.ok() ? header->orientation : 1;
+  }
   return 1;
 }
 

@@ -15,8 +15,8 @@
 namespace shardfeed {
 namespace {
 
-constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
-                                                       "webp", "gif",  "tif", "tiff"};
+constexpr std::array<std::string_view, 11> kSuffixes = {
+    "jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "avif", "heic", "heif"};
 // A rare huge image must not keep its memory for ever.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 constexpr uint32_t kScale = 8;

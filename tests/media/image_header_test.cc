@@ -157,7 +157,8 @@ TEST(ImageHeaderTest, SaysWhatAFileThatIsNoImageStartsWith) {
   ExpectError("\x01\x02\xfe\n"s, "not an image: starts with bytes 01 02 fe 0a");
   ExpectError("BMW is a car, not an image", "not an image: starts like BMP");
   ExpectError("RIFF\0\0\0\0WAVEfmt "s, "not an image: starts with bytes 52 49 46 46");
-  ExpectError("\0\0\0\x1c"s + "ftypheic\0\0\0\0"s, "HEIF, AVIF or a video");
+  ExpectError("\0\0\0\x1c"s + "ftypheic\0\0\0\0"s, "HEIC is cut off or damaged: it has no header");
+  ExpectError("\0\0\0\x18"s + "ftypisom\0\0\0\0mp41mp42", "a video, or HEIF that is neither");
 }
 
 TEST(ImageHeaderTest, SaysThatAFileEndsTooEarly) {

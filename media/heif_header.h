@@ -1,0 +1,41 @@
+// Reads what the header of an AVIF or HEIC file says about its primary image.
+//
+// Format: boxes as in ISO/IEC 14496-12 and images as in ISO/IEC 23008-12 (HEIF); of HEVC as in its
+// annex B, of AV1 as in https://aomediacodec.github.io/av1-avif.
+
+#ifndef SHARDFEED_MEDIA_HEIF_HEADER_H_
+#define SHARDFEED_MEDIA_HEIF_HEADER_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+struct HeifHeader {
+  uint32_t height = 0;  // in pixels, as stored
+  uint32_t width = 0;
+  // How many channels are stored, alpha included; 0 if the header does not tell.
+  uint32_t channels = 0;
+  // How the image has to be turned and mirrored to be upright (irot, imir), as an Exif orientation,
+  // 1 to 8.
+  int orientation = 1;
+  // Whether it has a pixel of colour for each pixel (3), for two in a row (2) or for two by two
+  // (1), or is grey (0).
+  int chroma = 3;
+};
+
+// "avif" or "heic" if `bytes` begin with a box ftyp that names one of them, else "". A file that
+// may be played as a sequence is an image all the same.
+std::string_view HeifFormatOf(std::string_view bytes);
+
+// `bytes` are the whole file. Any bytes are safe to pass. Thread safe.
+//
+// DataLoss: cut off or damaged, or the primary image has no size; the message does not name the
+// file.
+absl::StatusOr<HeifHeader> ReadHeifHeader(std::string_view bytes);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_MEDIA_HEIF_HEADER_H_

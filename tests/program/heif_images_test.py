@@ -1,0 +1,136 @@
+"""AVIF beside Pillow, HEIC beside what libheif encoded, and what is said where libheif is missing."""
+
+import ctypes
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from image_program import IMAGE, decode, error_of, make_image, run
+from PIL import Image, ImageOps, features
+
+if not features.check("avif"):
+    pytest.skip("this Pillow does not write AVIF", allow_module_level=True)
+
+
+def write(path, size=(96, 64), mode="RGB", **options):
+    image = make_image(*size).convert(mode)
+    if mode == "RGBA":
+        image.putalpha(Image.fromarray((np.arange(size[0] * size[1]) % 256).astype(np.uint8).reshape(
+            size[1], size[0])))
+    image.save(path, quality=90, **options)
+    return np.asarray(Image.open(path).convert("RGBA"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def libheif(tmp_path_factory):
+    path = tmp_path_factory.mktemp("avif") / "a.avif"
+    write(path)
+    done = run({"path": path, "size": (64, 96)})
+    if b"libheif is not installed" in done.stderr:
+        pytest.skip("libheif1 is not installed")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0", "4:0:0"])
+def test_pixels_are_pillows(tmp_path, mode, subsampling):
+    """Pillow's conversion of halved chroma works in 64ths, by which a few values differ by 2."""
+    path = tmp_path / "a.avif"
+    wanted = write(path, mode=mode, subsampling=subsampling).astype(int)
+    apart = np.abs(decode({"path": path, "size": (64, 96)}) - wanted[..., :3])
+    assert apart.max() <= (1 if subsampling in ("4:4:4", "4:0:0") else 2)
+    assert (apart <= 1).mean() > 0.99
+    channels = (1 if subsampling == "4:0:0" else 3) + (mode == "RGBA")
+    raw = decode({"path": path, "size": (64, 96), "raw": True, "channels": channels})
+    assert np.abs(raw[..., 0] - wanted[..., 0]).max() <= 2
+    if mode == "RGBA":
+        np.testing.assert_array_equal(raw[..., -1], wanted[..., 3])
+    assert error_of(path=path, size=(64, 96), raw=True, channels=9).startswith(
+        f"avif stores {channels} channel")
+
+
+class HeifError(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("subcode", ctypes.c_int), ("message", ctypes.c_char_p)]
+
+
+def write_heic(path, image):
+    """With libheif's own encoder, if it has one."""
+    library = ctypes.CDLL("libheif.so.1")
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+
+    def call(name, *arguments, result=HeifError):
+        function = getattr(library, name)
+        function.restype = result
+        found = function(*arguments)
+        if result is HeifError and found.code != 0:
+            pytest.skip(f"libheif does not encode HEIC: {found.message}")
+        return found
+
+    context = pointer(call("heif_context_alloc", result=pointer))
+    encoder, made, row_bytes = pointer(), pointer(), number()
+    hevc, rgb, interleaved = 1, 1, 10
+    call("heif_context_get_encoder_for_format", context, hevc, ctypes.byref(encoder))
+    call("heif_encoder_set_lossy_quality", encoder, 95)
+    call("heif_image_create", image.width, image.height, rgb, interleaved, ctypes.byref(made))
+    call("heif_image_add_plane", made, interleaved, image.width, image.height, 24)
+    plane = call("heif_image_get_plane", made, interleaved, ctypes.byref(row_bytes), result=pointer)
+    for y, row in enumerate(np.asarray(image)):
+        ctypes.memmove(plane + y * row_bytes.value, row.tobytes(), row.size)
+    call("heif_context_encode_image", context, made, encoder, None, None)
+    call("heif_context_write_to_file", context, str(path).encode())
+    call("heif_image_release", made, result=None)
+    call("heif_encoder_release", encoder, result=None)
+    call("heif_context_free", context, result=None)
+
+
+def test_heic(tmp_path):
+    image = make_image(96, 64)
+    write_heic(tmp_path / "a.heic", image)
+    for raw in (False, True):
+        found = decode({"path": tmp_path / "a.heic", "size": (64, 96), "channels": 3, "raw": raw})
+        assert np.abs(found.astype(int) - np.asarray(image)).mean() < 8
+    assert "heic stores 3 channels" in error_of(path=tmp_path / "a.heic", size=(64, 96), raw=True, channels=1)
+    (tmp_path / "a.heic").write_bytes((tmp_path / "a.heic").read_bytes()[:-300])
+    assert "is cut off or damaged" in error_of(path=tmp_path / "a.heic", size=(64, 96))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation(tmp_path, orientation):
+    path = tmp_path / "a.avif"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    write(path, exif=exif, subsampling="4:4:4")
+    stored = decode({"path": path, "size": (64, 96)})
+    image = Image.fromarray(stored)
+    image.getexif()[0x0112] = orientation
+    upright = np.asarray(ImageOps.exif_transpose(image))
+    found = decode({"path": path, "size": upright.shape[:2], "orient": True})
+    np.testing.assert_array_equal(found, upright)
+
+
+def test_damage_and_limits(tmp_path):
+    path = tmp_path / "a.avif"
+    write(path)
+    assert "avif of 96 x 64 pixels, but the limit is 6143" in error_of(
+        path=path, size=(64, 96), max_pixels=6143)
+    whole = bytearray(path.read_bytes())
+    for at in range(8, len(whole), len(whole) // 60):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:],
+                        whole[:at] + b"\xff" * 8 + whole[at + 8:]):
+            path.write_bytes(damaged)
+            done = run({"path": path, "size": (64, 96)})
+            assert done.returncode in (0, 1), done
+            assert done.stderr.count(b"\n") == (done.returncode != 0), done.stderr
+            assert len(damaged) == len(whole) or done.returncode == 1
+
+
+def test_without_the_library(tmp_path):
+    write(tmp_path / "a.avif")
+    (tmp_path / "libheif.so.1").write_bytes(b"")  # found first, and no library
+    done = subprocess.run(
+        [str(IMAGE), json.dumps([{"path": str(tmp_path / "a.avif"), "size": [64, 96]}])],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"avif: libheif is not installed (")
+    assert b"apt-get install libheif1" in done.stderr and done.stderr.count(b"\n") == 1
