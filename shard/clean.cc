@@ -13,6 +13,7 @@
 #include "net/open.h"
 #include "net/store.h"
 #include "net/upload.h"
+#include "shard/file_replacement.h"
 #include "shard/folder_listing.h"
 #include "shard/names.h"
 #include "shard/spec.h"
@@ -52,6 +53,41 @@ absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
   return stems;
 }
 
+// Returns the stem of the dataset whose index, index pack or manifest has that name in the hidden
+// folder. Nullopt: none.
+std::optional<std::string> SidecarStem(std::string_view name) {
+  const std::string text(name);
+  for (std::string_view ending : {kIndexPackEnding, kManifestEnding}) {
+    if (std::optional<std::string> stem = StemOf(text, ending)) return stem;
+  }
+  const std::string shard = StemOf(text, kIndexEnding).value_or("");
+  const std::optional<ShardNameView> parsed = ViewShardName(shard);
+  if (!parsed) return std::nullopt;
+  return std::string(parsed->stem);
+}
+
+// Removes what killed processes left of indexes and manifests that they replaced. The lock on such
+// a file tells whether its writer lives.
+absl::Status CleanReplacements(const std::string& directory, const std::optional<std::string>& stem,
+                               const CleanOptions& options, CleanSummary* summary) {
+  const std::string folder = SidecarPath(directory);
+  const absl::StatusOr<Folder> hidden = ListFolder(folder);
+  if (absl::IsNotFound(hidden.status())) return absl::OkStatus();
+  if (!hidden.ok()) return hidden.status();
+  for (const std::string& name : hidden->files) {
+    const std::string replaced(ReplacedBy(name));
+    std::optional<std::string> found = SidecarStem(replaced);
+    // Of a file that is not a shard of a set.
+    if (!found) found = StemOf(replaced, kIndexEnding);
+    if (!found || (stem && *found != *stem)) continue;
+    const std::string path = JoinPath(folder, name);
+    const absl::StatusOr<bool> removed = RemoveAbandoned(path, options.dry_run);
+    if (!removed.ok()) return removed.status();
+    if (*removed) summary->removed.push_back(path);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CleanFolder(const std::string& directory, const std::optional<std::string>& stem,
                          const std::set<std::string>& stems, const CleanOptions& options,
                          CleanSummary* summary) {
@@ -76,16 +112,13 @@ absl::Status CleanFolder(const std::string& directory, const std::optional<std::
                                     &summary->removed, &summary->kept);
     if (!status.ok()) return status;
   }
-  return absl::OkStatus();
+  return CleanReplacements(directory, stem, options, summary);
 }
 
 // Returns the stem of the dataset that an unfinished object belongs to. Nullopt: none.
 std::optional<std::string> WrittenStem(std::string_view path, bool sidecar) {
-  std::string name(SplitPath(path).name);
-  if (sidecar) {
-    if (std::optional<std::string> stem = StemOf(name, kIndexPackEnding)) return stem;
-    name = StemOf(name, kIndexEnding).value_or("");
-  }
+  const std::string_view name = SplitPath(path).name;
+  if (sidecar) return SidecarStem(name);
   const std::optional<ShardNameView> shard = ViewShardName(name);
   if (!shard) return std::nullopt;
   return std::string(shard->stem);

@@ -23,7 +23,8 @@ struct CleanOptions {
 
 struct CleanSummary {
   std::vector<std::string> finished;  // stems of datasets whose commit was finished
-  // Staging folders, folders of jobs, and objects whose uploads were removed.
+  // Staging folders, folders of jobs, temporary files of indexes and manifests, and objects whose
+  // uploads were removed.
   std::vector<std::string> removed;
   // Objects whose uploads, and folders of jobs whose last change, are too recent.
   std::vector<std::string> kept;

@@ -138,4 +138,35 @@ absl::Status FileReplacement::Commit() {
   return SyncDirectory(FolderOf(path_));
 }
 
+std::string_view ReplacedBy(std::string_view temporary) {
+  constexpr std::string_view kEnding = ".tmp";
+  if (!temporary.ends_with(kEnding)) return {};
+  temporary.remove_suffix(kEnding.size());
+  const size_t digits = temporary.find_last_not_of("0123456789");
+  if (digits != temporary.npos && digits + 1 < temporary.size() && temporary[digits] == '.') {
+    temporary.remove_suffix(temporary.size() - digits);
+  }
+  return temporary;
+}
+
+absl::StatusOr<bool> RemoveAbandoned(const std::string& temporary, bool dry_run) {
+  const int fd = ::open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) {
+    if (errno == ENOENT) return false;
+    return ErrnoStatus(errno, temporary, "open");
+  }
+  bool removed = false;
+  absl::Status status;
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) status = ErrnoStatus(errno, temporary, "lock");
+  } else if (dry_run || ::unlink(temporary.c_str()) == 0) {
+    removed = true;
+  } else {
+    status = ErrnoStatus(errno, temporary, "remove");
+  }
+  ::close(fd);
+  if (!status.ok()) return status;
+  return removed;
+}
+
 }  // namespace shardfeed

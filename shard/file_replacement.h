@@ -7,6 +7,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,6 +51,14 @@ class FileReplacement {
   std::unique_ptr<OutputFile> file_;
   bool moved_ = false;
 };
+
+// Returns the path that a temporary file of this name would replace; empty if it is not the name of
+// one.
+std::string_view ReplacedBy(std::string_view temporary);
+
+// Removes a temporary file if no process is writing it, and returns whether it did, or would with
+// `dry_run`. Errors: those of ErrnoStatus.
+absl::StatusOr<bool> RemoveAbandoned(const std::string& temporary, bool dry_run);
 
 }  // namespace shardfeed
 

@@ -1,6 +1,7 @@
 """convert is interrupted or killed: nothing incomplete may pass for a dataset."""
 
 import base64
+import fcntl
 import gzip
 import os
 import random
@@ -198,10 +199,33 @@ def test_killed_index_leaves_the_old_index_or_none(faults, tmp_path):
         shard.parent.mkdir()
         shard.write_bytes((TESTDATA / "tensorflow/examples.tfrecord").read_bytes())
 
+    left = 0
     for _ in each_step(faults, ["index", shard, "-q"], prepare, shard.parent):
+        temporary = list(shard.parent.glob(".shardfeed/*.tmp"))
+        would = harness.run("clean", f"{shard.parent}/", "--dry-run", "--json").json["removed"]
+        assert sorted(would) == sorted(map(str, temporary))
+        left += len(temporary)
+        harness.succeed("clean", f"{shard.parent}/")
+        assert not list(shard.parent.glob(".shardfeed/*.tmp"))
         assert harness.verify(shard)["num_defects"] == 0
         harness.succeed("index", shard)
         assert harness.verify(shard.parent / "x*")["num_defects"] == 0
+    assert left > 0
+
+
+def test_clean_leaves_what_a_process_writes(tmp_path):
+    (tmp_path / ".shardfeed").mkdir()
+    mine = [".shardfeed/a-00000-of-00001.index.tmp", ".shardfeed/a.manifest.json.1.tmp", ".shardfeed/b.indexes.tmp"]
+    other = [".shardfeed/notes.tmp", ".shardfeed/a-00000-of-00001.index", ".shardfeed/x.12.tmp"]
+    for name in mine + other:
+        (tmp_path / name).write_bytes(b"")
+    with open(tmp_path / mine[0], "rb+") as written:
+        fcntl.flock(written, fcntl.LOCK_EX)
+        harness.succeed("clean", tmp_path / "a")
+        assert [(tmp_path / name).exists() for name in mine] == [True, False, True]
+    harness.succeed("clean", f"{tmp_path}/")
+    assert not any((tmp_path / name).exists() for name in mine)
+    assert all((tmp_path / name).exists() for name in other)
 
 
 @pytest.mark.parametrize("options", [[], ["--parse", "--batch", "4"]], ids=["records", "batches"])
