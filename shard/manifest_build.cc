@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "net/open.h"
 #include "net/upload.h"
 #include "shard/dataset_statistics.h"
+#include "shard/feature_names.h"
 #include "shard/file_identity.h"
 #include "shard/file_replacement.h"
 #include "shard/names.h"
@@ -25,17 +27,22 @@ namespace {
 // Requests at a time of a store.
 constexpr int kRequests = 32;
 
+// The error of a defect. What cannot be read need not be damaged.
+absl::Status ErrorOf(const Defect& defect, std::string_view remedy) {
+  if (defect.kind == "unreadable") return absl::UnavailableError(defect.detail);
+  return absl::DataLossError(fmt::format("{}; {}", defect.detail, remedy));
+}
+
 // The first defect but for records that are no Examples, which a manifest counts.
 absl::Status FirstDefect(const VerifyReport& report, uint64_t not_examples) {
   if (report.num_defects() == not_examples) return absl::OkStatus();
   if (!report.manifest_defects.empty()) {
-    return absl::DataLossError(fmt::format("{}; remove the manifest if the shards are right",
-                                           report.manifest_defects.front().detail));
+    return ErrorOf(report.manifest_defects.front(), "remove the manifest if the shards are right");
   }
   for (const ShardReport& shard : report.shards) {
     for (const Defect& defect : shard.defects) {
       if (defect.kind == "not an Example") continue;
-      return absl::DataLossError(defect.detail + "; run 'shardfeed verify' for all that is wrong");
+      return ErrorOf(defect, "run 'shardfeed verify' for all that is wrong");
     }
   }
   return absl::DataLossError("the shards are damaged; run 'shardfeed verify' for what is wrong");
@@ -118,6 +125,10 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   const absl::StatusOr<VerifyReport> report = VerifyDataset(set, verifying, &found);
   if (!report.ok()) return report.status();
   absl::Status status = FirstDefect(*report, found.schema().not_examples());
+  if (status.ok()) {
+    status =
+        CheckFeatureNames({set.directory, set.stem, set.suffix, set.paths.size()}, found.schema());
+  }
   if (!status.ok()) return status;
   const std::string path = ManifestPath(set.directory, set.stem);
   absl::StatusOr<Manifest> manifest;

@@ -32,7 +32,8 @@ struct ManifestBuildOptions {
 // manifest are damaged, or do not agree. FailedPrecondition: the shards are compressed differently,
 // or features.json declares more than a manifest can hold.
 // Aborted: the dataset was replaced, or a shard changed, meanwhile. Cancelled: `stop` was
-// requested. Others: those of reading, and of writing a file or an object.
+// requested. Unavailable: a shard cannot be read. Others: those of reading, and of writing a file
+// or an object.
 absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildOptions& options);
 
 }  // namespace shardfeed

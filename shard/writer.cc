@@ -16,6 +16,7 @@
 #include "io/remedy.h"
 #include "io/removal.h"
 #include "io/thread.h"
+#include "shard/feature_names.h"
 #include "shard/index.h"
 #include "shard/output_folder.h"
 #include "tfrecord/gzip_members.h"
@@ -365,8 +366,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   shard.bytes = shard.file->size();
   IndexSummary summary;
   summary.compression = options_.encode.compression;
-  shard.records_digest = shard.digest.value();
-  summary.records_digest = shard.records_digest;
+  summary.records_digest = shard.records_digest = shard.digest.value();
   summary.shard_bytes = shard.bytes;
   status = shard.index->Finish(summary).status();
   if (status.ok() && options_.sync) status = shard.index_file->Sync();
@@ -374,6 +374,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (status.ok()) status = shard.file->Close(options_.sync);
   shard.index.reset();
   shard.schema.SetTypes(types_);
+  if (status.ok()) status = CheckFeatureNames(spec_, shard.schema);
   if (status.ok() && options_.check_schema) status = options_.check_schema(shard.schema, false);
   if (!status.ok() || !values_per_shard_) return status;
   ValueStatistics values;

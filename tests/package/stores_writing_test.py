@@ -569,3 +569,20 @@ def test_readers_wait_for_a_commit(s3, tmp_path):
     assert succeed("verify", s3.place / "d@*").out.endswith(b"all intact and as in the manifest\n")
     assert writer.wait(60) == 0
     assert s3.place.files() == new
+
+
+def test_what_index_may_not_read_is_not_damaged(s3, tmp_path):
+    assert run("convert", "jsonl", TEXT, s3.place / "d@1").status == DONE
+    refused = 0
+    for request in range(1000):
+        for key in [key for key in s3.objects if ".shardfeed" in key]:
+            del s3.objects[key]
+        first = len(s3.requests)
+        s3.fault = lambda number, *_, refused=first + request: "refuse" if number == refused else None
+        result = run("index", "--manifest", s3.place / "d@1")
+        s3.fault = None
+        if len(s3.requests) <= first + request:
+            break
+        assert result.status in (DONE, IO_FAILED), (s3.requests[first + request], result.err)
+        refused += result.status == IO_FAILED
+    assert refused > 10

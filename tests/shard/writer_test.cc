@@ -6,6 +6,7 @@
 #include "io/remedy.h"
 #include "reader/scan.h"
 #include "shard/index.h"
+#include "shardfeed/examples.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"
 #include "tests/testing/files.h"
@@ -114,6 +115,22 @@ TEST_P(EveryCompression, AnyRecordIsReadByItsNumber) {
     }));
     EXPECT_EQ(calls, 200);
   }
+}
+
+TEST_F(WriterTest, NamesOfFeaturesMustBeUtf8) {
+  ExampleBuilder builder;
+  builder.AddInt64("a\xff", 1);
+  std::string record;
+  builder.SerializeExample(&record);
+  auto writer = DatasetWriter::Create(Spec("d@2"), {});
+  ASSERT_OK(writer);
+  ASSERT_OK((*writer)->Write(record));
+  EXPECT_FAILS((*writer)->Finish({}), kDataLoss,
+               folder_ /
+                   "d@2: the name of the feature \"a\\xff\" is not UTF-8, so no manifest can "
+                   "describe it; rename it in the records");
+  writer->reset();
+  EXPECT_EQ(Files().size(), 0);
 }
 
 TEST_F(WriterTest, ReadingBeyondTheEndIsOutOfRange) {
