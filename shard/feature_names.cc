@@ -15,7 +15,7 @@ absl::Status CheckFeatureNames(const OutputSpec& dataset, const Schema& schema) 
                     "it; rename it in "
                     "the records",
                     FormatSpec(dataset.directory, dataset.stem, dataset.count, dataset.suffix),
-                    absl::CHexEscape(name)));
+                    absl::CEscape(name)));
   }
   return absl::OkStatus();
 }

@@ -155,7 +155,8 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
   if (!manifests.empty()) {
     absl::StatusOr<ShardSet> described = ResolveManifests(spec, *folder, manifests);
     // Nothing describes the others.
-    if (described.ok() && names.sets.size() > 1) return SeveralSets(spec, std::move(names));
+    const bool more = names.sets.size() > 1 || !names.spark.empty();
+    if (described.ok() && more) return SeveralSets(spec, std::move(names));
     return described;
   }
   if (folder->HasFile(kTfdsInfo)) {

@@ -369,6 +369,9 @@ TEST_F(ResolveTest, FolderWithAManifestAndAnotherSetIsAmbiguous) {
   EXPECT_FAILS(ResolveFolder(), kInvalidArgument,
                "holds several sets of shards; name one of them: " +
                    folder_ / "train@2 (2 of 2 shards), " + folder_ / "val@1 (1 of 1 shard)");
+  Remove("val-00000-of-00001");
+  Part("00000%-c000");
+  EXPECT_FAILS(ResolveFolder(), kInvalidArgument, "train@2 (2 of 2 shards), 1 file of Spark job");
 }
 
 TEST_F(ResolveTest, FolderWithSeveralManifestsListsThem) {

@@ -127,7 +127,7 @@ TEST_F(WriterTest, NamesOfFeaturesMustBeUtf8) {
   ASSERT_OK((*writer)->Write(record));
   EXPECT_FAILS((*writer)->Finish({}), kDataLoss,
                folder_ /
-                   "d@2: the name of the feature \"a\\xff\" is not UTF-8, so no manifest can "
+                   "d@2: the name of the feature \"a\\377\" is not UTF-8, so no manifest can "
                    "describe it; rename it in the records");
   writer->reset();
   EXPECT_EQ(Files().size(), 0);
