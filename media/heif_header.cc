@@ -176,9 +176,23 @@ struct Turn {
   }
 };
 
+// The size of the part of the stored pixels that is the image, as fractions (clap).
+struct Aperture {
+  uint32_t width = 0;
+  uint32_t width_divisor = 0;
+  uint32_t height = 0;
+  uint32_t height_divisor = 0;
+
+  bool Holds(uint32_t all_columns, uint32_t all_rows) const {
+    return width == uint64_t{all_columns} * width_divisor &&
+           height == uint64_t{all_rows} * height_divisor;
+  }
+};
+
 // Adds the properties of the primary item.
 void ReadProperties(const Meta& meta, HeifHeader* header) {
   Turn turn;
+  std::optional<Aperture> aperture;
   meta.Visit(meta.primary, [&](const Box& property) {
     Cursor cursor(property.content);
     if (property.type == "ispe") {
@@ -192,9 +206,16 @@ void ReadProperties(const Meta& meta, HeifHeader* header) {
       for (uint32_t i = cursor.Load32(1) & 3; i > 0; --i) turn.TurnLeft();
     } else if (property.type == "imir") {
       turn.Mirror(/*columns=*/(cursor.Load(1) & 1) != 0);
+    } else if (property.type == "clap") {
+      aperture.emplace();
+      for (uint32_t* number : {&aperture->width, &aperture->width_divisor, &aperture->height,
+                               &aperture->height_divisor}) {
+        *number = cursor.Load32();
+      }
     }
   });
   header->orientation = turn.orientation();
+  header->cropped = aperture && !aperture->Holds(header->width, header->height);
 }
 
 // The kind of chroma in the configuration of an item's codec.

@@ -24,6 +24,8 @@ struct HeifHeader {
   // Whether it has a pixel of colour for each pixel (3), for two in a row (2) or for two by two
   // (1), or is grey (0).
   int chroma = 3;
+  // Whether the image is only a part of the pixels that are stored (clap).
+  bool cropped = false;
 };
 
 // "avif" or "heic" if `bytes` begin with a box ftyp that names one of them, else "". A file that

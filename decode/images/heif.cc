@@ -229,6 +229,10 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
   const std::string_view format = header.format;
   const absl::StatusOr<HeifHeader> heif = ReadHeifHeader(bytes);
   if (!heif.ok()) return heif.status();
+  if (heif->cropped) {
+    return absl::UnimplementedError(fmt::format(
+        "{} whose image is only a part of its pixels (clap); convert it to JPEG or PNG", format));
+  }
   const bool av1 = format == "avif";
   if (library.have_decoder(av1 ? kAv1 : kHevc) == 0) {
     return absl::UnimplementedError(fmt::format(

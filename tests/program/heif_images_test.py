@@ -95,6 +95,24 @@ def test_heic(tmp_path):
     assert "is cut off or damaged" in error_of(path=tmp_path / "a.heic", size=(64, 96))
 
 
+def test_images_that_are_a_part_of_their_pixels_are_refused(tmp_path):
+    path, profile = tmp_path / "a.avif", bytes(range(28))
+    write(path, icc_profile=profile)
+    before, data, after = path.read_bytes().partition(b"colrprof" + profile)
+    assert data
+
+    def cropped(*numbers):
+        """With a box clap, width and height as fractions, in the place of the profile."""
+        path.write_bytes(before + b"clap" + b"".join(n.to_bytes(4, "big") for n in (*numbers, 0, 1, 0, 1)) + after)
+
+    cropped(61, 1, 43, 1)
+    for raw in (False, True):
+        assert error_of(path=path, size=(64, 96), raw=raw) == (
+            "avif whose image is only a part of its pixels (clap); convert it to JPEG or PNG\n")
+    cropped(192, 2, 64, 1)  # all of them
+    assert decode({"path": path, "size": (64, 96)}).shape == (64, 96, 3)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation(tmp_path, orientation):
     path = tmp_path / "a.avif"
