@@ -246,7 +246,8 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
                         batch = batch.slice(some.num_rows)
                         done += some.num_rows
                         progress(done, total)
-                messages.append(kept or writer.message or "")
+                message = kept if writer is None else writer.message
+                messages.append(message or "")
                 if finished is not None and not kept:
                     finished.add(part, messages[-1])
         notes = [told(note) for note in source.notes()]
