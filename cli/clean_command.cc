@@ -86,7 +86,8 @@ void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->footer(
       "A dataset that was committed is put into place as a whole. Everything that was written for\n"
       "a dataset that was not committed is removed, including finished shards that --resume would\n"
-      "take over; an earlier dataset of the same name stays. So are temporary files of indexes and\n"
+      "take over; an earlier dataset of the same name stays. So are temporary files of indexes "
+      "and\n"
       "manifests, unless a process writes them. In a folder, clean fails if a writer is still at\n"
       "work.\n\n"
       "Examples:\n"
