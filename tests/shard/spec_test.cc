@@ -358,20 +358,11 @@ TEST_F(ResolveTest, FolderWithManifests) {
   const auto set = ResolveFolder();
   ASSERT_OK(set);
   EXPECT_EQ(set->paths, Resolve("train@2.gz")->paths);
+  Make("val", 1);
+  EXPECT_FAILS(ResolveFolder(), kInvalidArgument, folder_ / "val@1 (1 of 1 shard)");
+  Remove("val-00000-of-00001");
   Remove("train-00001-of-00002.gz");
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "train@2.gz: 1 of 2 shards is missing");
-}
-
-TEST_F(ResolveTest, FolderWithAManifestAndAnotherSetIsAmbiguous) {
-  Make("train", 2);
-  Make("val", 1);
-  Manifest("train", R"({"stem": "train", "suffix": "", "num_shards": 2})");
-  EXPECT_FAILS(ResolveFolder(), kInvalidArgument,
-               "holds several sets of shards; name one of them: " +
-                   folder_ / "train@2 (2 of 2 shards), " + folder_ / "val@1 (1 of 1 shard)");
-  Remove("val-00000-of-00001");
-  Part("00000%-c000");
-  EXPECT_FAILS(ResolveFolder(), kInvalidArgument, "train@2 (2 of 2 shards), 1 file of Spark job");
 }
 
 TEST_F(ResolveTest, FolderWithSeveralManifestsListsThem) {
