@@ -1,16 +1,14 @@
 #include "decode/images/heif.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
-#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "decode/images/grey.h"
+#include "decode/images/loaded_library.h"
 #include "decode/images/ycbcr.h"
 #include "fmt/format.h"
 #include "media/heif_header.h"
@@ -80,43 +78,31 @@ struct Library {
 };
 
 absl::StatusOr<Library> OpenLibrary() {
-  constexpr char kName[] = "libheif.so.1";
-  void* handle = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* error = ::dlerror();
-    return absl::UnimplementedError(fmt::format(
-        "libheif is not installed ({}): install it (on Debian: apt-get install libheif1), or "
-        "convert such images to JPEG or PNG",
-        error != nullptr ? error : kName));
-  }
+  absl::StatusOr<LoadedLibrary> loaded = LoadedLibrary::Open("libheif", "libheif.so.1", "libheif1");
+  if (!loaded.ok()) return loaded.status();
   Library library;
-  bool found = true;
-  const auto find = [&](const char* name, auto* function) {
-    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(::dlsym(handle, name));
-    found &= *function != nullptr;
-  };
-  find("heif_context_alloc", &library.make_context);
-  find("heif_context_free", &library.free_context);
-  find("heif_context_set_maximum_image_size_limit", &library.set_max_size);
-  find("heif_context_set_max_decoding_threads", &library.set_max_threads);
-  find("heif_context_read_from_memory_without_copy", &library.read);
-  find("heif_context_get_primary_image_handle", &library.get_primary);
-  find("heif_image_handle_release", &library.release_handle);
-  find("heif_image_handle_has_alpha_channel", &library.has_alpha);
-  find("heif_image_handle_is_premultiplied_alpha", &library.is_premultiplied);
-  find("heif_have_decoder_for_format", &library.have_decoder);
-  find("heif_decoding_options_alloc", &library.make_options);
-  find("heif_decoding_options_free", &library.free_options);
-  find("heif_decode_image", &library.decode);
-  find("heif_image_release", &library.release_image);
-  find("heif_image_get_width", &library.width);
-  find("heif_image_get_height", &library.height);
-  find("heif_image_get_bits_per_pixel_range", &library.bits);
-  find("heif_image_get_plane_readonly", &library.plane);
-  find("heif_image_get_nclx_color_profile", &library.get_profile);
-  find("heif_nclx_color_profile_free", &library.free_profile);
-  find("heif_image_get_decoding_warnings", &library.get_warnings);
-  if (!found) return absl::UnimplementedError("libheif is older than 1.13");
+  loaded->Find("heif_context_alloc", &library.make_context);
+  loaded->Find("heif_context_free", &library.free_context);
+  loaded->Find("heif_context_set_maximum_image_size_limit", &library.set_max_size);
+  loaded->Find("heif_context_set_max_decoding_threads", &library.set_max_threads);
+  loaded->Find("heif_context_read_from_memory_without_copy", &library.read);
+  loaded->Find("heif_context_get_primary_image_handle", &library.get_primary);
+  loaded->Find("heif_image_handle_release", &library.release_handle);
+  loaded->Find("heif_image_handle_has_alpha_channel", &library.has_alpha);
+  loaded->Find("heif_image_handle_is_premultiplied_alpha", &library.is_premultiplied);
+  loaded->Find("heif_have_decoder_for_format", &library.have_decoder);
+  loaded->Find("heif_decoding_options_alloc", &library.make_options);
+  loaded->Find("heif_decoding_options_free", &library.free_options);
+  loaded->Find("heif_decode_image", &library.decode);
+  loaded->Find("heif_image_release", &library.release_image);
+  loaded->Find("heif_image_get_width", &library.width);
+  loaded->Find("heif_image_get_height", &library.height);
+  loaded->Find("heif_image_get_bits_per_pixel_range", &library.bits);
+  loaded->Find("heif_image_get_plane_readonly", &library.plane);
+  loaded->Find("heif_image_get_nclx_color_profile", &library.get_profile);
+  loaded->Find("heif_nclx_color_profile_free", &library.free_profile);
+  loaded->Find("heif_image_get_decoding_warnings", &library.get_warnings);
+  if (!loaded->found_all()) return absl::UnimplementedError("libheif is older than 1.13");
   return library;
 }
 

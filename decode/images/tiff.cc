@@ -1,6 +1,5 @@
 #include "decode/images/tiff.h"
 
-#include <dlfcn.h>
 #include <tiffio.h>
 
 #include <algorithm>
@@ -9,10 +8,10 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "decode/images/grey.h"
+#include "decode/images/loaded_library.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -45,40 +44,28 @@ struct Library {
 };
 
 absl::StatusOr<Library> OpenLibrary() {
-  constexpr char kName[] = "libtiff.so.6";
-  void* handle = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* error = ::dlerror();
-    return absl::UnimplementedError(fmt::format(
-        "libtiff is not installed ({}): install it (on Debian: apt-get install libtiff6), or "
-        "convert such images to JPEG or PNG",
-        error != nullptr ? error : kName));
-  }
+  absl::StatusOr<LoadedLibrary> loaded = LoadedLibrary::Open("libtiff", "libtiff.so.6", "libtiff6");
+  if (!loaded.ok()) return loaded.status();
   Library library;
-  bool found = true;
-  const auto find = [&](const char* name, auto* function) {
-    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(::dlsym(handle, name));
-    found &= *function != nullptr;
-  };
-  find("TIFFOpenOptionsAlloc", &library.make_options);
-  find("TIFFOpenOptionsFree", &library.free_options);
-  find("TIFFOpenOptionsSetMaxSingleMemAlloc", &library.set_max_allocation);
-  find("TIFFOpenOptionsSetErrorHandlerExtR", &library.set_error_handler);
-  find("TIFFOpenOptionsSetWarningHandlerExtR", &library.set_warning_handler);
-  find("TIFFClientOpenExt", &library.open);
-  find("TIFFClose", &library.close);
-  find("TIFFSetField", &library.set_field);
-  find("TIFFGetFieldDefaulted", &library.get_field);
-  find("TIFFRGBAImageBegin", &library.begin);
-  find("TIFFRGBAImageGet", &library.get);
-  find("TIFFRGBAImageEnd", &library.end);
-  find("TIFFIsTiled", &library.is_tiled);
-  find("TIFFScanlineSize", &library.row_size);
-  find("TIFFReadScanline", &library.read_row);
-  find("TIFFTileSize", &library.tile_size);
-  find("TIFFTileRowSize", &library.tile_row_size);
-  find("TIFFReadTile", &library.read_tile);
-  if (!found) return absl::UnimplementedError("libtiff is older than 4.5");
+  loaded->Find("TIFFOpenOptionsAlloc", &library.make_options);
+  loaded->Find("TIFFOpenOptionsFree", &library.free_options);
+  loaded->Find("TIFFOpenOptionsSetMaxSingleMemAlloc", &library.set_max_allocation);
+  loaded->Find("TIFFOpenOptionsSetErrorHandlerExtR", &library.set_error_handler);
+  loaded->Find("TIFFOpenOptionsSetWarningHandlerExtR", &library.set_warning_handler);
+  loaded->Find("TIFFClientOpenExt", &library.open);
+  loaded->Find("TIFFClose", &library.close);
+  loaded->Find("TIFFSetField", &library.set_field);
+  loaded->Find("TIFFGetFieldDefaulted", &library.get_field);
+  loaded->Find("TIFFRGBAImageBegin", &library.begin);
+  loaded->Find("TIFFRGBAImageGet", &library.get);
+  loaded->Find("TIFFRGBAImageEnd", &library.end);
+  loaded->Find("TIFFIsTiled", &library.is_tiled);
+  loaded->Find("TIFFScanlineSize", &library.row_size);
+  loaded->Find("TIFFReadScanline", &library.read_row);
+  loaded->Find("TIFFTileSize", &library.tile_size);
+  loaded->Find("TIFFTileRowSize", &library.tile_row_size);
+  loaded->Find("TIFFReadTile", &library.read_tile);
+  if (!loaded->found_all()) return absl::UnimplementedError("libtiff is older than 4.5");
   return library;
 }
 
