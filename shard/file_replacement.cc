@@ -35,16 +35,19 @@ absl::Status MakeFolder(const std::string& folder) {
   return SyncDirectory(parent);
 }
 
-// Opens the file at `path` and locks it; only the holder of the lock may write, move or remove the
-// file. Returns -1 if someone else holds the lock. Errors name `wanted`, the file that is replaced.
-absl::StatusOr<int> TryLock(const std::string& path, const std::string& wanted) {
+// Opens the file at `path`, or creates it if `create` is O_CREAT and not 0, and locks it; only the
+// holder of the lock may write, move or remove the file. Returns -1 if someone else holds the lock.
+// Errors name `wanted`, the file that is replaced.
+absl::StatusOr<int> TryLock(const std::string& path, const std::string& wanted,
+                            int create = O_CREAT) {
   while (true) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int fd = ::open(path.c_str(), O_RDWR | create | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) {
       const int error = errno;
       // What hinders is a file of this name, if there is one, and otherwise the folder.
       struct stat present;
-      return ErrnoStatus(error, ::lstat(path.c_str(), &present) == 0 ? path : wanted, "create");
+      return ErrnoStatus(error, ::lstat(path.c_str(), &present) == 0 ? path : wanted,
+                         create == O_CREAT ? "create" : "open");
     }
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
@@ -83,10 +86,7 @@ void RemoveLeftBeside(const std::string& path, int number) {
   std::error_code error;
   for (std::string left = NameBeside(path, number); fs::exists(left, error);
        left = NameBeside(path, ++number)) {
-    const absl::StatusOr<int> lock = TryLock(left, path);
-    if (!lock.ok() || *lock < 0) continue;
-    ::unlink(left.c_str());
-    ::close(*lock);
+    RemoveAbandoned(left, /*dry_run=*/false).status().IgnoreError();
   }
 }
 
@@ -150,23 +150,17 @@ std::string_view ReplacedBy(std::string_view temporary) {
 }
 
 absl::StatusOr<bool> RemoveAbandoned(const std::string& temporary, bool dry_run) {
-  const int fd = ::open(temporary.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) {
-    if (errno == ENOENT) return false;
-    return ErrnoStatus(errno, temporary, "open");
-  }
-  bool removed = false;
+  const absl::StatusOr<int> lock = TryLock(temporary, temporary, /*create=*/0);
+  if (absl::IsNotFound(lock.status())) return false;
+  if (!lock.ok()) return lock.status();
+  if (*lock < 0) return false;
   absl::Status status;
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) status = ErrnoStatus(errno, temporary, "lock");
-  } else if (dry_run || ::unlink(temporary.c_str()) == 0) {
-    removed = true;
-  } else {
+  if (!dry_run && ::unlink(temporary.c_str()) != 0) {
     status = ErrnoStatus(errno, temporary, "remove");
   }
-  ::close(fd);
+  ::close(*lock);
   if (!status.ok()) return status;
-  return removed;
+  return true;
 }
 
 }  // namespace shardfeed
