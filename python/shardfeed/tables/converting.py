@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Map
 
 from .. import _core
 from ..globs import expanded
+from .resuming import take_up
 from .table import Options, Table, ahead, damaged
 from .values import Conversion, Feature
 
@@ -182,6 +183,25 @@ class Report(NamedTuple):
     datasets_complete: int = 0
 
 
+def complete(out: str, made_by: Mapping[str, str], compression: str) -> Optional[Report]:
+    """The report of a dataset of this name that was made from the same source with the same options."""
+    folder, name = os.path.split(out)
+    stem, _, rest = name.rpartition("@")
+    count, dot, suffix = rest.partition(".")
+    try:
+        with open(os.path.join(folder, ".shardfeed", f"{stem}.manifest.json"), "rb") as file:
+            manifest: Dict[str, Any] = json.load(file)
+        same = (manifest["made_by"] == dict(made_by) and len(manifest["shards"]) == int(count)
+                and manifest.get("compression", "none") == compression and manifest.get("suffix", "") == dot + suffix)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not same:
+        return None
+    shards = manifest["shards"]
+    return Report(out, len(shards), sum(one["records"] for one in shards), sum(one["bytes"] for one in shards),
+                  manifest.get("notes", []), datasets_complete=1)
+
+
 def _bounds(records: int, shards: int) -> List[int]:
     """Where shards begin, and the end: as the program divides records among them."""
     return [shard * records // shards for shard in range(shards + 1)]
@@ -218,7 +238,6 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
                     sync=sync)
     if resume is None:
         return _write_job(source, job, total, None, threads, shuffle, made_by, told, progress)
-    from .resuming import take_up
     with take_up(job, resume) as finished:
         return _write_job(source, finished.job, total, finished, threads, shuffle, made_by, told, progress)
 

@@ -230,7 +230,7 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     made_by = converting.made_by_of(given.kind, given.given, shown, given.shuffle)
     plan = None
     if given.resume:
-        if not given.overwrite and (report := resuming.complete(out, made_by, given.compression)) is not None:
+        if not given.overwrite and (report := converting.complete(out, made_by, given.compression)) is not None:
             return {**report._asdict(), "skipped": 0, "seconds": time.monotonic() - started,
                     "peak_rss_bytes": _peak_resident_bytes()}
         plan = resuming.fingerprint(source.tables, made_by, out=os.path.abspath(out), kinds=kinds,

@@ -16,7 +16,6 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from .. import _core
 from ..jobs import WriteJob
-from .converting import Report
 from .table import Table
 
 _FORMAT = "shardfeed resume 1"
@@ -42,25 +41,6 @@ def fingerprint(tables: List[Table], made_by: Mapping[str, str], **options: Any)
         files.append([table.rows, str(table.schema)])
     text = json.dumps([dict(made_by), files, options], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
-
-
-def complete(out: str, made_by: Mapping[str, str], compression: str) -> Optional[Report]:
-    """The report of a dataset of this name that was made from the same source with the same options."""
-    folder, name = os.path.split(out)
-    stem, _, rest = name.rpartition("@")
-    count, dot, suffix = rest.partition(".")
-    try:
-        with open(os.path.join(folder, ".shardfeed", f"{stem}.manifest.json"), "rb") as file:
-            manifest: Dict[str, Any] = json.load(file)
-        same = (manifest["made_by"] == dict(made_by) and len(manifest["shards"]) == int(count)
-                and manifest.get("compression", "none") == compression and manifest.get("suffix", "") == dot + suffix)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if not same:
-        return None
-    shards = manifest["shards"]
-    return Report(out, len(shards), sum(one["records"] for one in shards), sum(one["bytes"] for one in shards),
-                  manifest.get("notes", []), datasets_complete=1)
 
 
 class Progress:
@@ -101,16 +81,14 @@ def _folder_of(job: WriteJob) -> str:
 
 def _sound(job: WriteJob, messages: Mapping[str, str]) -> Dict[str, str]:
     """The finished parts whose shards are whole: each is read through."""
-    from ..command import verify
     kept = {}
     for part, message in messages.items():
         about = json.loads(message)
         path = os.path.join(_folder_of(job), about["folder"], f"{int(part):05}.shard")
-        with contextlib.suppress(OSError, _core.DataLossError):
-            report = verify(path)  # it has no index beside it, so all bytes are read
-            if not report.num_defects and (report.records, report.bytes) == (
-                    about["shard"]["records"], about["shard"]["bytes"]):
-                kept[part] = message
+        report = json.loads(_core.verify_shard(path, "payload"))  # with a defect if it cannot be read
+        if not report["num_defects"] and (report["records"], report["bytes"]) == (
+                about["shard"]["records"], about["shard"]["bytes"]):
+            kept[part] = message
     return kept
 
 
