@@ -11,6 +11,7 @@
 #include "io/page_cache.h"
 #include "io/parallel.h"
 #include "pipeline/data/work_stop.h"
+#include "pipeline/flight_recorder.h"
 #include "pipeline/live_run.h"
 #include "pipeline/plan/compile.h"
 #include "pipeline/plan/fingerprint.h"
@@ -35,6 +36,57 @@ StateWords WordsOf(const std::vector<RankPart>& parts) {
   }
   return words;
 }
+
+// The waits of a thread, at which another may look.
+class WaitClock {
+ public:
+  struct Waits {
+    uint64_t total_ns;    // including the present one
+    uint64_t present_ns;  // since the thread last got an element; 0 if it does not wait
+  };
+
+  void Begin(uint64_t now) {
+    ++version_;
+    begin_ = now;
+    if (asked_ == 0 || now - ended_ > kPauseNs) asked_ = now;
+    ++version_;
+  }
+  // `there`: whether there is an element, for which several waits may be needed.
+  void End(uint64_t now, bool there) {
+    ++version_;
+    total_ += now - begin_;
+    begin_ = 0;
+    ended_ = now;
+    if (there) asked_ = 0;
+    ++version_;
+  }
+  Waits Look(uint64_t now) const {
+    for (int tries = 1;; ++tries) {
+      const uint64_t version = version_;
+      const uint64_t total = total_;
+      const uint64_t begin = begin_;
+      const uint64_t ended = ended_;
+      const uint64_t asked = asked_;
+      // A wait just begins or ends. In a child, after fork, that may last for ever.
+      if ((version % 2 != 0 || version != version_) && tries < kMostTries) continue;
+      const bool waits = asked != 0 && (begin != 0 || Since(ended, now) <= kPauseNs);
+      return {total + (begin == 0 ? 0 : Since(begin, now)), waits ? Since(asked, now) : 0};
+    }
+  }
+  uint64_t total_ns() const { return total_; }
+
+ private:
+  static constexpr int kMostTries = 1000;
+  // Between two waits for the same element.
+  static constexpr uint64_t kPauseNs = 1'000'000'000;
+  static uint64_t Since(uint64_t then, uint64_t now) { return now - std::min(then, now); }
+
+  std::atomic<uint64_t> version_ = 0;  // odd while the others change
+  std::atomic<uint64_t> total_ = 0;    // of the waits that have ended
+  std::atomic<uint64_t> begin_ = 0;    // of the present wait; 0: there is none
+  std::atomic<uint64_t> ended_ = 0;    // when the last wait ended
+  std::atomic<uint64_t> asked_ = 0;    // beginning of the first wait for an element; 0: it came
+};
 
 }  // namespace
 
@@ -74,9 +126,10 @@ class Iterator::Run {
   absl::Status OpenAgain();
   // The recipe's fingerprint in the form that states have.
   absl::StatusOr<std::string> Chain() const;
-  void StartLive();
-  // Counts a wait of the consumer that ends now, for `rows` rows. Returns the time.
-  uint64_t EndWait(uint64_t start_ns, size_t rows);
+  absl::Status StartLive();
+  // Counts a wait of the consumer that ends now, for `rows` rows; `there`: whether what it waited
+  // for is there. Returns the time.
+  uint64_t EndWait(uint64_t start_ns, size_t rows, bool there);
   void NoteDelivered(const Batch& batch, size_t row);
   // Runs `work` on the queue; the common part of Next and Peek.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
@@ -100,7 +153,7 @@ class Iterator::Run {
   std::atomic<uint64_t> elements_ = 0;
   std::atomic<uint64_t> rows_ = 0;
   std::atomic<uint64_t> damaged_ = 0;
-  std::atomic<uint64_t> wait_ns_ = 0;
+  WaitClock waits_;
   uint64_t start_ns_ = 0;
   std::unique_ptr<LivePublisher> live_;  // calls stats(); may be null
 };
@@ -149,21 +202,30 @@ absl::Status Iterator::Run::Open() {
   queue_ = std::make_unique<ElementQueue>(*std::move(stage));
   notes_delivered_ = UnevenStep(*recipe_) != nullptr && UnmergeableStep(*recipe_) == nullptr;
   tuner_ = options_.autotune ? std::make_unique<Autotuner>(context_.get()) : nullptr;
-  StartLive();
-  return absl::OkStatus();
+  return StartLive();
 }
 
-void Iterator::Run::StartLive() {
+absl::Status Iterator::Run::StartLive() {
+  std::function<void(const LiveRun&)> record;
+  if (!options_.flight_recorder.empty()) {
+    absl::StatusOr<std::shared_ptr<FlightRecorder>> recorder =
+        FlightRecorder::Create(options_.flight_recorder, options_.starved_seconds);
+    if (!recorder.ok()) return recorder.status();
+    record = [recorder = *std::move(recorder)](const LiveRun& live) { recorder->Add(live); };
+  }
   LiveRun run;
   run.chain = ChainText(*recipe_);
   for (const RankPart& part : PartsOf(*recipe_)) {
     run.rank += part.rank * run.world;
     run.world *= part.world;
   }
-  live_ = LivePublisher::Start(std::move(run), [this](LiveRun* live) {
+  const auto look = [this](LiveRun* live) {
     live->epoch = epoch_;
+    live->waiting_seconds = static_cast<double>(waits_.Look(NowNs()).present_ns) * 1e-9;
     live->all = stats();
-  });
+  };
+  live_ = LivePublisher::Start(std::move(run), look, std::move(record));
+  return absl::OkStatus();
 }
 
 Iterator::Run::~Run() {
@@ -204,10 +266,10 @@ absl::Status Iterator::Run::OpenAgain() {
   return status.ok() ? reader.status() : status;
 }
 
-uint64_t Iterator::Run::EndWait(uint64_t start_ns, size_t rows) {
+uint64_t Iterator::Run::EndWait(uint64_t start_ns, size_t rows, bool there) {
   constexpr uint64_t kTracedNs = 10'000;  // shorter waits are not traced
   const uint64_t end = NowNs();
-  wait_ns_ += end - start_ns;
+  waits_.End(end, there);
   if (options_.trace && end - start_ns > kTracedNs) {
     options_.trace->Add("next", start_ns, end, rows);
   }
@@ -223,14 +285,15 @@ absl::Status Iterator::Run::Ask(Batch* out, absl::Status (*work)(ElementQueue&, 
   }
   const WorkStop wanted(context_->stop.get_token());
   const uint64_t start = NowNs();
+  waits_.Begin(start);
   if (!repeated_.empty()) {
     *out = repeated_;
   } else {
     error_ = work(*queue_, out);
     if (options_.headspace && error_.ok()) repeated_ = *out;
   }
-  const uint64_t end = EndWait(start, out->rows);
-  if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
+  const uint64_t end = EndWait(start, out->rows, /*there=*/true);
+  if (tuner_ != nullptr) tuner_->Look(end, waits_.total_ns());
   // A stage may have noticed the cancellation first.
   if ((error_.ok() || absl::IsCancelled(error_)) && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
@@ -269,8 +332,9 @@ std::optional<bool> Iterator::Run::Await(std::chrono::nanoseconds most) {
   const WorkStop wanted(context_->stop.get_token());
   if (most.count() <= 0) return queue_->Await(most);
   const uint64_t start = NowNs();
+  waits_.Begin(start);
   const std::optional<bool> there = queue_->Await(most);
-  EndWait(start, 0);
+  EndWait(start, 0, there.value_or(true));
   return there;
 }
 
@@ -402,12 +466,13 @@ void Iterator::Run::Cancel() { context_->stop.request_stop(); }
 
 IteratorStats Iterator::Run::stats() const {
   IteratorStats stats;
-  stats.seconds = static_cast<double>(NowNs() - start_ns_) * 1e-9;
+  const uint64_t now = NowNs();
+  stats.seconds = static_cast<double>(now - start_ns_) * 1e-9;
   stats.elements = elements_;
   stats.rows = rows_;
   stats.damaged = damaged_;
   stats.dropped_damaged = context_->dropped_damaged;
-  stats.wait_seconds = static_cast<double>(wait_ns_.load()) * 1e-9;
+  stats.wait_seconds = static_cast<double>(waits_.Look(now).total_ns) * 1e-9;
   for (const auto& c : context_->AllCounters()) {
     StageStats stage;
     stage.name = c->name;

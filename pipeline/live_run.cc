@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 constexpr size_t kMostBytes = 1 << 20;    // of a file
 constexpr size_t kMostCommand = 1 << 10;  // bytes of a command line
 
@@ -64,8 +64,10 @@ std::string CommandLine() {
   return command;
 }
 
+// Empty if runs tell nothing.
 std::string PathOf(const LiveRun& run) {
-  return fmt::format("{}/{}-{}.json", LiveFolder(), run.pid, run.number);
+  const std::string folder = LiveFolder();
+  return folder.empty() ? "" : fmt::format("{}/{}-{}.json", folder, run.pid, run.number);
 }
 
 // The process whose file has that name; 0 if it is another file.
@@ -188,6 +190,7 @@ std::optional<LiveRun> Parse(const std::string& text) {
   run.world = members.Number(json, "world");
   run.epoch = members.Number(json, "epoch");
   run.updated = members.Number(json, "updated");
+  run.waiting_seconds = members.Seconds(json, "waiting_seconds");
   run.all = StatsFromJson(members, members.Object(json, "all"));
   run.recent = StatsFromJson(members, members.Object(json, "recent"));
   return members.status().ok() ? std::optional(std::move(run)) : std::nullopt;
@@ -206,6 +209,7 @@ Json LiveRunToJson(const LiveRun& run) {
           {"world", run.world},
           {"epoch", run.epoch},
           {"updated", run.updated},
+          {"waiting_seconds", run.waiting_seconds},
           {"all", StatsToJson(run.all)},
           {"recent", StatsToJson(run.recent)}};
 }
@@ -239,12 +243,14 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
 }
 
 std::unique_ptr<LivePublisher> LivePublisher::Start(LiveRun run, std::function<void(LiveRun*)> look,
+                                                    std::function<void(const LiveRun&)> record,
                                                     std::chrono::milliseconds interval) {
   static std::atomic<uint64_t> runs = 0;
-  if (LiveFolder().empty()) return nullptr;
+  if (LiveFolder().empty() && !record) return nullptr;
   run.pid = static_cast<uint64_t>(::getpid());
   run.number = ++runs;
-  std::unique_ptr<LivePublisher> live(new LivePublisher(std::move(run), std::move(look), interval));
+  std::unique_ptr<LivePublisher> live(
+      new LivePublisher(std::move(run), std::move(look), std::move(record), interval));
   absl::StatusOr<std::thread> thread = StartThread([publisher = live.get()] { publisher->Work(); });
   if (!thread.ok()) return nullptr;
   live->thread_ = *std::move(thread);
@@ -252,8 +258,13 @@ std::unique_ptr<LivePublisher> LivePublisher::Start(LiveRun run, std::function<v
 }
 
 LivePublisher::LivePublisher(LiveRun run, std::function<void(LiveRun*)> look,
+                             std::function<void(const LiveRun&)> record,
                              std::chrono::milliseconds interval)
-    : run_(std::move(run)), look_(std::move(look)), interval_(interval), path_(PathOf(run_)) {}
+    : run_(std::move(run)),
+      look_(std::move(look)),
+      record_(std::move(record)),
+      interval_(interval),
+      path_(PathOf(run_)) {}
 
 LivePublisher::~LivePublisher() {
   if (!thread_.joinable()) return;
@@ -275,15 +286,18 @@ void LivePublisher::Work() {
         break;
       }
     }
-    published = true;
-    CatchAll([this] { Publish(); }).IgnoreError();  // memory ran out
+    published = !path_.empty();
+    CatchAll([this] {
+      Look();
+      if (record_) record_(run_);
+      if (!path_.empty()) Publish();
+    }).IgnoreError();  // memory ran out
   }
   if (published) ::unlink(path_.c_str());
 }
 
-void LivePublisher::Publish() {
+void LivePublisher::Look() {
   if (run_.process_start == 0) {
-    if (!MakePrivateFolder(path_.substr(0, path_.rfind('/')))) return;
     run_.process_start = ProcessStart(run_.pid).value_or(0);
     run_.command = CommandLine();
   }
@@ -291,6 +305,10 @@ void LivePublisher::Publish() {
   look_(&run_);
   run_.recent = Since(before, run_.all);
   run_.updated = static_cast<uint64_t>(std::time(nullptr));
+}
+
+void LivePublisher::Publish() {
+  if (!MakePrivateFolder(path_.substr(0, path_.rfind('/')))) return;
   const std::string text =
       LiveRunToJson(run_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   // Readers find the old file or the new one.

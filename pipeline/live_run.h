@@ -34,7 +34,8 @@ struct LiveRun {
   uint64_t rank = 0;
   uint64_t world = 1;
   uint64_t epoch = 0;
-  uint64_t updated = 0;  // Unix time in seconds
+  uint64_t updated = 0;        // Unix time in seconds
+  double waiting_seconds = 0;  // how long the consumer has been waiting; 0 if it is not
   // Of their stages, only what LiveRunToJson writes.
   IteratorStats all;     // since the run began
   IteratorStats recent;  // of the last second
@@ -54,11 +55,14 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns();
 // Tells about one run until it is destroyed.
 class LivePublisher {
  public:
-  // `look` sets the epoch and the statistics, except `recent`. It is called by another thread, for
-  // the first time after `interval`, until the destructor returns. `run` has the chain and the part
-  // of the data. Null if the folder's name is empty or there is no thread to be had.
+  // `look` sets the epoch, how long the consumer has been waiting, and the statistics, except
+  // `recent`. Then `record`, if any, gets all of it. Both are called by another thread, for the
+  // first time after `interval`, until the destructor returns. `run` has the chain and the part of
+  // the data. Null if there is no thread to be had, or the folder's name is empty and there is no
+  // `record`.
   static std::unique_ptr<LivePublisher> Start(
       LiveRun run, std::function<void(LiveRun*)> look,
+      std::function<void(const LiveRun&)> record = {},
       std::chrono::milliseconds interval = std::chrono::seconds(1));
   ~LivePublisher();
   LivePublisher(const LivePublisher&) = delete;
@@ -66,14 +70,16 @@ class LivePublisher {
 
  private:
   LivePublisher(LiveRun run, std::function<void(LiveRun*)> look,
-                std::chrono::milliseconds interval);
+                std::function<void(const LiveRun&)> record, std::chrono::milliseconds interval);
   void Work();
+  void Look();
   void Publish();
 
   LiveRun run_;
   const std::function<void(LiveRun*)> look_;
+  const std::function<void(const LiveRun&)> record_;
   const std::chrono::milliseconds interval_;
-  const std::string path_;
+  const std::string path_;  // empty: nothing is told
   Mutex mutex_;
   CondVar ending_;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;

@@ -77,6 +77,10 @@ struct RunOptions {
   bool headspace = false;
   // Records what each thread does at what time; call Trace::Write when the run has ended.
   std::shared_ptr<Trace> trace;
+  // Writes a file to this folder whenever Next has waited for starved_seconds: what the run did in
+  // the last minute, as docs/monitoring.md describes. Start creates the folder. Empty: writes none.
+  std::string flight_recorder;
+  double starved_seconds = 30;
   // The first epoch, which determines orders and random numbers. A chain that repeats its input E
   // times has the epochs from epoch * E on.
   uint64_t epoch = 0;
@@ -117,7 +121,7 @@ struct IteratorStats {
   // the first hundred.
   uint64_t ignored = 0;
   std::vector<std::string> first_ignored;
-  double wait_seconds = 0;         // time that Next waited
+  double wait_seconds = 0;         // time that Next waited, and waits at present
   std::vector<StageStats> stages;  // stages in order from the source to the consumer
   std::vector<StageTuning> tuning;
   // The last hundred changes made by autotune, with time and reason: "1.5 s: parse+batch: 2 -> 1

@@ -219,6 +219,8 @@ RunOptions RunOptionsFromPython(nb::dict fields) {
   f.Read("headspace", &options.headspace);
   f.Read("trace", &options.trace);
   f.Read("epoch", &options.epoch);
+  f.Read("flight_recorder", &options.flight_recorder);
+  f.Read("starved_seconds", &options.starved_seconds);
   nb::list tuning;
   f.Read("tuning", &tuning);
   for (nb::handle stage : tuning) {

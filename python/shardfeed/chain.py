@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -104,7 +104,9 @@ class Chain(Viewable):
               headspace: Optional[bool] = None, trace: Optional[Trace] = None,
               cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
               tuning: Optional[Sequence[Mapping[str, Any]]] = None,
-              metrics: Optional[str] = None) -> iterator.Iterator:
+              metrics: Optional[str] = None,
+              flight_recorder: Union[str, os.PathLike, None] = None,
+              starved_seconds: Optional[float] = None) -> iterator.Iterator:
         """Starts a run and returns its iterator. The options are those of with_options.
 
         `epoch`: which epoch it is, for orders and random numbers. By default it is the one
@@ -112,7 +114,8 @@ class Chain(Viewable):
         source E times has the epochs from E * epoch on."""
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
-                 "autotune": autotune, "tuning": tuning, "metrics": metrics}
+                 "autotune": autotune, "tuning": tuning, "metrics": metrics,
+                 "flight_recorder": flight_recorder, "starved_seconds": starved_seconds}
         return self._start(epoch=epoch, **step_arguments.given(given))
 
     def set_epoch(self, epoch: Count) -> None:

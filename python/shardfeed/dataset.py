@@ -33,7 +33,9 @@ class Dataset(RowSteps):
                      headspace: Optional[bool] = None, trace: Optional[Trace] = None,
                      cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
                      tuning: Optional[Sequence[Mapping[str, Any]]] = None,
-                     metrics: Optional[str] = None) -> "Dataset":
+                     metrics: Optional[str] = None,
+                     flight_recorder: Union[str, os.PathLike, None] = None,
+                     starved_seconds: Optional[float] = None) -> "Dataset":
         """Sets how iterators run. An option that is None keeps its value.
 
         - `threads`: the maximum number of worker threads, of the run and of each stage; 0 is one per
@@ -47,10 +49,13 @@ class Dataset(RowSteps):
         - `tuning`: uses the threads and read-ahead in `stats()["tuning"]` of an earlier run.
         - `metrics`: "HOST:PORT", where this process serves the counters of its runs as OpenMetrics, for
           Prometheus and the like (http://HOST:PORT/metrics). OSError, from iteration: the port is taken.
+        - `flight_recorder`: a folder, which is created. Whenever the consumer has waited for
+          `starved_seconds` (30), a file in it tells what the run did in the last minute.
         """
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
-                 "autotune": autotune, "tuning": tuning, "metrics": metrics}
+                 "autotune": autotune, "tuning": tuning, "metrics": metrics,
+                 "flight_recorder": flight_recorder, "starved_seconds": starved_seconds}
         if metrics is not None:
             address_of(metrics)
         return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _core, metrics
 from . import structure as structures
@@ -135,11 +135,14 @@ class ConvertedIterator(Iterator):
 def run_options(threads: int = 0, budget_bytes: int = 0, deterministic: bool = True,
                 headspace: bool = False, trace: Optional[_core.Trace] = None,
                 cpu_share: float = 1.0, autotune: bool = True,
-                tuning: Sequence[Dict[str, Any]] = (), epoch: int = 0) -> Dict[str, Any]:
+                tuning: Sequence[Dict[str, Any]] = (), epoch: int = 0,
+                flight_recorder: Union[str, "os.PathLike[str]"] = "",
+                starved_seconds: float = 30.0) -> Dict[str, Any]:
     """Returns the options of Dataset.with_options as the extension takes them."""
     return {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
             "headspace": headspace, "cpu_share": cpu_share, "autotune": autotune,
-            "tuning": list(tuning), "epoch": epoch, **({} if trace is None else {"trace": trace})}
+            "tuning": list(tuning), "epoch": epoch, "flight_recorder": os.fspath(flight_recorder),
+            "starved_seconds": starved_seconds, **({} if trace is None else {"trace": trace})}
 
 
 def start(core: Any, structure: Any, convert: Optional[Callable[[Any], Any]], writable: bool,

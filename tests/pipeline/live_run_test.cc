@@ -48,7 +48,7 @@ class LiveRunTest : public ::testing::Test {
           live->all.wait_seconds = 0.5 * calls;
           live->all.stages = {{.name = "parse", .workers = 2, .busy_seconds = 1.8 * calls}};
         },
-        std::chrono::milliseconds(1));
+        /*record=*/{}, std::chrono::milliseconds(1));
   }
   // Waits until there are runs, and returns them.
   static std::vector<LiveRun> Await() {
@@ -127,8 +127,8 @@ TEST_F(LiveRunTest, OtherFilesArePassedBy) {
   run.pid = static_cast<uint64_t>(::getpid());
   run.number = 7;
   for (const std::string& text :
-       {std::string(), std::string("[]"), std::string("{\"version\":2}"),
-        std::string("{\"version\":1,\"pid\":\"x\"}"), LiveRunToJson(run).dump()}) {
+       {std::string(), std::string("[]"), std::string("{\"version\":3}"),
+        std::string("{\"version\":2,\"pid\":\"x\"}"), LiveRunToJson(run).dump()}) {
     Write(mine, text);
     EXPECT_THAT(ReadLiveRuns().value(), IsEmpty()) << text;
     EXPECT_THAT(Files(), ElementsAre(mine));
