@@ -241,3 +241,33 @@ def test_a_report_works_from_its_file(page, images, tmp_path):
     page.press(Keys.ARROW_RIGHT)
     page.wait("dialog .bar", "record 6")  # 48 of 300
     assert page.errors() == []
+
+
+def test_batches_are_seen_as_training_gets_them(page, images, folder):
+    recipe = folder / "recipe.py"
+    recipe.write_text(f"""
+import shardfeed as sf
+train = (sf.read({images!r}).shuffle(seed=1).parse({{"image/encoded": sf.bytes, "image/class/label": sf.int64}})
+         .decode_image("image/encoded", 32, crop="random", flip=0.5).batch(8))
+labels = sf.read({images!r}).parse({{"image/class/label": sf.int64}}).batch(100)
+""")
+    for name, shown in (("train", ".batch-row img"), ("labels", ".features td")):
+        process = subprocess.Popen([sys.executable, "-m", "shardfeed", "view", "--json", images, "--chain", f"{recipe}:{name}"],
+                                   env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        try:
+            page.open(json.loads(process.stdout.readline())["url"])
+            page.tab("Training")
+            page.wait("#trained", "batch 0 of epoch 0")
+            page.wait("#training-after").click()
+            page.wait("#trained", "batch 1 of epoch 0: " + ("8 rows" if name == "train" else "100 rows, of which the first 64"))
+            assert len(page.all(shown)) == (8 if name == "train" else 64)
+            loaded = "return [...document.querySelectorAll('.batch-row img')].every(i => i.complete && i.naturalWidth === 32)"
+            page.until(lambda: page.script(loaded), "images of 32 pixels")
+            page.wait("#training-batch").send_keys("99", Keys.ENTER)
+            page.wait("#trained .bad", "epoch 0 has")
+            page.wait("#training-before")
+            # The answer "not found" is told by the browser as well.
+            assert [one for one in page.errors() if "404" not in one] == []
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0

@@ -307,19 +307,19 @@ def _feature_shown(feature: examples.Feature, most: int) -> Dict[str, Any]:
     if feature.steps is not None:
         found["steps"] = feature.steps[:most]
     values = feature.values[:most]
-    found["values"] = [_bytes_shown(value) for value in values] if feature.kind in ("bytes", "") else [
-        _number_shown(value) for value in values.tolist()]
+    found["values"] = [bytes_shown(value) for value in values] if feature.kind in ("bytes", "") else [
+        number_shown(value) for value in values.tolist()]
     return found
 
 
-def _number_shown(value: Any) -> Any:
+def number_shown(value: Any) -> Any:
     """JSON has no NaN; JavaScript has no large integers, and shows float32 with the digits of a double."""
     if isinstance(value, float):
         return float(str(np.float32(value))) if math.isfinite(value) else str(value)
     return value if abs(value) < 1 << 53 else str(value)
 
 
-def _bytes_shown(value: bytes) -> Dict[str, Any]:
+def bytes_shown(value: bytes) -> Dict[str, Any]:
     found: Dict[str, Any] = {"size": len(value)}
     kind = media.media_type(value)
     if kind is not None:

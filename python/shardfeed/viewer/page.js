@@ -5,7 +5,7 @@
 const report = JSON.parse(document.getElementById("data")?.textContent || "null");
 const main = document.getElementById("main");
 const dialog = document.getElementById("record");
-const TABS = report ? ["Summary", "Records"] : ["Summary", "Records", "Order", "Verify", "Compare"];
+const TABS = report ? ["Summary", "Records"] : ["Summary", "Records", "Order", "Verify", "Compare", "Training"];
 
 // What the URL's fragment says, so that the browser's Back works.
 const state = {tab: "Summary", d: 0, n: null, layout: null, find: null};
@@ -456,7 +456,7 @@ function go(changes, replace = false) {
 function fromHash() {
   const query = new URLSearchParams(location.hash.slice(1));
   const d = Number(query.get("d"));
-  state.tab = TABS.includes(query.get("tab")) ? query.get("tab") : "Summary";
+  state.tab = TABS.includes(query.get("tab")) && (training || query.get("tab") !== "Training") ? query.get("tab") : "Summary";
   if (d !== state.d) { overview = null; state.find = null; }
   state.d = Number.isInteger(d) && d >= 0 && d < datasets.length ? d : 0;
   state.n = /^\d+$/.test(query.get("n") ?? "") ? Number(query.get("n")) : null;
@@ -475,7 +475,8 @@ function show(changes) {
   if (changes && Object.keys(changes).every((name) => name === "n")) return;
   if (changes && "d" in changes) overview = null;
   main.className = state.tab === "Records" ? "filled" : "";
-  ({Summary: showSummary, Records: showRecords, Order: showOrder, Verify: showVerify, Compare: showCompare})[state.tab]();
+  ({Summary: showSummary, Records: showRecords, Order: showOrder, Verify: showVerify, Compare: showCompare,
+   Training: showTraining})[state.tab]();
 }
 
 function keys(event) {
@@ -488,7 +489,7 @@ function keys(event) {
     event.preventDefault();
     if (state.tab !== "Records") go({tab: "Records"});
     setTimeout(() => document.getElementById("find-text")?.focus(), 50);
-  } else if (!typing && state.n === null && /^[1-5]$/.test(event.key)) {
+  } else if (!typing && state.n === null && /^[1-6]$/.test(event.key)) {
     const tab = [...document.querySelectorAll("#tabs button")][event.key - 1];
     tab?.click();
   } else if (event.key === "g" && !typing && state.n === null) {
@@ -500,11 +501,12 @@ function keys(event) {
 async function begin() {
   try {
     datasets = await call("datasets");
+    training = report ? null : await call("chain");
   } catch (error) {
     main.replaceChildren(failed(error));
     return;
   }
-  const tabs = TABS.filter((tab) => tab !== "Compare" || datasets.length > 1);
+  const tabs = TABS.filter((tab) => (tab !== "Compare" || datasets.length > 1) && (tab !== "Training" || training));
   document.getElementById("tabs").append(...tabs.map((tab, i) => el("button", {
     role: "tab", title: `key ${i + 1}`, onclick: () => go({tab, n: null})}, tab)));
   const select = document.getElementById("dataset");

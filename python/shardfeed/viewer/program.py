@@ -49,9 +49,13 @@ def parser(command: str) -> argparse.ArgumentParser:
             epilog="The page is served to this machine alone (127.0.0.1), under a URL with a random token, and only\n"
                    "reads. With several datasets it also compares them. Ctrl+C ends it.\n\n"
                    "From another machine: ssh -L 8080:127.0.0.1:8080 HOST, there --port 8080.\n\n"
-                   "Examples:\n  shardfeed view out/train@64\n  shardfeed view out/train@64 out/val@4 --port 8080\n")
+                   "Examples:\n  shardfeed view out/train@64\n  shardfeed view out/train@64 out/val@4 --port 8080\n"
+                   "  shardfeed view out/train@64 --chain recipe.py:train\n")
         made.add_argument("datasets", nargs="*", metavar="DATASET", help="stem@N, stem@*, a folder, a glob, or a URL of these")
         made.add_argument("--port", type=_port, default=0, metavar="PORT", help="default: any free one")
+        made.add_argument("--chain", metavar="FILE.py:NAME",
+                          help="also show the batches of this chain, or of the one that this function returns, as\n"
+                               "training gets them; runs the file")
         made.add_argument("--open", action="store_true", help="open the page in the default browser")
     else:
         made = Parser(
@@ -87,9 +91,11 @@ def _view(given: argparse.Namespace) -> int:
     from .server import Server
     if not given.datasets:
         raise Misuse("DATASET is required")
+    from .training import ViewedChain, load_chain
     datasets = [_open(given, spec) for spec in given.datasets]
+    chain = None if given.chain is None else ViewedChain(given.chain, load_chain(given.chain))
     try:
-        server = Server(datasets, given.port)
+        server = Server(datasets, given.port, chain)
     except OSError as error:
         raise OSError(f"cannot serve on port {given.port}: {error.strerror}; choose another --port") from None
     try:

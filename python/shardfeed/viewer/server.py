@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .dataset import Missing, Task, ViewedDataset
+from .training import ViewedChain
 
-SCRIPTS = ("charts.js", "scroller.js", "page.js")
+SCRIPTS = ("charts.js", "scroller.js", "training.js", "page.js")
 _PAGE = {"": ("page.html", "text/html; charset=utf-8"), "page.css": ("page.css", "text/css; charset=utf-8"),
          **{name: (name, "text/javascript; charset=utf-8") for name in SCRIPTS}}
 # The page loads nothing from elsewhere, and what is in a dataset cannot run in it.
@@ -30,8 +31,9 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, datasets: Sequence[ViewedDataset], port: int = 0):
+    def __init__(self, datasets: Sequence[ViewedDataset], port: int = 0, chain: Optional[ViewedChain] = None):
         self.datasets = datasets
+        self.chain = chain
         self.diffs: Dict[Tuple[int, int], Task] = {}
         self.token = secrets.token_urlsafe(16)
         super().__init__(("127.0.0.1", port), _Handler)
@@ -46,6 +48,8 @@ class Server(ThreadingHTTPServer):
             task.stop()
         for dataset in self.datasets:
             dataset.close()
+        if self.chain is not None:
+            self.chain.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -140,6 +144,25 @@ class _Handler(BaseHTTPRequestHandler):
     def _batch(self, query: Dict[str, str]) -> None:
         self._json(self._dataset(query).batch(query))
 
+    # ---- What training gets
+
+    def _chain(self) -> ViewedChain:
+        if self.server.chain is None:
+            raise Missing("no chain was given (--chain)")
+        return self.server.chain
+
+    def _about_chain(self, query: Dict[str, str]) -> None:
+        self._json(None if self.server.chain is None else self.server.chain.about())
+
+    def _training(self, query: Dict[str, str]) -> None:
+        self._json(self._chain().batch(_number(query, "epoch", 0), _number(query, "batch", 0)))
+
+    def _training_image(self, query: Dict[str, str]) -> None:
+        places = [_number(query, name, 0) for name in ("epoch", "batch", "row", "column")]
+        self._send(200, "image/png", self._chain().image(*places), cached=True)
+
+    # ---- Values
+
     def _image(self, query: Dict[str, str]) -> None:
         kind, data = self._dataset(query).image(_number(query, "n", 0), query.get("f", ""), _number(query, "i", 0))
         self._send(200, kind, data, cached=True)
@@ -178,7 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
 _CALLS = {"api/datasets": _Handler._datasets, "api/overview": _Handler._overview,
           "api/statistics": _Handler._statistics, "api/verify": _Handler._verify, "api/diff": _Handler._diff,
           "api/records": _Handler._records, "api/record": _Handler._record, "api/find": _Handler._find,
-          "api/batch": _Handler._batch, "image": _Handler._image, "value": _Handler._value}
+          "api/batch": _Handler._batch, "api/chain": _Handler._about_chain, "api/training": _Handler._training,
+          "training_image": _Handler._training_image, "image": _Handler._image, "value": _Handler._value}
 
 
 def _whole(name: str, text: str) -> int:
