@@ -146,9 +146,11 @@ def _leaves(element: Any, name: str = "") -> List[Tuple[str, Any]]:
 
 def _column(name: str, values: Any) -> Dict[str, Any]:
     if isinstance(values, Ragged):
-        return {"name": name, "type": f"{values.values.dtype if hasattr(values.values, 'dtype') else 'bytes'}, ragged"}
+        return {"name": name, "type": f"{getattr(values.values, 'dtype', 'bytes')}, ragged"}
     if isinstance(values, (np.ndarray, np.generic)):
         return {"name": name, "type": f"{values.dtype} {list(values.shape)}"}
+    if isinstance(values, BytesArray):
+        return {"name": name, "type": f"bytes [{len(values)}]"}
     return {"name": name, "type": type(values).__name__}
 
 
