@@ -3,74 +3,16 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "media/boxes.h"
 
 namespace shardfeed {
 namespace {
-
-// Consumes big-endian integers. After the end, values are 0 and ok() is false.
-class Cursor {
- public:
-  explicit Cursor(std::string_view bytes) : left_(bytes) {}
-
-  uint64_t Load(size_t size) {
-    if (left_.size() < size) {
-      ok_ = false;
-      left_ = {};
-      return 0;
-    }
-    uint64_t value = 0;
-    for (size_t i = 0; i < size; ++i) value = value << 8 | static_cast<uint8_t>(left_[i]);
-    left_.remove_prefix(size);
-    return value;
-  }
-  uint32_t Load32(size_t size = 4) { return static_cast<uint32_t>(Load(size)); }
-  std::string_view Take(size_t size) {
-    if (left_.size() < size) ok_ = false;
-    const std::string_view taken = left_.substr(0, size);
-    left_.remove_prefix(taken.size());
-    return taken;
-  }
-  std::string_view left() const { return left_; }
-  bool ok() const { return ok_; }
-
- private:
-  std::string_view left_;
-  bool ok_ = true;
-};
-
-struct Box {
-  std::string_view type;
-  std::string_view content;
-};
-
-// Takes the box at the front of `bytes`; one that is cut off ends with them. nullopt: there is
-// none.
-std::optional<Box> NextBox(std::string_view* bytes) {
-  Cursor cursor(*bytes);
-  uint64_t size = cursor.Load(4);
-  const std::string_view type = cursor.Take(4);
-  if (size == 1) size = cursor.Load(8);
-  if (!cursor.ok()) return std::nullopt;
-  const size_t head = bytes->size() - cursor.left().size();
-  if (size == 0) size = bytes->size();  // up to the end
-  if (size < head) return std::nullopt;
-  const Box box = {type, cursor.left().substr(0, size - head)};
-  bytes->remove_prefix(std::min<uint64_t>(size, bytes->size()));
-  return box;
-}
-
-// The content of the first box of a type in `bytes`.
-std::optional<std::string_view> FindBox(std::string_view bytes, std::string_view type) {
-  while (const std::optional<Box> box = NextBox(&bytes)) {
-    if (box->type == type) return box->content;
-  }
-  return std::nullopt;
-}
 
 // Names item `to` by the item `from`, as "dimg": made of it, or "auxl": belonging to it.
 struct Reference {
@@ -98,7 +40,7 @@ struct Meta {
 };
 
 void ReadAssociations(std::string_view ipma, Meta* meta) {
-  Cursor cursor(ipma);
+  BigEndianCursor cursor(ipma);
   const uint32_t version = cursor.Load32(1);
   const uint32_t flags = cursor.Load32(3);
   const uint32_t count = cursor.Load32();
@@ -116,12 +58,12 @@ void ReadAssociations(std::string_view ipma, Meta* meta) {
 }
 
 void ReadReferences(std::string_view iref, Meta* meta) {
-  Cursor cursor(iref);
+  BigEndianCursor cursor(iref);
   const size_t id_bytes = cursor.Load(1) == 0 ? 2 : 4;
   cursor.Take(3);
   std::string_view boxes = cursor.left();
   while (const std::optional<Box> box = NextBox(&boxes)) {
-    Cursor reference(box->content);
+    BigEndianCursor reference(box->content);
     const uint32_t from = reference.Load32(id_bytes);
     const uint32_t count = reference.Load32(2);
     const uint32_t to = reference.Load32(id_bytes);
@@ -136,7 +78,7 @@ std::optional<Meta> ReadMeta(std::string_view bytes) {
   Meta meta;
   while (const std::optional<Box> box = NextBox(&boxes)) {
     if (box->type == "pitm") {
-      Cursor cursor(box->content);
+      BigEndianCursor cursor(box->content);
       const size_t id_bytes = cursor.Load(1) == 0 ? 2 : 4;
       cursor.Take(3);
       meta.primary = cursor.Load32(id_bytes);
@@ -176,46 +118,118 @@ struct Turn {
   }
 };
 
-// The size of the part of the stored pixels that is the image, as fractions (clap).
+// The part of the pixels that is shown (clap): its size, and how far its middle is from theirs.
 struct Aperture {
-  uint32_t width = 0;
-  uint32_t width_divisor = 0;
-  uint32_t height = 0;
-  uint32_t height_divisor = 0;
-
-  bool Holds(uint32_t all_columns, uint32_t all_rows) const {
-    return width == uint64_t{all_columns} * width_divisor &&
-           height == uint64_t{all_rows} * height_divisor;
-  }
+  struct Fraction {
+    int64_t over = 0;
+    int64_t under = 0;
+  };
+  Fraction width;
+  Fraction height;
+  Fraction right;
+  Fraction down;
 };
 
-// Adds the properties of the primary item.
-void ReadProperties(const Meta& meta, HeifHeader* header) {
-  Turn turn;
-  std::optional<Aperture> aperture;
+Aperture ReadAperture(std::string_view clap) {
+  BigEndianCursor cursor(clap);
+  Aperture aperture;
+  for (Aperture::Fraction* fraction : {&aperture.width, &aperture.height}) {
+    fraction->over = cursor.Load32();
+    fraction->under = cursor.Load32();
+  }
+  for (Aperture::Fraction* fraction : {&aperture.right, &aperture.down}) {
+    fraction->over = static_cast<int32_t>(cursor.Load32());
+    fraction->under = cursor.Load32();
+  }
+  return aperture;  // one that is cut off has zeros
+}
+
+// Along one axis.
+struct Range {
+  uint32_t begin = 0;
+  uint32_t size = 0;
+};
+
+// The pixels of an axis of `all` ones that an aperture shows, rounded as libheif does: halves up in
+// the size, and in the begin only if `begin_rounds`. (libheif computes with numbers of 17 bits, so
+// it may find another pixel where fractions of large numbers come near a half.) nullopt: they are
+// none, or not all there.
+std::optional<Range> ShownRange(uint32_t all, const Aperture::Fraction& size,
+                                const Aperture::Fraction& offset, bool begin_rounds) {
+  const auto valid = [](const Aperture::Fraction& fraction) {
+    return fraction.under > 0 && fraction.under <= INT32_MAX && fraction.over <= INT32_MAX;
+  };
+  if (!valid(size) || !valid(offset)) return std::nullopt;
+  // offset + (all - size) / 2, over a common divisor. All numbers are below 2 to the 31st.
+  const __int128 divisor = __int128{2} * size.under * offset.under;
+  __int128 begin = __int128{2} * offset.over * size.under +
+                   (__int128{all} * size.under - size.over) * offset.under;
+  if (begin_rounds) begin += divisor / 2;
+  // Down means towards zero: a part may begin less than a pixel before the image.
+  if (begin < (begin_rounds ? 0 : 1 - divisor)) return std::nullopt;
+  begin /= divisor;
+  const int64_t count = (size.over + size.under / 2) / size.under;
+  if (count == 0 || begin + count > all) return std::nullopt;
+  return Range{static_cast<uint32_t>(begin), static_cast<uint32_t>(count)};
+}
+
+// Leaves of the image the part that an aperture shows after `turn`. False: it has no such part.
+bool Crop(const Aperture& aperture, const Turn& turn, HeifHeader* header) {
+  const uint32_t columns = turn.transpose ? header->height : header->width;
+  const uint32_t rows = turn.transpose ? header->width : header->height;
+  std::optional<Range> x = ShownRange(columns, aperture.width, aperture.right, false);
+  std::optional<Range> y = ShownRange(rows, aperture.height, aperture.down, true);
+  if (!x || !y) return false;
+  if (turn.mirror_columns) x->begin = columns - x->begin - x->size;
+  if (turn.mirror_rows) y->begin = rows - y->begin - y->size;
+  if (turn.transpose) std::swap(x, y);
+  header->left += x->begin;
+  header->top += y->begin;
+  header->width = x->size;
+  header->height = y->size;
+  return true;
+}
+
+// Adds the properties of the primary item; those that turn or crop it hold in their order.
+absl::Status ReadProperties(const Meta& meta, HeifHeader* header) {
   meta.Visit(meta.primary, [&](const Box& property) {
-    Cursor cursor(property.content);
+    BigEndianCursor cursor(property.content);
     if (property.type == "ispe") {
       cursor.Take(4);
-      header->width = cursor.Load32();
-      header->height = cursor.Load32();
+      header->stored_width = cursor.Load32();
+      header->stored_height = cursor.Load32();
     } else if (property.type == "pixi") {
       cursor.Take(4);
       header->channels = cursor.Load32(1);
-    } else if (property.type == "irot") {
+    }
+  });
+  const uint32_t width = header->width = header->stored_width;
+  const uint32_t height = header->height = header->stored_height;
+  if (width == 0 || height == 0) {
+    return absl::DataLossError("is cut off or damaged: its header does not tell its size");
+  }
+  if (width > INT32_MAX || height > INT32_MAX) {
+    return absl::DataLossError(
+        fmt::format("says that it is {} pixels wide and {} high", width, height));
+  }
+  Turn turn;
+  bool cropped = true;
+  meta.Visit(meta.primary, [&](const Box& property) {
+    BigEndianCursor cursor(property.content);
+    if (property.type == "irot") {
       for (uint32_t i = cursor.Load32(1) & 3; i > 0; --i) turn.TurnLeft();
     } else if (property.type == "imir") {
       turn.Mirror(/*columns=*/(cursor.Load(1) & 1) != 0);
     } else if (property.type == "clap") {
-      aperture.emplace();
-      for (uint32_t* number : {&aperture->width, &aperture->width_divisor, &aperture->height,
-                               &aperture->height_divisor}) {
-        *number = cursor.Load32();
-      }
+      cropped = cropped && Crop(ReadAperture(property.content), turn, header);
     }
   });
   header->orientation = turn.orientation();
-  header->cropped = aperture && !aperture->Holds(header->width, header->height);
+  if (!cropped) {
+    return absl::DataLossError(fmt::format(
+        "is damaged: the part that it shows (clap) is not in its {} x {} pixels", width, height));
+  }
+  return absl::OkStatus();
 }
 
 // The kind of chroma in the configuration of an item's codec.
@@ -267,7 +281,7 @@ absl::StatusOr<HeifHeader> ReadHeifHeader(std::string_view bytes) {
   const std::optional<Meta> meta = ReadMeta(bytes);
   if (!meta) return absl::DataLossError("is cut off or damaged: it has no header (meta)");
   HeifHeader header;
-  ReadProperties(*meta, &header);
+  if (absl::Status status = ReadProperties(*meta, &header); !status.ok()) return status;
   std::optional<int> chroma = ChromaOf(*meta, meta->primary);
   for (const Reference& reference : meta->references) {
     if (reference.type == "dimg" && reference.from == meta->primary && !chroma) {
@@ -280,13 +294,6 @@ absl::StatusOr<HeifHeader> ReadHeifHeader(std::string_view bytes) {
     }
   }
   header.chroma = chroma.value_or(header.chroma);
-  if (header.width == 0 || header.height == 0) {
-    return absl::DataLossError("is cut off or damaged: its header does not tell its size");
-  }
-  if (header.width > INT32_MAX || header.height > INT32_MAX) {
-    return absl::DataLossError(
-        fmt::format("says that it is {} pixels wide and {} high", header.width, header.height));
-  }
   return header;
 }
 

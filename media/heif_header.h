@@ -14,8 +14,14 @@
 namespace shardfeed {
 
 struct HeifHeader {
-  uint32_t height = 0;  // in pixels, as stored
+  // In pixels, of the part that is shown (clap), before it is turned.
+  uint32_t height = 0;
   uint32_t width = 0;
+  // All pixels that are stored, and where in them the part that is shown begins. It lies in them.
+  uint32_t stored_height = 0;
+  uint32_t stored_width = 0;
+  uint32_t top = 0;
+  uint32_t left = 0;
   // How many channels are stored, alpha included; 0 if the header does not tell.
   uint32_t channels = 0;
   // How the image has to be turned and mirrored to be upright (irot, imir), as an Exif orientation,
@@ -24,8 +30,6 @@ struct HeifHeader {
   // Whether it has a pixel of colour for each pixel (3), for two in a row (2) or for two by two
   // (1), or is grey (0).
   int chroma = 3;
-  // Whether the image is only a part of the pixels that are stored (clap).
-  bool cropped = false;
 };
 
 // "avif" or "heic" if `bytes` begin with a box ftyp that names one of them, else "". A file that
@@ -34,8 +38,8 @@ std::string_view HeifFormatOf(std::string_view bytes);
 
 // `bytes` are the whole file. Any bytes are safe to pass. Thread safe.
 //
-// DataLoss: cut off or damaged, or the primary image has no size; the message does not name the
-// file.
+// DataLoss: cut off or damaged, or the primary image has no size, or shows a part that it does not
+// have; the message does not name the file.
 absl::StatusOr<HeifHeader> ReadHeifHeader(std::string_view bytes);
 
 }  // namespace shardfeed

@@ -217,7 +217,11 @@ absl::StatusOr<ImageHeader> ReadTiff(std::string_view bytes, Order order, bool b
 
 absl::StatusOr<ImageHeader> ReadHeif(std::string_view format, std::string_view bytes) {
   const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
-  if (header.ok()) return ImageHeader{format, header->height, header->width, header->channels};
+  if (header.ok()) {
+    const uint64_t stored = uint64_t{header->stored_width} * header->stored_height;
+    return ImageHeader{format, header->height, header->width, header->channels,
+                       stored - uint64_t{header->width} * header->height};
+  }
   return absl::DataLossError(fmt::format("{} {}", format == "avif" ? "AVIF" : "HEIC",
                                          std::string(header.status().message())));
 }

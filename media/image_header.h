@@ -18,12 +18,17 @@ struct ImageHeader {
   // "jpeg", "png", "gif", "bmp", "webp", "tiff", "avif" or "heic"; always a literal.
   std::string_view format;
   // In pixels, at least 1, as stored: an orientation, be it of Exif or of the format, is not
-  // applied, and for GIF and animated WebP it is the canvas.
+  // applied, and for GIF and animated WebP it is the canvas. Of AVIF and HEIC, it is the part that
+  // is shown.
   uint32_t height = 0;
   uint32_t width = 0;
   // 1 for grey, 2 for grey and alpha, 3 for colour, 4 for CMYK or colour and alpha; 0 if the header
   // does not tell, as in images with a palette.
   uint32_t channels = 0;
+  // How many pixels are stored besides and not shown. Decoding takes memory for them, too.
+  uint64_t hidden_pixels = 0;
+
+  uint64_t decoded_pixels() const { return uint64_t{width} * height + hidden_pixels; }
 };
 
 // Returns the format of ImageHeader whose magic number `bytes` begin with, or "" if there is none.

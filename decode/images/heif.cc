@@ -141,6 +141,7 @@ absl::Status StatusOf(const Error& error, std::string_view format, std::string_v
 // An image that libheif has decoded, with the planes that it stores.
 struct Decoded {
   std::unique_ptr<Image, decltype(Library::release_image)> image;
+  HeifHeader header;
   YcbcrImage colour;
   SamplePlane alpha;  // no data: there is none
   bool premultiplied = false;
@@ -168,34 +169,33 @@ bool IsWhole(const SamplePlane& plane, uint32_t width, uint32_t height) {
          plane.bits >= 8 && plane.bits <= 16 && plane.row_bytes >= bytes;
 }
 
-// Takes the planes of `image`, whose chroma is `chroma`.
-absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, int chroma,
-                                   const ImageHeader& header) {
-  Decoded decoded{{image, library.release_image}, {}, {}, false};
+// Takes the planes of `image`. Its sizes are what the bitstream says, which need not be true to the
+// file's header.
+absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, const HeifHeader& header,
+                                   std::string_view format) {
+  Decoded decoded{{image, library.release_image}, header, {}, {}, false};
+  const uint32_t width = header.stored_width;
+  const uint32_t height = header.stored_height;
   YcbcrImage& colour = decoded.colour;
   colour.y = PlaneOf(library, image, kY);
-  if (colour.y.data != nullptr &&
-      (colour.y.width != header.width || colour.y.height != header.height)) {
+  if (colour.y.data != nullptr && (colour.y.width != width || colour.y.height != height)) {
     return absl::DataLossError(fmt::format("{} has {} x {} pixels, but its header says {} x {}",
-                                           header.format, colour.y.width, colour.y.height,
-                                           header.width, header.height));
+                                           format, colour.y.width, colour.y.height, width, height));
   }
-  bool whole = IsWhole(colour.y, header.width, header.height);
-  if (chroma != kNoChroma) {
-    const uint32_t width = chroma == k444 ? header.width : header.width / 2 + header.width % 2;
-    const uint32_t height = chroma == k420 ? header.height / 2 + header.height % 2 : header.height;
+  bool whole = IsWhole(colour.y, width, height);
+  if (header.chroma != kNoChroma) {
+    const uint32_t columns = header.chroma == k444 ? width : width / 2 + width % 2;
+    const uint32_t rows = header.chroma == k420 ? height / 2 + height % 2 : height;
     colour.cb = PlaneOf(library, image, kCb);
     colour.cr = PlaneOf(library, image, kCr);
-    whole = whole && IsWhole(colour.cb, width, height) && IsWhole(colour.cr, width, height) &&
+    whole = whole && IsWhole(colour.cb, columns, rows) && IsWhole(colour.cr, columns, rows) &&
             colour.cb.bits == colour.y.bits && colour.cr.bits == colour.y.bits;
   }
   decoded.alpha = PlaneOf(library, image, kAlpha);
-  if (decoded.alpha.data != nullptr) {
-    whole = whole && IsWhole(decoded.alpha, header.width, header.height);
-  }
+  if (decoded.alpha.data != nullptr) whole = whole && IsWhole(decoded.alpha, width, height);
   if (!whole) {
     return absl::UnimplementedError(
-        fmt::format("{} with planes of different sizes or depths", header.format));
+        fmt::format("{} with planes of different sizes or depths", format));
   }
   ColorProfile* profile = nullptr;
   if (library.get_profile(image, &profile).code == kOk && profile != nullptr) {
@@ -205,20 +205,15 @@ absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, int chr
   }
   if (!IsKnownMatrix(colour.matrix)) {
     return absl::UnimplementedError(
-        fmt::format("{} with colours of matrix {} (ITU-T H.273)", header.format, colour.matrix));
+        fmt::format("{} with colours of matrix {} (ITU-T H.273)", format, colour.matrix));
   }
   return decoded;
 }
 
 absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
-                               const ImageHeader& header) {
-  const std::string_view format = header.format;
-  const absl::StatusOr<HeifHeader> heif = ReadHeifHeader(bytes);
-  if (!heif.ok()) return heif.status();
-  if (heif->cropped) {
-    return absl::UnimplementedError(fmt::format(
-        "{} whose image is only a part of its pixels (clap); convert it to JPEG or PNG", format));
-  }
+                               std::string_view format) {
+  const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
+  if (!header.ok()) return header.status();
   const bool av1 = format == "avif";
   if (library.have_decoder(av1 ? kAv1 : kHevc) == 0) {
     return absl::UnimplementedError(fmt::format(
@@ -233,7 +228,7 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
   }
   // Codecs work on whole blocks, so images may be a little larger than they say.
   constexpr uint32_t kBlock = 256;
-  const uint32_t side = std::max(header.width, header.height);
+  const uint32_t side = std::max(header->stored_width, header->stored_height);
   library.set_max_size(context.get(),
                        static_cast<int>(std::min<uint32_t>(side, INT32_MAX - kBlock) + kBlock));
   library.set_max_threads(context.get(), 0);  // in this thread
@@ -251,11 +246,11 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
   }
   options->ignore_transformations = 1;
   Image* image = nullptr;
-  const int chroma = heif->chroma;
+  const int chroma = header->chroma;
   error = library.decode(handle.get(), &image, chroma == kNoChroma ? kMonochrome : kYcbcr, chroma,
                          options.get());
   if (error.code != kOk) return StatusOf(error, format, bytes);
-  absl::StatusOr<Decoded> decoded = TakePlanes(library, image, chroma, header);
+  absl::StatusOr<Decoded> decoded = TakePlanes(library, image, *header, format);
   if (!decoded.ok()) return decoded;
   Error warning = {};
   if (library.get_warnings(image, 0, &warning, 1) > 0) {
@@ -279,15 +274,16 @@ absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int c
                         std::vector<uint8_t>* pixels) {
   const absl::StatusOr<const Library*> library = GetLibrary(header.format);
   if (!library.ok()) return library.status();
-  const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header);
+  const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header.format);
   if (!decoded.ok()) return decoded.status();
   YcbcrRows rows(decoded->colour);
-  std::vector<float> row(size_t{3} * header.width);
-  pixels->resize(size_t{header.width} * header.height * channels);
+  const HeifHeader& part = decoded->header;
+  std::vector<float> row(size_t{3} * part.stored_width);
+  pixels->resize(size_t{part.width} * part.height * channels);
   uint8_t* to = pixels->data();
-  for (uint32_t y = 0; y < header.height; ++y) {
+  for (uint32_t y = part.top; y < part.top + part.height; ++y) {
     rows.Convert(y, row.data());
-    for (uint32_t x = 0; x < header.width; ++x) {
+    for (uint32_t x = part.left; x < part.left + part.width; ++x) {
       float factor = 1;
       if (decoded->premultiplied) {
         const uint32_t alpha = decoded->alpha.At(x, y);
@@ -308,18 +304,19 @@ absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int c
 absl::Status ReadRawHeif(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
   const absl::StatusOr<const Library*> library = GetLibrary(header.format);
   if (!library.ok()) return library.status();
-  const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header);
+  const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header.format);
   if (!decoded.ok()) return decoded.status();
   const YcbcrImage& colour = decoded->colour;
   const SamplePlane& alpha = decoded->alpha;
   const int bits = std::max(colour.y.bits, alpha.data != nullptr ? alpha.bits : 0);
+  const HeifHeader& part = decoded->header;
   absl::Status status =
-      samples->Start(header.format, header.width, header.height, decoded->channels(), bits);
+      samples->Start(header.format, part.width, part.height, decoded->channels(), bits);
   if (!status.ok()) return status;
   YcbcrRows rows(colour);
-  std::vector<float> row(size_t{3} * header.width);
-  for (uint32_t y = 0; y < header.height; ++y) {
-    uint8_t* to = samples->row(y);
+  std::vector<float> row(size_t{3} * part.stored_width);
+  for (uint32_t y = part.top; y < part.top + part.height; ++y) {
+    uint8_t* to = samples->row(y - part.top);
     const auto put = [&](uint32_t sample) {
       const auto value = static_cast<uint16_t>(sample);
       if (samples->sample_bytes() == 1) {
@@ -330,7 +327,7 @@ absl::Status ReadRawHeif(std::string_view bytes, const ImageHeader& header, RawS
       to += samples->sample_bytes();
     };
     if (!decoded->grey()) rows.Convert(y, row.data());
-    for (uint32_t x = 0; x < header.width; ++x) {
+    for (uint32_t x = part.left; x < part.left + part.width; ++x) {
       if (decoded->grey()) {
         put(colour.y.At(x, y));
       } else {

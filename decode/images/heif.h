@@ -13,9 +13,9 @@
 
 namespace shardfeed {
 
-// Implements DecodeWithCodec (codecs.h) for the primary image of an AVIF or HEIC file, ignoring its
-// rotation, mirroring and crop. Colours that are stored premultiplied by their alpha are divided by
-// it. Thread safe.
+// Implements DecodeWithCodec (codecs.h) for the primary image of an AVIF or HEIC file: the part of
+// it that is shown (HeifHeader), without rotating or mirroring it. Colours that are stored
+// premultiplied by their alpha are divided by it. Thread safe.
 absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
 

@@ -156,11 +156,12 @@ size_t ImageDecoder::result_bytes() const {
 absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) return header.status();
-  const uint64_t num_pixels = uint64_t{header->width} * header->height;
-  if (num_pixels > options_.jpeg.max_pixels) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} of {} x {} pixels, but the limit is {} in all (max_pixels)", header->format,
-                    header->width, header->height, options_.jpeg.max_pixels));
+  if (header->decoded_pixels() > options_.jpeg.max_pixels) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{} of {} x {} pixels{}, but the limit is {} in all (max_pixels)", header->format,
+        header->width, header->height,
+        header->hidden_pixels > 0 ? fmt::format(" and {} hidden ones", header->hidden_pixels) : "",
+        options_.jpeg.max_pixels));
   }
   bytes_ = bytes;
   format_ = header->format;

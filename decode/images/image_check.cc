@@ -33,7 +33,7 @@ absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
   if (pixels.capacity() > kKeptBytes) std::vector<uint8_t>().swap(pixels);
   // Checked before allocating, since a damaged header may claim any size.
   const uint64_t max_pixels = JpegDecoderOptions().max_pixels;
-  if (uint64_t{header.width} * header.height > max_pixels) {
+  if (header.decoded_pixels() > max_pixels) {
     return absl::ResourceExhaustedError(fmt::format("more than {} pixels", max_pixels));
   }
   if (header.format != "jpeg") return DecodeWithCodec(bytes, header, 3, &pixels);

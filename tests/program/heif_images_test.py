@@ -7,11 +7,14 @@ import subprocess
 
 import numpy as np
 import pytest
+from harness import TESTDATA
 from image_program import IMAGE, decode, error_of, make_image, run
 from PIL import Image, ImageOps, features
 
 if not features.check("avif"):
     pytest.skip("this Pillow does not write AVIF", allow_module_level=True)
+
+HEIF = TESTDATA / "heif"
 
 
 def write(path, size=(96, 64), mode="RGB", **options):
@@ -95,22 +98,99 @@ def test_heic(tmp_path):
     assert "is cut off or damaged" in error_of(path=tmp_path / "a.heic", size=(64, 96))
 
 
-def test_images_that_are_a_part_of_their_pixels_are_refused(tmp_path):
-    path, profile = tmp_path / "a.avif", bytes(range(28))
-    write(path, icc_profile=profile)
+def shown_by_libheif(path):
+    """RGB, cropped, turned and mirrored."""
+    library = ctypes.CDLL("libheif.so.1")
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+
+    def call(name, *arguments, result=HeifError):
+        function = getattr(library, name)
+        function.restype = result
+        found = function(*arguments)
+        assert result is not HeifError or found.code == 0, found.message
+        return found
+
+    context = pointer(call("heif_context_alloc", result=pointer))
+    handle, image, row_bytes = pointer(), pointer(), number()
+    rgb, interleaved, plane = 1, 10, 10
+    call("heif_context_read_from_file", context, str(path).encode(), None)
+    call("heif_context_get_primary_image_handle", context, ctypes.byref(handle))
+    call("heif_decode_image", handle, ctypes.byref(image), rgb, interleaved, None)
+    width = call("heif_image_get_width", image, plane, result=number)
+    height = call("heif_image_get_height", image, plane, result=number)
+    data = call("heif_image_get_plane_readonly", image, plane, ctypes.byref(row_bytes), result=pointer)
+    pixels = np.frombuffer(ctypes.string_at(data, height * row_bytes.value), np.uint8)
+    pixels = pixels.reshape(height, -1)[:, :3 * width].reshape(height, width, 3)
+    call("heif_image_release", image, result=None)
+    call("heif_image_handle_release", handle, result=None)
+    call("heif_context_free", context, result=None)
+    return pixels
+
+
+# Width and height, and how far the middle is to the right and down, each a fraction.
+PARTS = [(61, 1, 43, 1, 0, 1, 0, 1), (61, 1, 43, 1, -35, 2, -21, 2), (192, 2, 64, 1, 0, 1, 0, 1), (1, 1, 1, 1, 95, 2, 63, 2),
+         (20, 1, 33, 1, 1, 2, 1, 3), (95, 2, 99, 4, 3, 7, -5, 3), (40, 1, 20, 1, 5, 1, -6, 1)]
+
+
+@pytest.mark.parametrize("turned", [1, 6, 8, 2])
+@pytest.mark.parametrize("part", PARTS)
+def test_only_the_part_that_clap_names_is_shown(tmp_path, part, turned):
+    path, profile, exif = tmp_path / "a.avif", bytes(range(28)), Image.Exif()
+    exif[0x0112] = turned
+    write(path, icc_profile=profile, exif=exif, subsampling="4:4:4")
     before, data, after = path.read_bytes().partition(b"colrprof" + profile)
     assert data
+    path.write_bytes(before + b"clap" + b"".join(n.to_bytes(4, "big", signed=True) for n in part) + after)
+    wanted = shown_by_libheif(path).astype(int)
+    job = {"path": path, "size": wanted.shape[:2], "orient": True}
+    assert np.abs(decode(job) - wanted).max() <= 2
+    assert np.abs(decode({**job, "raw": True, "channels": 3}) - wanted).max() <= 2
+    assert "hidden ones, but the limit is 6143" in error_of(**job, max_pixels=6143) or part[0] == 192
 
-    def cropped(*numbers):
-        """With a box clap, width and height as fractions, in the place of the profile."""
-        path.write_bytes(before + b"clap" + b"".join(n.to_bytes(4, "big") for n in (*numbers, 0, 1, 0, 1)) + after)
 
-    cropped(61, 1, 43, 1)
-    for raw in (False, True):
-        assert error_of(path=path, size=(64, 96), raw=raw) == (
-            "avif whose image is only a part of its pixels (clap); convert it to JPEG or PNG\n")
-    cropped(192, 2, 64, 1)  # all of them
-    assert decode({"path": path, "size": (64, 96)}).shape == (64, 96, 3)
+def exchanged(data, *kinds):
+    """Exchanges two properties of the first item in the order in which they hold."""
+    at = data.index(b"ipco") + 4
+    end = at - 8 + int.from_bytes(data[at - 8:at - 4], "big")
+    numbers = {}
+    while at < end:
+        numbers[data[at + 4:at + 8]] = len(numbers) + 1
+        at += int.from_bytes(data[at:at + 4], "big")
+    start = data.index(b"ipma") + 4 + 4 + 4 + 2  # versions, how many items, the item
+    count = data[start]
+    order = list(data[start + 1:start + 1 + count])
+    first, second = (next(i for i, one in enumerate(order) if one & 0x7f == numbers[kind]) for kind in kinds)
+    order[first], order[second] = order[second], order[first]
+    return data[:start + 1] + bytes(order) + data[start + 1 + count:]
+
+
+@pytest.mark.parametrize("turned, kind", [(6, b"irot"), (8, b"irot"), (3, b"irot"), (2, b"imir"), (4, b"imir")])
+def test_a_part_may_be_one_of_the_turned_image(tmp_path, turned, kind):
+    path, profile, exif = tmp_path / "a.avif", bytes(range(28)), Image.Exif()
+    exif[0x0112] = turned
+    write(path, icc_profile=profile, exif=exif, subsampling="4:4:4")
+    part = b"clap" + b"".join(n.to_bytes(4, "big", signed=True) for n in (31, 1, 43, 1, -7, 2, 5, 2))
+    path.write_bytes(exchanged(path.read_bytes().replace(b"colrprof" + profile, part), b"clap", kind))
+    wanted = shown_by_libheif(path).astype(int)
+    assert wanted.shape == (43, 31, 3)
+    assert np.abs(decode({"path": path, "size": (43, 31), "orient": True}) - wanted).max() <= 2
+
+
+def test_a_part_that_does_not_exist_is_refused(tmp_path):
+    path, profile = tmp_path / "a.avif", bytes(range(28))
+    write(path, icc_profile=profile)
+    part = b"".join(n.to_bytes(4, "big") for n in (97, 1, 43, 1, 0, 1, 0, 1))
+    path.write_bytes(path.read_bytes().replace(b"colrprof" + profile, b"clap" + part))
+    assert error_of(path=path, size=(64, 96)) == (
+        "AVIF is damaged: the part that it shows (clap) is not in its 96 x 64 pixels\n")
+
+
+def test_heic_of_an_odd_size():
+    """x265 stores 64 x 64 pixels, of which the file shows 61 x 43."""
+    wanted = np.asarray(Image.open(HEIF / "odd.png")).astype(int)
+    assert wanted.shape == (43, 61, 3)
+    found = decode({"path": HEIF / "odd.heic", "size": (43, 61)})
+    assert np.abs(found - wanted).max() <= 2
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
