@@ -26,15 +26,6 @@ def write(path, size=(96, 64), mode="RGB", **options):
     return np.asarray(Image.open(path).convert("RGBA"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def libheif(tmp_path_factory):
-    path = tmp_path_factory.mktemp("avif") / "a.avif"
-    write(path)
-    done = run({"path": path, "size": (64, 96)})
-    if b"libheif is not installed" in done.stderr:
-        pytest.skip("libheif1 is not installed")
-
-
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0", "4:0:0"])
 def test_pixels_are_pillows(tmp_path, mode, subsampling):
