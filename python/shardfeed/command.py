@@ -241,7 +241,7 @@ class Inspection:
     def _images(self, most: int = 4) -> str:
         import base64
         from .sources import read
-        from .viewer.media import media_type
+        from .viewer.media import is_shown_by_browsers, media_type
         names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]
         tags = []
         if names and self.records:
@@ -250,7 +250,7 @@ class Inspection:
             for row in ds[:min(most, self.records)]:
                 for value in (v for values in row.values() for v in values):
                     kind = media_type(value) or ""
-                    if kind.startswith("image/") and kind != "image/tiff":  # which browsers do not show
+                    if is_shown_by_browsers(kind):
                         data = base64.b64encode(value).decode()
                         tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
         return "".join(tags)

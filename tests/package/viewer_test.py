@@ -193,6 +193,29 @@ def test_tiff_is_shown_as_png(folder):
     assert np.array_equal(np.asarray(image.open(io.BytesIO(data))), np.full((3, 5, 3), (250, 10, 20)))
 
 
+def test_heic_is_shown_as_png(folder):
+    image = pytest.importorskip("PIL.Image")
+    heif = TESTDATA / "heif"
+    spec = str(folder / "heic@1")
+    with sf.write(spec) as writer:
+        writer.write({"image/encoded": (heif / "odd.heic").read_bytes(), "image/height": 43, "image/width": 61})
+    dataset = ViewedDataset(spec)
+    assert dataset.record(0)["features"][0]["values"][0]["media"] == "image/heic"
+    kind, data = dataset.image(0, "image/encoded", 0)
+    shown = np.asarray(image.open(io.BytesIO(data))).astype(int)
+    assert kind == "image/png" and shown.shape == (43, 61, 3)
+    assert np.abs(shown - np.asarray(image.open(heif / "odd.png"))).max() <= 2
+
+
+@pytest.mark.parametrize("brands, kind", [
+    (b"avif\0\0\0\0", "image/avif"), (b"avis\0\0\0\0msf1", "image/avif"), (b"mif1\0\0\0\0heicavif", "image/avif"),
+    (b"heic\0\0\0\0", "image/heic"), (b"mif1\0\0\0\0heic", "image/heic"), (b"isom\0\0\0\0mp42", None),
+    (b"isomavif", None)])
+def test_kinds_of_heif_follow_their_brands(brands, kind):
+    assert media.media_type((8 + len(brands)).to_bytes(4, "big") + b"ftyp" + brands) == kind
+    assert media.is_shown_by_browsers(kind) == (kind == "image/avif")
+
+
 def test_a_damaged_record_costs_its_own_row(table, tmp_path):
     with sf.write(str(tmp_path / "t@1")) as writer:
         for i in range(5):

@@ -180,7 +180,7 @@ class ViewedDataset:
 
     def image(self, number: int, feature: str, index: int) -> Tuple[str, bytes]:
         """Returns the media type and the bytes of what a browser can show as an image: encoded images as they are,
-        TIFF, raw pixels and arrays as PNG. Missing: it is none."""
+        others, raw pixels and arrays as PNG. Missing: it is none."""
         if feature == "image/raw":
             row = self.rows([number])[0]
             pixels = _pixels_of(examples.features_of(row.record)) if not row.error else None
@@ -193,10 +193,10 @@ class ViewedDataset:
             shown = _npy_image(value)
             if shown is not None:
                 return "image/png", shown
-        elif kind == "image/tiff":
-            return "image/png", self._decoded(number, feature)
-        elif kind is not None and kind.startswith("image/"):
+        elif kind is not None and media.is_shown_by_browsers(kind):
             return kind, value
+        elif kind is not None and kind.startswith("image/"):
+            return "image/png", self._decoded(number, feature)
         raise Missing(f"feature {feature!r} of record {number} is not an image")
 
     def _decoded(self, number: int, feature: str) -> bytes:

@@ -14,6 +14,9 @@ _HEADS = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"), 
           (b"GIF89a", "image/gif"), (b"BM", "image/bmp"), (b"II*\0", "image/tiff"), (b"MM\0*", "image/tiff"),
           (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
           (b"\x93NUMPY", "array/npy"))
+# Brands of the box ftyp, in the order in which the program looks for them (media/heif_header.h).
+_BRANDS = ((("avif", "avis"), "image/avif"), (("heic", "heix", "heim", "heis", "hevc", "hevx", "mif1"), "image/heic"))
+_UNKNOWN_TO_BROWSERS = ("image/tiff", "image/heic")
 
 
 def _colours(most: int) -> np.ndarray:
@@ -32,11 +35,18 @@ def media_type(value: bytes) -> Optional[str]:
     if value[:4] == b"RIFF":
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(value[8:12])
     if value[4:8] == b"ftyp":
-        return "image/avif" if value[8:12] in (b"avif", b"avis") else None
+        content = value[8:min(int.from_bytes(value[:4], "big"), 1024)]
+        named = {content[at:at + 4].decode("latin-1") for at in (0, *range(8, len(content), 4))}
+        return next((kind for brands, kind in _BRANDS if not named.isdisjoint(brands)), None)
     # Two letters are also the beginning of texts, so a BMP must state its own size.
     if value[:2] == b"BM" and value[2:6] != struct.pack("<I", len(value) & 0xFFFFFFFF):
         return None
     return next((kind for head, kind in _HEADS if value.startswith(head)), None)
+
+
+def is_shown_by_browsers(kind: Optional[str]) -> bool:
+    """Whether it is the media type of an image, and of one that need not be decoded for the page."""
+    return kind is not None and kind.startswith("image/") and kind not in _UNKNOWN_TO_BROWSERS
 
 
 def png(pixels: np.ndarray) -> bytes:
