@@ -34,6 +34,7 @@ enum ErrorCode : int {
   kUnsupportedFeature = 4,
   kNoMemory = 6,
 };
+constexpr int kSecurityLimitExceeded = 1000;  // a subcode
 
 struct DecodingOptions {
   uint8_t version;
@@ -46,6 +47,22 @@ struct ColorProfile {
   int transfer;
   int matrix;
   uint8_t full_range;
+};
+
+// Since version 1.19; later ones have more members.
+struct SecurityLimits {
+  uint8_t version;
+  uint64_t max_pixels;
+  uint64_t max_tiles;
+  uint32_t max_bayer_pixels;
+  uint32_t max_items;
+  uint32_t max_profile_bytes;
+  uint64_t max_block_bytes;
+  uint32_t max_components;
+  uint32_t max_extents;
+  uint32_t max_group;
+  uint32_t max_children;
+  uint64_t max_total_bytes;  // from version 2 of the limits on
 };
 
 enum Colorspace : int { kYcbcr = 0, kMonochrome = 2 };
@@ -75,6 +92,7 @@ struct Library {
   Error (*get_profile)(const Image*, ColorProfile**);
   void (*free_profile)(ColorProfile*);
   int (*get_warnings)(Image*, int, Error*, int);
+  SecurityLimits* (*get_limits)(Context*);  // null in versions that have none
 };
 
 absl::StatusOr<Library> OpenLibrary() {
@@ -102,7 +120,10 @@ absl::StatusOr<Library> OpenLibrary() {
   loaded->Find("heif_image_get_nclx_color_profile", &library.get_profile);
   loaded->Find("heif_nclx_color_profile_free", &library.free_profile);
   loaded->Find("heif_image_get_decoding_warnings", &library.get_warnings);
+  loaded->FindIfThere("heif_context_get_security_limits", &library.get_limits);
   if (!loaded->found_all()) return absl::UnimplementedError("libheif is older than 1.13");
+  library.have_decoder(kAv1);  // loads it, if it is a plugin
+  LoadedLibrary::Silence("libdav1d.so");
   return library;
 }
 
@@ -131,6 +152,11 @@ absl::Status StatusOf(const Error& error, std::string_view format, std::string_v
       return absl::UnimplementedError(
           fmt::format("{} of a kind that libheif cannot decode: {}", format, message));
     case kNoMemory:
+      if (error.subcode == kSecurityLimitExceeded) {  // SetLimits sets them for this header
+        return absl::DataLossError(
+            fmt::format("{} of {} bytes needs more memory than its header says: {}", format,
+                        bytes.size(), message));
+      }
       return absl::ResourceExhaustedError(fmt::format("no memory for a {}: {}", format, message));
     default:
       return absl::DataLossError(
@@ -210,6 +236,32 @@ absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, const H
   return decoded;
 }
 
+// Keeps libheif from allocating much more than the image takes, whatever else the file says.
+void SetLimits(const Library& library, const HeifHeader& header, Context* context) {
+  // Small images may consist of a larger tile, and codecs work on whole blocks.
+  const auto with_blocks = [](uint32_t pixels) {
+    constexpr uint32_t kTile = 1024;
+    constexpr uint32_t kBlock = 256;
+    return std::min<uint64_t>(uint64_t{std::max(pixels, kTile)} + kBlock, INT32_MAX);
+  };
+  const uint64_t width = with_blocks(header.stored_width);
+  const uint64_t height = with_blocks(header.stored_height);
+  library.set_max_size(context, static_cast<int>(std::max(width, height)));
+  library.set_max_threads(context, 0);  // in this thread
+  if (library.get_limits == nullptr) return;
+  SecurityLimits* const limits = library.get_limits(context);
+  if (limits == nullptr) return;
+  limits->max_pixels = width * height;
+  if (limits->version < 2) return;
+  // Several copies of four planes of 16 bits, and what does not depend on the size.
+  constexpr uint64_t kBytesPerPixel = 64;
+  constexpr uint64_t kOtherBytes = uint64_t{64} << 20;
+  if (limits->max_pixels < limits->max_total_bytes / kBytesPerPixel) {
+    limits->max_total_bytes =
+        std::min(limits->max_total_bytes, limits->max_pixels * kBytesPerPixel + kOtherBytes);
+  }
+}
+
 absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
                                std::string_view format) {
   const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
@@ -226,12 +278,7 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
   if (context == nullptr) {
     return absl::ResourceExhaustedError(fmt::format("no memory for a {}", format));
   }
-  // Codecs work on whole blocks, so images may be a little larger than they say.
-  constexpr uint32_t kBlock = 256;
-  const uint32_t side = std::max(header->stored_width, header->stored_height);
-  library.set_max_size(context.get(),
-                       static_cast<int>(std::min<uint32_t>(side, INT32_MAX - kBlock) + kBlock));
-  library.set_max_threads(context.get(), 0);  // in this thread
+  SetLimits(library, *header, context.get());
   Error error = library.read(context.get(), bytes.data(), bytes.size(), nullptr);
   if (error.code != kOk) return StatusOf(error, format, bytes);
   Handle* primary = nullptr;

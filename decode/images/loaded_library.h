@@ -4,6 +4,8 @@
 #ifndef SHARDFEED_DECODE_IMAGES_LOADED_LIBRARY_H_
 #define SHARDFEED_DECODE_IMAGES_LOADED_LIBRARY_H_
 
+#include <string_view>
+
 #include "absl/status/statusor.h"
 
 namespace shardfeed {
@@ -21,8 +23,20 @@ class LoadedLibrary {
   void Find(const char* name, Function* function) {
     *function = reinterpret_cast<Function>(Address(name));
   }
-  // Whether every function that was looked for is there.
+  // Likewise, for a function that only some versions have: null if it is missing.
+  template <typename Function>
+  void FindIfThere(const char* name, Function* function) {
+    const bool found_all = found_all_;
+    Find(name, function);
+    found_all_ = found_all;
+  }
+  // Whether every function that Find looked for is there.
   bool found_all() const { return found_all_; }
+
+  // Lets what the code of a loaded library writes to `stderr` go nowhere, for those that print what
+  // they find and cannot be told not to. `file` is what its file's name begins with. Other code
+  // still writes there. Does nothing on machines other than x86-64 and AArch64.
+  static void Silence(std::string_view file);
 
  private:
   explicit LoadedLibrary(void* handle) : handle_(handle) {}

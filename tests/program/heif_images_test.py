@@ -214,6 +214,21 @@ def test_damage_and_limits(tmp_path):
             assert len(damaged) == len(whole) or done.returncode == 1
 
 
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@pytest.mark.parametrize("size", [(48, 32), (95, 64), (96, 63), (97, 64), (96, 65), (3000, 2000)])
+def test_pixels_that_the_header_does_not_announce_are_refused(tmp_path, mode, size):
+    path = tmp_path / "a.avif"
+    write(path, mode=mode)
+    said, other = (b"ispe" + bytes(4) + b"".join(n.to_bytes(4, "big") for n in s) for s in ((96, 64), size))
+    whole = path.read_bytes()
+    assert said in whole
+    path.write_bytes(whole.replace(said, other))
+    for raw in (False, True):
+        error = error_of(path=path, size=(8, 8), raw=raw, channels=len(mode) if raw else 3)
+        assert error in (f"avif has 96 x 64 pixels, but its header says {size[0]} x {size[1]}\n",
+                         "avif with planes of different sizes or depths\n"), error
+
+
 def test_without_the_library(tmp_path):
     write(tmp_path / "a.avif")
     (tmp_path / "libheif.so.1").write_bytes(b"")  # found first, and no library
