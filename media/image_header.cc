@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "media/heif_header.h"
 #include "media/jpeg_markers.h"
+#include "media/jxl_header.h"
 
 namespace shardfeed {
 namespace {
@@ -226,6 +227,22 @@ absl::StatusOr<ImageHeader> ReadHeif(std::string_view format, std::string_view b
                                          std::string(header.status().message())));
 }
 
+absl::StatusOr<ImageHeader> ReadJxl(std::string_view bytes) {
+  const absl::StatusOr<JxlHeader> header = ReadJxlHeader(bytes);
+  if (!header.ok()) {
+    return absl::DataLossError(fmt::format("JPEG XL {}", std::string(header.status().message())));
+  }
+  const uint32_t channels = header->colour_channels + header->extra_channels;
+  ImageHeader found{"jxl", header->height, header->width, channels <= 4 ? channels : 0};
+  if (channels > 4) {
+    constexpr uint64_t kMost = uint64_t{1} << 62;  // keeps sums from overflowing
+    const uint64_t pixels = uint64_t{header->width} * header->height;
+    const uint64_t more = (channels - 1) / 4;
+    found.hidden_pixels = pixels > kMost / more ? kMost : pixels * more;
+  }
+  return found;
+}
+
 absl::Status NotAnImage(std::string_view bytes) {
   if (bytes.size() >= 12 && bytes.substr(4, 4) == "ftyp") {
     return absl::DataLossError(
@@ -251,7 +268,7 @@ absl::Status NotAnImage(std::string_view bytes) {
 // too early to tell its format.
 bool IsCutMagic(std::string_view bytes) {
   for (std::string_view magic : {"\xff\xd8"sv, "\x89PNG\r\n\x1a\n"sv, "GIF87a"sv, "GIF89a"sv,
-                                 "BM"sv, "RIFF"sv, kTiffLittle, kTiffBig}) {
+                                 "BM"sv, "RIFF"sv, kTiffLittle, kTiffBig, kJxlContainer}) {
     if (bytes.size() < magic.size() && magic.starts_with(bytes)) return true;
   }
   return (bytes.starts_with("RIFF") || bytes.substr(std::min<size_t>(4, bytes.size())) == "ftyp") &&
@@ -271,6 +288,7 @@ std::string_view ImageFormatOf(std::string_view bytes) {
   for (std::string_view magic : {kTiffLittle, kTiffBig, kBigTiffLittle, kBigTiffBig}) {
     if (bytes.starts_with(magic)) return "tiff";
   }
+  if (IsJxl(bytes)) return "jxl";
   return HeifFormatOf(bytes);
 }
 
@@ -287,6 +305,7 @@ absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
     return ReadTiff(bytes, bytes.front() == 'I' ? Order::kLittle : Order::kBig, big);
   }
   if (format == "avif" || format == "heic") return ReadHeif(format, bytes);
+  if (format == "jxl") return ReadJxl(bytes);
   if (IsCutMagic(bytes)) {
     return absl::DataLossError(fmt::format("the file ends after {} bytes", bytes.size()));
   }

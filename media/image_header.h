@@ -2,7 +2,7 @@
 //
 // The formats are JPEG (ITU-T T.81, annex B), PNG (ISO 15948), GIF 87a and 89a, BMP (Windows and
 // OS/2 headers), WebP (RFC 9649), TIFF (revision 6.0, and BigTIFF; the size of the first image),
-// and AVIF and HEIC (heif_header.h; the primary image).
+// AVIF and HEIC (heif_header.h; the primary image), and JPEG XL (jxl_header.h).
 
 #ifndef SHARDFEED_MEDIA_IMAGE_HEADER_H_
 #define SHARDFEED_MEDIA_IMAGE_HEADER_H_
@@ -15,7 +15,7 @@
 namespace shardfeed {
 
 struct ImageHeader {
-  // "jpeg", "png", "gif", "bmp", "webp", "tiff", "avif" or "heic"; always a literal.
+  // "jpeg", "png", "gif", "bmp", "webp", "tiff", "avif", "heic" or "jxl"; always a literal.
   std::string_view format;
   // In pixels, at least 1, as stored: an orientation, be it of Exif or of the format, is not
   // applied, and for GIF and animated WebP it is the canvas. Of AVIF and HEIC, it is the part that
@@ -25,7 +25,8 @@ struct ImageHeader {
   // 1 for grey, 2 for grey and alpha, 3 for colour, 4 for CMYK or colour and alpha; 0 if the header
   // does not tell, as in images with a palette.
   uint32_t channels = 0;
-  // How many pixels are stored besides and not shown. Decoding takes memory for them, too.
+  // How many pixels are stored besides and not shown: around the image, or in more channels than
+  // four. Decoding takes memory for them, too.
   uint64_t hidden_pixels = 0;
 
   uint64_t decoded_pixels() const { return uint64_t{width} * height + hidden_pixels; }

@@ -18,8 +18,8 @@ namespace shardfeed {
 // Nothing depends on the order in which images are added and statistics are merged.
 class ImageStatistics {
  public:
-  static constexpr std::array<std::string_view, 8> kFormats = {"jpeg", "png",  "gif",  "bmp",
-                                                               "webp", "tiff", "avif", "heic"};
+  static constexpr std::array<std::string_view, 9> kFormats = {
+      "jpeg", "png", "gif", "bmp", "webp", "tiff", "avif", "heic", "jxl"};
 
   // Widths or heights, in pixels.
   struct Sizes {

@@ -10,8 +10,8 @@
 namespace shardfeed {
 namespace {
 
-constexpr std::array<std::string_view, 11> kSuffixes = {
-    "jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "avif", "heic", "heif"};
+constexpr std::array<std::string_view, 12> kSuffixes = {
+    "jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "avif", "heic", "heif", "jxl"};
 
 }  // namespace
 

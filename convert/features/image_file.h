@@ -18,7 +18,7 @@ namespace shardfeed {
 inline constexpr uint64_t kOtherFeatureBytes = 250;
 
 // Whether the name has the suffix of an image: jpg, jpeg, png, bmp, webp, gif, tif, tiff, avif,
-// heic or heif, in any case.
+// heic, heif or jxl, in any case.
 bool IsImageName(std::string_view path);
 // Returns "jpg, jpeg, ...", for messages.
 std::string ImageSuffixes();

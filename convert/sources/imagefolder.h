@@ -4,8 +4,8 @@
 //
 // The classes are the folders in SOURCE, sorted by the bytes of their names and numbered from 0;
 // folders of equal name in several sources are one class. Files are images if they have the suffix
-// jpg, jpeg, png, bmp, webp, gif, tif, tiff, avif, heic or heif, in any case. Names that start with
-// a dot are skipped. Links are followed, except into a folder that contains the link.
+// jpg, jpeg, png, bmp, webp, gif, tif, tiff, avif, heic, heif or jxl, in any case. Names that start
+// with a dot are skipped. Links are followed, except into a folder that contains the link.
 //
 // Features, with the names and meanings of TensorFlow's ImageNet scripts:
 //

@@ -5,6 +5,7 @@
 #include "decode/images/bmp.h"
 #include "decode/images/gif.h"
 #include "decode/images/heif.h"
+#include "decode/images/jxl.h"
 #include "decode/images/png.h"
 #include "decode/images/tiff.h"
 #include "decode/images/webp.h"
@@ -42,6 +43,7 @@ absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, 
     if (header.format == "bmp") return DecodeBmp(bytes, header, channels, pixels);
     if (header.format == "webp") return DecodeWebp(bytes, header, channels, pixels);
     if (IsHeif(header)) return DecodeHeif(bytes, header, channels, pixels);
+    if (header.format == "jxl") return DecodeJxl(bytes, header, channels, pixels);
     return Unexpected(header);
   });
 }
@@ -55,6 +57,7 @@ absl::Status ReadRawWithCodec(std::string_view bytes, const ImageHeader& header,
     if (header.format == "bmp") return ReadRawBmp(bytes, header, samples);
     if (header.format == "webp") return ReadRawWebp(bytes, header, samples);
     if (IsHeif(header)) return ReadRawHeif(bytes, header, samples);
+    if (header.format == "jxl") return ReadRawJxl(bytes, header, samples);
     return Unexpected(header);
   });
 }

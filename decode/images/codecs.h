@@ -1,6 +1,6 @@
 // Decodes whole images other than JPEGs: PNG with libpng, WebP with libwebp, GIF with giflib, and
-// BMP; TIFF with libtiff, and AVIF and HEIC with libheif, both of which are loaded when the first
-// such image comes.
+// BMP; TIFF with libtiff, AVIF and HEIC with libheif, and JPEG XL with libjxl, each of which is
+// loaded when the first such image comes.
 
 #ifndef SHARDFEED_DECODE_IMAGES_CODECS_H_
 #define SHARDFEED_DECODE_IMAGES_CODECS_H_

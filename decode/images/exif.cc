@@ -5,6 +5,7 @@
 
 #include "media/heif_header.h"
 #include "media/jpeg_markers.h"
+#include "media/jxl_header.h"
 
 namespace shardfeed {
 namespace {
@@ -110,6 +111,10 @@ int ExifOrientation(std::string_view bytes, std::string_view format) {
   if (format == "tiff") return std::max(OrientationOf(bytes), 1);
   if (format == "avif" || format == "heic") {
     const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
+    return header.ok() ? header->orientation : 1;
+  }
+  if (format == "jxl") {
+    const absl::StatusOr<JxlHeader> header = ReadJxlHeader(bytes);
     return header.ok() ? header->orientation : 1;
   }
   return 1;

@@ -14,9 +14,10 @@
 
 namespace shardfeed {
 
-// An image is a value of a bytes feature that begins like a JPEG, PNG, GIF, BMP, WebP or TIFF file
-// and tells its size, or whose feature is named like an image: image/encoded, or a name that ends
-// in such a file's suffix ("jpg", "seg.png").
+// An image is a value of a bytes feature that begins like an image file (ReadImageHeader) and tells
+// its size, or whose feature is named like an image: image/encoded, or a name that ends in such a
+// file's suffix ("jpg", "seg.png"). A bare codestream of JPEG XL has only two bytes to know it by,
+// so a damaged one is only an image if its feature says so.
 //
 // JPEGs are decoded at an eighth of their size, which still reads all their data up to the end of
 // the image, and are intact if libjpeg gives no warning. The others are decoded whole.

@@ -68,7 +68,7 @@ class RowSteps(Chain):
                      boxes: Columns = (), box_format: BoxFormat = "xyxy", min_area: float = 1,
                      min_visible: float = 0, box_columns: Columns = (), points: Columns = (),
                      normalized: bool = False) -> Self:
-        """Decodes the encoded images (JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, HEIC) of the column `feature`.
+        """Decodes the encoded images (JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, HEIC, JPEG XL) of the column `feature`.
 
         The pixels replace it as the column `output` (by default its name without "/encoded"):
         an array [height, width, channels], or [channels, height, width] with layout="NCHW".

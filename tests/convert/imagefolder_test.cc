@@ -245,7 +245,7 @@ TEST_F(ImageFolderTest, NamesAClassWithoutImages) {
   Write("src/b/readme.txt", "x");
   ExpectScanError(absl::StatusCode::kDataLoss,
                   "src/b: the folder of this class has no images (files named jpg, jpeg, png, bmp, "
-                  "webp, gif, tif, tiff, avif, heic, heif)");
+                  "webp, gif, tif, tiff, avif, heic, heif, jxl)");
 }
 
 TEST_F(ImageFolderTest, NamesAClassWhoseNameIsNotUtf8) {

@@ -90,6 +90,21 @@ TEST(ImageCheckTest, OtherFormatsAreDecoded) {
   EXPECT_EQ(check.counts().broken, 2);
 }
 
+TEST(ImageCheckTest, TwoBytesAloneAreNoJpegXl) {
+  // 8 x 8 pixels of which nothing follows.
+  const std::string codestream = "\xff\x0a\x41\x06"s;
+  ImageCheck check;
+  EXPECT_THAT(Check(check, Record({{"x", codestream}})), IsEmpty());
+  EXPECT_EQ(check.counts().sound + check.counts().broken, 0);
+  const std::string container = "\0\0\0\x0cJXL \r\n\x87\n\0\0\0\0jxlc"s + codestream;
+  const std::vector<std::string> defects =
+      Check(check, Record({{"jxl", codestream}, {"x", container}}));
+  // Without libjxl, they count as not decoded.
+  uint64_t not_decoded = 0;
+  for (const auto& [why, count] : check.counts().not_decoded) not_decoded += count;
+  EXPECT_TRUE(defects.size() == 2 || not_decoded == 3) << defects.size() << " " << not_decoded;
+}
+
 TEST(ImageCheckTest, WhatIsCutOffIsBroken) {
   for (bool progressive : {false, true}) {
     const std::string jpeg =

@@ -207,6 +207,19 @@ def test_heic_is_shown_as_png(folder):
     assert np.abs(shown - np.asarray(image.open(heif / "odd.png"))).max() <= 2
 
 
+def test_jpeg_xl_is_shown_as_png(folder):
+    image = pytest.importorskip("PIL.Image")
+    spec = str(folder / "jxl@1")
+    with sf.write(spec) as writer:
+        writer.write({"image/encoded": (TESTDATA / "jxl/rgba.jxl").read_bytes(), "image/height": 43, "image/width": 61})
+        writer.write({"image/encoded": (TESTDATA / "jxl/lossy.jxl").read_bytes(), "image/height": 43, "image/width": 61})
+    dataset = ViewedDataset(spec)
+    assert [dataset.record(i)["features"][0]["values"][0]["media"] for i in (0, 1)] == ["image/jxl"] * 2
+    kind, data = dataset.image(0, "image/encoded", 0)
+    wanted = np.asarray(image.open(TESTDATA / "jxl/rgba.png"))[..., :3]
+    assert kind == "image/png" and np.array_equal(np.asarray(image.open(io.BytesIO(data))), wanted)
+
+
 @pytest.mark.parametrize("brands, kind", [
     (b"avif\0\0\0\0", "image/avif"), (b"avis\0\0\0\0msf1", "image/avif"), (b"mif1\0\0\0\0heicavif", "image/avif"),
     (b"heic\0\0\0\0", "image/heic"), (b"mif1\0\0\0\0heic", "image/heic"), (b"isom\0\0\0\0mp42", None),

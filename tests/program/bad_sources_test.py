@@ -11,7 +11,7 @@ import pytest
 from harness import DEFECTS, TESTDATA
 
 JPEG = (TESTDATA / "images/circles/0.jpg").read_bytes()
-SUFFIXES = "jpg, jpeg, png, bmp, webp, gif, tif, tiff, avif, heic, heif"
+SUFFIXES = "jpg, jpeg, png, bmp, webp, gif, tif, tiff, avif, heic, heif, jxl"
 
 
 def refuse(folder, kind, files, sources, message, *options):

@@ -1,4 +1,4 @@
-"""What libraries (libpng, libtiff, libjpeg, libwebp, giflib, protobuf) find wrong is part of our messages,
+"""What libraries (libpng, libtiff, libjpeg, libwebp, giflib, libheif, libjxl, protobuf) find wrong is part of our messages,
 which name the file; they print nothing themselves."""
 
 import io
@@ -7,13 +7,16 @@ import random
 import harness
 import numpy as np
 import pytest
-from harness import DEFECTS, convert, run
+from harness import DEFECTS, TESTDATA, convert, run
 from PIL import Image
 
-FORMATS = {"png": {}, "tiff": {"compression": "tiff_lzw"}, "jpeg": {}, "webp": {}, "gif": {}, "bmp": {}}
+FORMATS = {"png": {}, "tiff": {"compression": "tiff_lzw"}, "jpeg": {}, "webp": {}, "gif": {}, "bmp": {}, "avif": {},
+           "heic": TESTDATA / "heif/odd.heic", "jxl": TESTDATA / "jxl/rgba.jxl"}
 
 
 def image(kind):
+    if kind in ("heic", "jxl"):  # which Pillow does not write
+        return FORMATS[kind].read_bytes()
     pixels = np.random.default_rng(1).integers(0, 255, (24, 32, 3), dtype=np.uint8)
     data = io.BytesIO()
     Image.fromarray(pixels).save(data, kind, **FORMATS[kind])

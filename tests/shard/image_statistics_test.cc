@@ -38,7 +38,7 @@ std::string CodeOf(const ImageStatistics& statistics) {
 TEST(ImageStatistics, CountsFormatsAndSizes) {
   const ImageStatistics found = Of({Gif(30, 20), Png(10, 200), Png(12, 20), Gif(10, 20)});
   EXPECT_EQ(found.count(), 4);
-  EXPECT_EQ(found.formats(), (std::array<uint64_t, 8>{0, 2, 2, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(found.formats(), (std::array<uint64_t, 9>{0, 2, 2, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(found.widths().min, 10);
   EXPECT_EQ(found.widths().max, 30);
   EXPECT_EQ(found.widths().Quantile(0.5), 10);

@@ -13,10 +13,10 @@ import numpy as np
 _HEADS = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"GIF87a", "image/gif"),
           (b"GIF89a", "image/gif"), (b"BM", "image/bmp"), (b"II*\0", "image/tiff"), (b"MM\0*", "image/tiff"),
           (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
-          (b"\x93NUMPY", "array/npy"))
+          (b"\xff\x0a", "image/jxl"), (b"\0\0\0\x0cJXL \r\n\x87\n", "image/jxl"), (b"\x93NUMPY", "array/npy"))
 # Brands of the box ftyp, in the order in which the program looks for them (media/heif_header.h).
 _BRANDS = ((("avif", "avis"), "image/avif"), (("heic", "heix", "heim", "heis", "hevc", "hevx", "mif1"), "image/heic"))
-_UNKNOWN_TO_BROWSERS = ("image/tiff", "image/heic")
+_UNKNOWN_TO_BROWSERS = ("image/tiff", "image/heic", "image/jxl")
 
 
 def _colours(most: int) -> np.ndarray:
