@@ -1,5 +1,5 @@
-"""Writes a HEIC file of a size that HEVC cannot store, so that it is a crop of larger pixels, and the pixels that
-pillow-heif shows. Takes pillow-heif 1.8.1: python3 testdata/heif/make.py"""
+"""Writes a HEIC file of a size that HEVC cannot store, so that it is a crop of larger pixels, the pixels that
+pillow-heif shows, and an AVIF file. Takes pillow-heif 1.8.1 and Pillow 13.0.0: python3 testdata/heif/make.py"""
 
 import pathlib
 
@@ -17,3 +17,9 @@ pixels[[0, -1]] = (230, 30, 30)
 pixels[:, [0, -1]] = (30, 30, 230)
 Image.fromarray(pixels.round().astype(np.uint8)).save(FOLDER / "odd.heic", quality=90, chroma=444)
 Image.fromarray(np.asarray(Image.open(FOLDER / "odd.heic"))).save(FOLDER / "odd.png", optimize=True)
+
+# With alpha, halved chroma and a rotation.
+exif = Image.Exif()
+exif[0x0112] = 6
+Image.fromarray(np.dstack([pixels, 4 * y[..., 0]]).round().astype(np.uint8)).save(
+    FOLDER / "turned.avif", quality=60, exif=exif, subsampling="4:2:0")

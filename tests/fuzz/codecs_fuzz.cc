@@ -1,52 +1,12 @@
 // PNG, WebP, TIFF, BMP and GIF: an image is decoded both in colour and in grey or in neither, and
 // the grey is that of the colours. Its raw samples have one number of channels.
 
-#include <vector>
-
-#include "decode/images/codecs.h"
-#include "decode/images/exif.h"
-#include "decode/images/grey.h"
-#include "decode/images/raw_samples.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/image_fuzz.h"
 
 namespace shardfeed {
-namespace {
-
-void ReadRaw(std::string_view bytes, const ImageHeader& header) {
-  const size_t pixels = size_t{header.width} * header.height;
-  int accepted = 0;
-  for (int channels = 1; channels <= 5; ++channels) {
-    RawSamples samples({.channels = channels});
-    const absl::Status status = ReadRawWithCodec(bytes, header, &samples);
-    if (absl::IsInvalidArgument(status)) continue;
-    if (!status.ok()) return;
-    FUZZ_EXPECT(++accepted == 1);
-    FUZZ_EXPECT(samples.size() == pixels * channels * samples.sample_bytes());
-  }
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr uint64_t kMaxPixels = 1 << 18;
-  const std::string_view bytes = testing::View(data, size);
-  const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
-  if (!header.ok()) return 0;
-  const int orientation = ExifOrientation(bytes, header->format);
-  FUZZ_EXPECT(orientation >= 1 && orientation <= 8);
-  if (header->format == "jpeg" || uint64_t{header->width} * header->height > kMaxPixels) return 0;
-  ReadRaw(bytes, *header);
-  std::vector<uint8_t> rgb;
-  std::vector<uint8_t> grey;
-  const absl::Status in_colour = DecodeWithCodec(bytes, *header, 3, &rgb);
-  const absl::Status in_grey = DecodeWithCodec(bytes, *header, 1, &grey);
-  FUZZ_EXPECT(in_colour.code() == in_grey.code());
-  if (!in_colour.ok()) return 0;
-  const size_t pixels = size_t{header->width} * header->height;
-  FUZZ_EXPECT(rgb.size() == 3 * pixels && grey.size() == pixels);
-  for (size_t i = 0; i < pixels; ++i) {
-    FUZZ_EXPECT(grey[i] == GreyOf(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]));
-  }
+  testing::CheckImage(testing::View(data, size));
   return 0;
 }
 

@@ -409,6 +409,10 @@ def main():
 
     for name, content in small_images():
         write("codecs", name, content)
+    for target, suffixes in (("heif", (".avif", ".heic")), ("jxl", (".jxl",))):
+        for path in sorted((TESTDATA / target).iterdir()):
+            if path.suffix in suffixes:
+                write(target, path.name.replace(".", "_"), path.read_bytes())
 
     images = sorted((TESTDATA / "images").rglob("*.jp*g"), key=lambda p: p.stat().st_size)
     for i, path in enumerate(images[:4]):

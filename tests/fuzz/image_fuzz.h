@@ -1,0 +1,57 @@
+// What holds for every image, whatever its format.
+
+#ifndef SHARDFEED_TESTS_FUZZ_IMAGE_FUZZ_H_
+#define SHARDFEED_TESTS_FUZZ_IMAGE_FUZZ_H_
+
+#include <string_view>
+#include <vector>
+
+#include "decode/images/codecs.h"
+#include "decode/images/exif.h"
+#include "decode/images/grey.h"
+#include "decode/images/raw_samples.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace shardfeed::testing {
+
+constexpr uint64_t kMaxPixels = 1 << 18;
+
+// The raw samples have one number of channels.
+inline void CheckRaw(std::string_view bytes, const ImageHeader& header) {
+  const size_t pixels = size_t{header.width} * header.height;
+  int accepted = 0;
+  for (int channels = 1; channels <= 5; ++channels) {
+    RawSamples samples({.channels = channels});
+    const absl::Status status = ReadRawWithCodec(bytes, header, &samples);
+    if (absl::IsInvalidArgument(status)) continue;
+    if (!status.ok()) return;
+    FUZZ_EXPECT(++accepted == 1);
+    FUZZ_EXPECT(samples.size() == pixels * channels * samples.sample_bytes());
+  }
+}
+
+// An image other than a JPEG is decoded both in colour and in grey or in neither, and the grey is
+// that of the colours.
+inline void CheckImage(std::string_view bytes) {
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
+  if (!header.ok()) return;
+  const int orientation = ExifOrientation(bytes, header->format);
+  FUZZ_EXPECT(orientation >= 1 && orientation <= 8);
+  if (header->format == "jpeg" || header->decoded_pixels() > kMaxPixels) return;
+  CheckRaw(bytes, *header);
+  std::vector<uint8_t> rgb;
+  std::vector<uint8_t> grey;
+  const absl::Status in_colour = DecodeWithCodec(bytes, *header, 3, &rgb);
+  const absl::Status in_grey = DecodeWithCodec(bytes, *header, 1, &grey);
+  FUZZ_EXPECT(in_colour.code() == in_grey.code());
+  if (!in_colour.ok()) return;
+  const size_t pixels = size_t{header->width} * header->height;
+  FUZZ_EXPECT(rgb.size() == 3 * pixels && grey.size() == pixels);
+  for (size_t i = 0; i < pixels; ++i) {
+    FUZZ_EXPECT(grey[i] == GreyOf(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]));
+  }
+}
+
+}  // namespace shardfeed::testing
+
+#endif  // SHARDFEED_TESTS_FUZZ_IMAGE_FUZZ_H_
