@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/fingerprint.h"
 #include "convert/items/item_batch.h"
 #include "convert/items/item_selection.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/name_list.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "absl/status/status.h"
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"

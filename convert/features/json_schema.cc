@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/excerpt.h"
 #include "base/suggestion.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/name_list.h"
 #include "fmt/format.h"
 

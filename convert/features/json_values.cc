@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/json_document.h"
 #include "decode/features/float_digits.h"
 #include "fmt/format.h"

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/features/csv_guess.h"
 #include "convert/features/image_file.h"
 #include "convert/input/csv_row.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/name_list.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"

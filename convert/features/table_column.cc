@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "decode/features/float_digits.h"
 #include "fmt/format.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/json_numbers.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"

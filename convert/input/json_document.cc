@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/charconv.h"
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/json_defect.h"
 #include "convert/input/json_numbers.h"
 #include "fmt/format.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/json_array.h"
 #include "fmt/format.h"
 

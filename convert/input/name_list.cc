@@ -1,6 +1,6 @@
 #include "convert/input/name_list.h"
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/excerpt.h"
 #include "base/rounding.h"
-#include "convert/input/excerpt.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

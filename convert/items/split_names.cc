@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/excerpt.h"
 #include "convert/features/object_list.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/json_array.h"
 #include "convert/input/json_document.h"
 #include "convert/input/json_object.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/excerpt.h"
 #include "convert/features/column.h"
-#include "convert/input/excerpt.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "base/suggestion.h"
 #include "convert/features/column.h"
 #include "convert/features/csv_guess.h"
 #include "convert/features/table_column.h"
 #include "convert/input/csv_row.h"
 #include "convert/input/csv_rows.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/name_list.h"
 #include "convert/input/text_inputs.h"
 #include "convert/input/text_reader.h"

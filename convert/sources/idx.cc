@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/input/binary_reader.h"
 #include "convert/input/checked_files.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"

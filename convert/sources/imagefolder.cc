@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/features/image_file.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/fingerprint.h"
 #include "convert/input/folder_walk.h"

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/features/column.h"
 #include "convert/features/image_file.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/name_list.h"

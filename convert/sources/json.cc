@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/features/json_schema.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/json_array.h"
 #include "convert/input/json_document.h"
 #include "convert/input/text_inputs.h"

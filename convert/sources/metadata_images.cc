@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/folder_walk.h"
 #include "convert/input/json_document.h"

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "base/little_endian.h"
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
 #include "convert/input/codec.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "decode/features/npy_header.h"
 #include "fmt/format.h"

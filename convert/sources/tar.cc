@@ -11,11 +11,11 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "base/little_endian.h"
 #include "convert/features/column.h"
 #include "convert/features/json_schema.h"
 #include "convert/input/checked_files.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/json_defect.h"
 #include "convert/input/json_document.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/features/object_list.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/folder_walk.h"
 #include "convert/input/path_kind.h"

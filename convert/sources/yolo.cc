@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/excerpt.h"
 #include "convert/features/class_map.h"
 #include "convert/features/object_list.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/path_kind.h"

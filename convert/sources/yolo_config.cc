@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/excerpt.h"
 #include "convert/features/column.h"
-#include "convert/input/excerpt.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
 

@@ -1,7 +1,7 @@
 // Excerpts of the input for messages.
 
-#ifndef SHARDFEED_CONVERT_INPUT_EXCERPT_H_
-#define SHARDFEED_CONVERT_INPUT_EXCERPT_H_
+#ifndef SHARDFEED_BASE_EXCERPT_H_
+#define SHARDFEED_BASE_EXCERPT_H_
 
 #include <string>
 #include <string_view>
@@ -14,4 +14,4 @@ std::string Excerpt(std::string_view text, size_t max_bytes = 60);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_CONVERT_INPUT_EXCERPT_H_
+#endif  // SHARDFEED_BASE_EXCERPT_H_

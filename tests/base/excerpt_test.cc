@@ -1,4 +1,4 @@
-#include "convert/input/excerpt.h"
+#include "base/excerpt.h"
 
 #include <string>
 
