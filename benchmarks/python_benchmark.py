@@ -2,8 +2,8 @@
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
-PART: import, batches, raw_images, images, writing, tf_data, tfrecord, array_record, dali, processes, iterators, soak;
-by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
+PART: import, batches, raw_images, images, webdataset, writing, tf_data, tfrecord, array_record, dali, processes,
+iterators, soak; by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
 array_record and DALI are measured if they are installed. Each figure is a median over rounds that alternate with
 its reference in one process; data comes from the page cache.
 """
@@ -143,6 +143,41 @@ def raw_images(folder, quick):
 def images(folder, quick):
     beside_the_chain("JPEGs to crops of 224, batches of 32", write_jpegs(folder, 128),
                      lambda ds: ds.decode_image(size=224, crop="random").batch(32), quick)
+
+
+def webdataset(folder, quick):
+    """Tar archives in WebDataset's layout, read in place, beside our TFRecord shards of the same payloads: records and
+    parsed columns, in order and exactly shuffled. Both indexes exist."""
+    import io
+    import tarfile
+    for size, name in ((100 << 10, "large"), (2 << 10, "small")):
+        rng = np.random.default_rng(0)
+        payloads = [rng.bytes(size) for _ in range((128 << 20 if quick else 512 << 20) // (size + 1024))]
+        with sf.write(f"{folder}/{name}@4", sync=False) as writer:
+            for n, payload in enumerate(payloads):
+                writer.write({"__key__": b"%08d" % n, "cls": b"%d" % (n % 1000), "jpg": payload})
+        quarter = -(-len(payloads) // 4)
+        for shard in range(4):
+            with tarfile.open(f"{folder}/{name}-{shard}.tar", "w") as tar:
+                for n, payload in enumerate(payloads[shard * quarter:(shard + 1) * quarter], shard * quarter):
+                    for ending, content in (("cls", b"%d" % (n % 1000)), ("jpg", payload)):
+                        info = tarfile.TarInfo(f"{n:08}.{ending}")
+                        info.size = len(content)
+                        tar.addfile(info, io.BytesIO(content))
+        tars = f"{folder}/{name}-{{0..3}}.tar"
+        sf.index(tars)
+        features = {"jpg": sf.bytes, "cls": sf.bytes}
+
+        def epoch(spec, window, features=features):
+            ds = sf.read(spec)
+            if window != 0:
+                ds = ds.shuffle(seed=1, window=window)
+            ds = ds.parse(features).batch(64)
+            return lambda: sum(len(batch["jpg"]) for batch in ds)
+
+        for order, window in (("in order", 0), ("exactly shuffled", None)):
+            compare(f"{name} samples of {size >> 10} KiB, {order}", 5 if quick else 9,
+                    **{"tar in place": epoch(tars, window), "TFRecord": epoch(f"{folder}/{name}@4", window)})
 
 
 def count_of(spec):
@@ -377,8 +412,8 @@ def soak(folder, quick):
 
 
 PARTS = {"import": import_time, "batches": batches, "raw_images": raw_images, "images": images,
-         "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord, "array_record": array_record, "dali": dali,
-         "processes": processes, "iterators": iterators, "soak": soak}
+         "webdataset": webdataset, "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord,
+         "array_record": array_record, "dali": dali, "processes": processes, "iterators": iterators, "soak": soak}
 
 
 def main():

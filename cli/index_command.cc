@@ -72,6 +72,8 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   building.stop = InterruptToken();
   building.bytes_passed = &passed;
   building.bytes_read = &bytes_read;
+  // Of each shard.
+  std::vector<std::vector<std::string>> notes_of(set->paths.size());
   absl::Status status;
   {
     ProgressDisplay display(options, [&] {
@@ -84,7 +86,9 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
     status =
         ParallelFor(set->paths.size(), threads, InterruptToken(), [&](size_t i) -> absl::Status {
           const std::string& path = set->paths[i];
-          absl::StatusOr<IndexSummary> summary = WriteIndex(path, building);
+          IndexBuildOptions building_one = building;
+          building_one.notes = &notes_of[i];
+          absl::StatusOr<IndexSummary> summary = WriteIndex(path, building_one);
           if (!summary.ok()) return summary.status();
           records += summary->records;
           indexed += summary->shard_bytes;
@@ -112,6 +116,10 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
     if (!manifest.ok()) return ReportError(set->version.CheckUnchanged(manifest.status()));
   }
   const double seconds = watch.Seconds();
+  std::vector<std::string> notes;
+  for (std::vector<std::string>& of_one : notes_of) {
+    for (std::string& note : of_one) notes.push_back(std::move(note));
+  }
   if (options.json) {
     nlohmann::ordered_json json = {{"shards", set->paths.size()},
                                    {"records", records.load()},
@@ -121,11 +129,13 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
                                    {"seconds", seconds},
                                    {"peak_rss_bytes", PeakResidentBytes()}};
     if (flags.manifest) json["features"] = manifest->schema.features().size();
-    fmt::print("{}\n", json.dump(1));
+    if (!notes.empty()) json["notes"] = notes;
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!options.quiet) {
     fmt::print("{} shards, {} records indexed in {} ({} of {} read), {} of indexes\n",
                set->paths.size(), FormatCount(records), FormatDuration(seconds),
                FormatSize(bytes_read), FormatSize(total), FormatSize(index_bytes));
+    PrintNotes(notes, "--json shows all");
     if (flags.manifest) {
       fmt::print("the manifest describes {}, with statistics: shardfeed inspect {} --statistics\n",
                  Counted(manifest->schema.features().size(), "feature"),
@@ -160,10 +170,12 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "one\n"
       "file, from which they are read in stores. Of raw shards, only the headers of large\n"
       "records are read. Indexes of compressed shards hold restart points, from which reading\n"
-      "can start.\n\n"
+      "can start. Of tar archives (WebDataset), whose samples are read in place, the headers of\n"
+      "the members are read.\n\n"
       "Examples:\n"
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed index old/train@64 --manifest\n"
+      "  shardfeed index 'data/train-{00000..00146}.tar'\n"
       "  shardfeed index out/train@64 --export dali\n");
   command->callback([flags, &options, exit] { *exit = Index(*flags, options); });
 }

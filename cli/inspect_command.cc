@@ -150,12 +150,14 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   Histogram histogram;
   uint64_t bytes = 0;
   Compression compression = Compression::kNone;
+  bool tar = false;
   for (size_t i = 0; i < (*access)->table().num_shards(); ++i) {
     absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = (*access)->table().Index(i);
     if (!opened.ok()) return ReportError(opened.status());
     const ShardIndex& index = **opened;
     bytes += index.summary().shard_bytes;
     compression = index.summary().compression;
+    tar |= index.summary().framing == Framing::kTar;
     uint64_t offset = 0;
     for (uint64_t record = 0; record < index.records(); ++record) {
       const uint64_t next = index.Offset(record + 1);
@@ -182,6 +184,11 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     } else if (!manifest.ok() && !absl::IsNotFound(manifest.status())) {
       return ReportError(manifest.status());
     }
+  }
+  if (tar) {
+    notes.emplace_back(
+        "tar archives in WebDataset's layout, read in place: a record is a sample, its features "
+        "are __key__ and the endings of its files");
   }
   // The dataset may have been replaced between reading its indexes and reading its manifest.
   if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
@@ -376,6 +383,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "  shardfeed inspect out/train@64 --statistics --records 0\n"
       "  shardfeed inspect out/train@64 --export tfdv=stats.tfrecord\n"
       "  shardfeed inspect photos/train@64 --records 10 --feature image/encoded\n"
+      "  shardfeed inspect 'data/train-{00000..00146}.tar'\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
   command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });
 }

@@ -69,6 +69,10 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
   }
   for (const Defect& defect : report->manifest_defects) unreadable |= defect.kind == "unreadable";
+  std::vector<std::string> notes;
+  for (const ShardReport& shard : report->shards) {
+    notes.insert(notes.end(), shard.notes.begin(), shard.notes.end());
+  }
   const ImageCheck::Counts counts = images.counts();
   if (options.json) {
     nlohmann::ordered_json defects = nlohmann::ordered_json::array();
@@ -86,6 +90,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
       json["images"] = {
           {"sound", counts.sound}, {"broken", counts.broken}, {"not_decoded", counts.not_decoded}};
     }
+    if (!notes.empty()) json["notes"] = notes;
     // File names need not be UTF-8.
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
@@ -103,6 +108,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     }
   }
   if (!options.json && !options.quiet) {
+    PrintNotes(notes, "--json shows all");
     if (flags.level == VerifyLevel::kImages) {
       fmt::print("{} images decoded, {} of them broken\n",
                  FormatCount(counts.sound + counts.broken), FormatCount(counts.broken));
@@ -159,9 +165,11 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->footer(
       "Continues after damage: a bad payload loses only its record, a bad length the bytes up to\n"
       "the next record. Indexes and the manifest are compared with the data. The exit status is 1\n"
-      "for any defect and 3 if a file could not be read.\n\n"
+      "for any defect and 3 if a file could not be read. Of tar archives (WebDataset), every\n"
+      "header is checked; tar has no checksums of contents.\n\n"
       "Examples:\n"
       "  shardfeed verify out/train@64\n"
+      "  shardfeed verify 'data/train-{00000..00146}.tar' --level images\n"
       "  shardfeed verify 'old/*.tfrecord.gz' --level examples --json\n");
   command->callback([flags, &options, exit] { *exit = Verify(*flags, options); });
 }

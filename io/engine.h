@@ -43,6 +43,9 @@ struct ReadResult {
   // because of ReadRequest::has_checksums. If they turn out to be damaged, the cache may be to
   // blame: File::ReadExactlyAt then reads what the file has.
   bool unverified = false;
+  // The bytes are those of a mapping, which must not be written to. All others are the caller's
+  // alone.
+  bool mapped = false;
 };
 
 struct EngineStats {

@@ -130,6 +130,7 @@ class MmapEngine : public Engine {
     stats_.bytes_read += end - begin;
     result.data = {mapping->At(request.offset), static_cast<size_t>(request.length)};
     result.buffer = std::move(mapping);
+    result.mapped = true;
     return result;
   }
 

@@ -188,7 +188,7 @@ absl::Status RandomAccess::Read(
     // Read no more than the range needs, within reason.
     reading.block_bytes = std::clamp<uint64_t>(index.Offset(last) - offset, 4 << 10, 1 << 20);
     absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::OpenAt(
-        *std::move(file), index.summary().compression,
+        *std::move(file), index.summary().format(),
         index.summary().compression == Compression::kNone ? RestartPoint()
                                                           : index.RestartBefore(offset),
         offset, first, reading);

@@ -17,6 +17,19 @@ std::shared_ptr<Buffer> InRoom(const Extent& extent, const ReadResult& result,
   return room;
 }
 
+// The bytes of a raw extent. Those of a tar shard, which CheckExtent overwrites, are copied to
+// memory of its own where they are mapped.
+absl::Span<char> FramesOf(const Extent& extent, BufferPool& pool, ReadResult* result) {
+  if (extent.tar() && result->mapped) {
+    std::shared_ptr<Buffer> copy = pool.Allocate(std::max<uint64_t>(extent.bytes, 1));
+    std::copy(result->data.begin(), result->data.end(), copy->data());
+    result->data = {copy->data(), extent.bytes};
+    result->buffer = std::move(copy);
+    result->mapped = false;
+  }
+  return {const_cast<char*>(result->data.data()), result->data.size()};
+}
+
 // Reads a raw extent again, into memory of its own. A cache on disk compares it with its checksums
 // and removes what is damaged, which then comes from the store.
 absl::Status ReadVerified(const ShardTable& table, const Extent& extent, BufferPool& pool,
@@ -62,7 +75,8 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
       status = InflateExtent(table, extent, room.get(), options.check, pool, &payloads.views,
                              &payloads.buffers, &payloads.damaged, bytes_read, &let_go);
     } else {
-      CheckExtent(table, extent, result.data, options.check, &payloads.views, &payloads.damaged);
+      CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check, &payloads.views,
+                  &payloads.damaged);
       if (result.unverified && payloads.damaged.size() > damaged_before) {
         // Perhaps only what the cache on disk has of it is damaged.
         payloads.views.resize(views_before);
@@ -70,8 +84,8 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
         status = ReadVerified(table, extent, pool, &result);
         *bytes_read += extent.bytes;
         if (status.ok()) {
-          CheckExtent(table, extent, result.data, options.check, &payloads.views,
-                      &payloads.damaged);
+          CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check,
+                      &payloads.views, &payloads.damaged);
         }
       }
       if (result.buffer != unit->buffer) payloads.buffers.push_back(std::move(result.buffer));

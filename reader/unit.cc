@@ -13,6 +13,7 @@
 #include "tfrecord/gzip_members.h"
 #include "tfrecord/inflate_between.h"
 #include "tfrecord/record_stream.h"
+#include "tfrecord/tar_frames.h"
 
 namespace shardfeed {
 namespace {
@@ -168,7 +169,7 @@ class KeptEnds {
 // size, or the content between restart points of other GZIP and ZLIB streams; from the last restart
 // point on, or if anything is wrong, as a stream. Returns false if that fails as well.
 bool InflateAtOnce(const Extent& extent, Buffer* room, BufferPool& pool,
-                   std::shared_ptr<Buffer>* buffer, std::string_view* frames) {
+                   std::shared_ptr<Buffer>* buffer, absl::Span<char>* frames) {
   const ShardIndex& index = *extent.index;
   const Compression compression = index.summary().compression;
   const uint64_t end = extent.offset + extent.bytes;
@@ -282,9 +283,32 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
   return absl::OkStatus();
 }
 
-void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
+namespace {
+
+void CheckTarExtent(const ShardTable& table, const Extent& extent, absl::Span<char> bytes,
+                    std::vector<std::string_view>* payloads, std::vector<DamagedRecord>* damaged) {
+  const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
+  for (uint64_t w = 0; w < n; ++w) {
+    const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
+    const FrameRange frame = FrameIn(extent, i);
+    std::string_view payload;
+    const std::string wrong =
+        ReadTarFrame(bytes.subspan(frame.begin, frame.size), extent.offset + frame.begin, &payload);
+    if (wrong.empty()) {
+      payloads->push_back(payload);
+    } else {
+      AddDamaged(table, extent, i, wrong, payloads, damaged);
+    }
+  }
+}
+
+}  // namespace
+
+void CheckExtent(const ShardTable& table, const Extent& extent, absl::Span<char> frames,
                  CrcCheck check, std::vector<std::string_view>* payloads,
                  std::vector<DamagedRecord>* damaged) {
+  if (extent.tar()) return CheckTarExtent(table, extent, frames, payloads, damaged);
+  const std::string_view bytes(frames.data(), frames.size());
   thread_local std::vector<Record> records;
   if (extent.wanted.empty()) {
     records.clear();
@@ -334,12 +358,13 @@ absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer
                            std::vector<DamagedRecord>* damaged, uint64_t* bytes_read,
                            uint64_t* let_go) {
   std::shared_ptr<Buffer> at_once;
-  std::string_view frames;
+  absl::Span<char> frames;
   if (room != nullptr && InflateAtOnce(extent, room, pool, &at_once, &frames)) {
     const size_t payloads_before = payloads->size();
     const size_t damaged_before = damaged->size();
     CheckExtent(table, extent, frames, check, payloads, damaged);
-    if (damaged->size() == damaged_before) {
+    // What is wrong with a sample is known already, and no other one is affected.
+    if (damaged->size() == damaged_before || extent.tar()) {
       at_once = WithoutTheRest(std::move(at_once), pool,
                                absl::MakeSpan(*payloads).subspan(payloads_before));
       const uint64_t planned = InflationMemory(extent);
@@ -372,7 +397,7 @@ absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer
     ++done;
   };
   absl::StatusOr<std::unique_ptr<ShardReader>> reader =
-      ShardReader::OpenAt(*std::move(file), extent.index->summary().compression, restart,
+      ShardReader::OpenAt(*std::move(file), extent.index->summary().format(), restart,
                           extent.offset, extent.first_record, options);
   if (!reader.ok()) {
     if (!absl::IsDataLoss(reader.status())) return reader.status();

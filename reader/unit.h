@@ -12,6 +12,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "io/buffer.h"
 #include "reader/shard_table.h"
 #include "shard/index.h"
@@ -41,6 +42,7 @@ struct Extent {
   std::shared_ptr<const ShardIndex> index;
 
   bool compressed() const { return index->summary().compression != Compression::kNone; }
+  bool tar() const { return index->summary().framing == Framing::kTar; }
 };
 
 // Usually a piece of an order is in one shard.
@@ -52,10 +54,11 @@ using BufferRefs = absl::InlinedVector<std::shared_ptr<const void>, 1>;
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            Extents* extents);
 
-// Checks `bytes`, the frames of a raw extent, and appends the view of each needed payload or, for a
+// Checks `frames`, those of a raw extent, and appends the view of each needed payload or, for a
 // damaged record, an empty view and an entry in `damaged`. A damaged record never hides the next
-// one, because the index says where that begins.
-void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
+// one, because the index says where that begins. Those of a tar shard are overwritten: see
+// tar_frames.h.
+void CheckExtent(const ShardTable& table, const Extent& extent, absl::Span<char> frames,
                  CrcCheck check, std::vector<std::string_view>* payloads,
                  std::vector<DamagedRecord>* damaged);
 

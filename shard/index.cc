@@ -31,6 +31,9 @@ constexpr size_t kBlockBytes = 8;
 // Number of zeros after the groups, so that any packed number can be loaded as two words.
 constexpr size_t kPadding = 16;
 constexpr size_t kFlushBytes = 1 << 20;
+// The bit of the format that means tar. Versions that know only TFRecord refuse it as a compression
+// that they do not know.
+constexpr uint32_t kTarBit = 1 << 8;
 // Indexes up to this size, of which there may be a hundred thousand, are cheaper to read than to
 // map.
 constexpr uint64_t kReadNotMapped = 64 << 10;
@@ -64,6 +67,18 @@ void Pack(uint64_t value, size_t i, int width, std::string* packed) {
 }
 
 }  // namespace
+
+uint32_t FormatCode(ShardFormat format) {
+  return static_cast<uint32_t>(format.compression) |
+         (format.framing == Framing::kTar ? kTarBit : 0);
+}
+
+std::optional<ShardFormat> FormatOf(uint32_t code) {
+  const uint32_t compression = code & ~kTarBit;
+  if (compression > static_cast<uint32_t>(Compression::kSnappy)) return std::nullopt;
+  return ShardFormat{static_cast<Compression>(compression),
+                     (code & kTarBit) != 0 ? Framing::kTar : Framing::kTfRecord};
+}
 
 absl::Status IndexBuilder::AddFrame(uint64_t frame_bytes) {
   group_.push_back(frame_bytes);
@@ -154,7 +169,7 @@ absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
   const uint64_t index_bytes = kIndexHeaderBytes + body_written_ + body_.size();
 
   std::string header(kMagic, sizeof(kMagic));
-  AppendLittleEndian(static_cast<uint32_t>(summary.compression), &header);
+  AppendLittleEndian(FormatCode(summary.format()), &header);
   AppendLittleEndian(summary.records_digest, &header);
   AppendLittleEndian(summary.shard_bytes, &header);
   AppendLittleEndian(stream_bytes_, &header);
@@ -241,13 +256,12 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
   if (Load32(header + kHeaderCrcAt) != Crc32c(head.substr(0, kHeaderCrcAt))) {
     return Damaged(name, "the index's header is damaged");
   }
-  const uint32_t compression = Load32(header + 8);
-  if (compression > static_cast<uint32_t>(Compression::kSnappy)) {
-    return Damaged(name, "the index names an unknown compression");
-  }
+  const std::optional<ShardFormat> format = FormatOf(Load32(header + 8));
+  if (!format) return Damaged(name, "the index names an unknown compression");
   if (Load64(header + 72) != file_bytes) return Damaged(name, "the index is truncated");
   IndexSummary summary;
-  summary.compression = static_cast<Compression>(compression);
+  summary.compression = format->compression;
+  summary.framing = format->framing;
   summary.records_digest = Load32(header + 12);
   summary.shard_bytes = Load64(header + 16);
   summary.stream_bytes = Load64(header + 24);
@@ -293,11 +307,16 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   return absl::OkStatus();
 }
 
+bool FillsShard(const IndexSummary& summary) {
+  if (summary.framing == Framing::kTar) return summary.stream_bytes <= summary.shard_bytes;
+  return summary.stream_bytes == summary.shard_bytes;
+}
+
 // Returns whether the frames are consecutive and fill the stream, so that users of Offset need not
 // check that offsets ascend and stay within the stream.
 bool ShardIndex::GroupsAreSound() const {
   const bool raw = summary_.compression == Compression::kNone;
-  if (raw && summary_.stream_bytes != summary_.shard_bytes) return false;
+  if (raw && !FillsShard(summary_)) return false;
   if (summary_.records == 0) return summary_.stream_bytes == 0;
   const uint64_t room = directory_offset_ - kPadding;
   uint64_t least = 0;  // Lower bound of the start of the next group.

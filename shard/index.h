@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,9 @@ class ShardIndex {
  public:
   // NotFound: no such file. DataLoss: the file is not an index, is damaged, or contradicts itself;
   // the remedy is to rebuild it. An open index has a frame of at least 16 bytes for each record,
-  // consecutively from 0 to stream_bytes, and restart points that ascend within the file and the
-  // stream. Whether the shard really has these frames is checked by IndexCheck (index_check.h).
+  // consecutively from 0 to stream_bytes (where a tar archive does not end yet), and restart points
+  // that ascend within the file and the stream. Whether the shard really has these frames is
+  // checked by IndexCheck (index_check.h).
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> Open(const std::string& path);
   // Opens an index in memory; `name` is used in messages.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
@@ -100,6 +102,13 @@ class ShardIndex {
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
 };
+
+// The compression and the framing in one number, as indexes store it. FormatOf returns nullopt if
+// there is no such format.
+uint32_t FormatCode(ShardFormat format);
+std::optional<ShardFormat> FormatOf(uint32_t code);
+// Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive.
+bool FillsShard(const IndexSummary& summary);
 
 // Writes an index, record by record. Not thread-safe.
 class IndexBuilder {

@@ -13,9 +13,12 @@
 #include "net/open.h"
 #include "net/upload.h"
 #include "shard/file_replacement.h"
+#include "shard/header_file.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
+#include "shard/tar_index.h"
 #include "tfrecord/framing.h"
+#include "tfrecord/tar_frames.h"
 
 namespace shardfeed {
 namespace {
@@ -23,9 +26,6 @@ namespace {
 // Raw shards are walked in pieces of this size, so that several threads can work on one shard. A
 // piece takes 12 bytes of memory for each of its records: 24 MiB if all records are empty.
 constexpr uint64_t kPieceBytes = 32 << 20;
-// Frames up to this size are read completely; of larger ones, only the ends are.
-constexpr uint64_t kReadThroughBytes = 16 << 10;
-constexpr size_t kReadBytes = 256 << 10;
 // Number of bytes that are searched for the first record of a piece.
 constexpr size_t kGuessBytes = 1 << 20;
 
@@ -35,32 +35,6 @@ struct Piece {
   uint64_t end = 0;    // Offset after the last frame.
   std::vector<uint64_t> lengths;
   std::vector<uint32_t> footers;
-};
-
-// Reads small parts of a file, and several of them together if they are close to each other.
-class HeaderFile {
- public:
-  HeaderFile(const File& file, const IndexBuildOptions& options) : file_(file), options_(options) {}
-
-  // Returns `size` bytes at `offset`, all of which must be within the file, valid until the next
-  // call. `near` asks to read ahead.
-  absl::StatusOr<const char*> Get(uint64_t offset, size_t size, bool near) {
-    if (offset < buffer_offset_ || offset + size > buffer_offset_ + buffer_.size()) {
-      const uint64_t want = near ? std::max(size, kReadBytes) : size;
-      buffer_.resize(std::min<uint64_t>(want, file_.size() - offset));
-      buffer_offset_ = offset;
-      absl::Status status = file_.ReadExactlyAt(offset, absl::MakeSpan(buffer_));
-      if (!status.ok()) return status;
-      if (options_.bytes_read != nullptr) *options_.bytes_read += buffer_.size();
-    }
-    return buffer_.data() + (offset - buffer_offset_);
-  }
-
- private:
-  const File& file_;
-  const IndexBuildOptions& options_;
-  std::string buffer_;
-  uint64_t buffer_offset_ = 0;
 };
 
 // Walks the frames from `begin` on that start before `limit`.
@@ -101,7 +75,7 @@ absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limi
     // Read the footer and the adjacent next header together.
     const uint64_t footer = offset + kHeaderBytes + length;
     // What is skipped in a store costs more than what is read.
-    near = length <= kReadThroughBytes || file.fd() < 0;
+    near = length <= HeaderFile::kReadThroughBytes || file.fd() < 0;
     at = bytes.Get(footer, std::min<uint64_t>(kFooterBytes + kHeaderBytes, file.size() - footer),
                    near);
     if (!at.ok()) return at.status();
@@ -210,8 +184,11 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
   if (!reader.ok()) return reader.status();
   IndexSummary summary;
   summary.compression = (*reader)->compression();
+  summary.framing = (*reader)->framing();
   summary.shard_bytes = (*reader)->file().size();
-  RecordsDigest digest;
+  const bool tar = summary.framing == Framing::kTar;
+  TarNotes notes;
+  RecordsDigest digest(summary.framing);
   RecordBlock block;
   uint64_t passed = 0;
   while (true) {
@@ -222,6 +199,7 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
     for (const Record& record : block.records) {
       status = builder->AddFrame(record.payload.size() + kFrameBytes);
       if (!status.ok()) return status;
+      if (tar) notes.AddKey(TarKeyOf(record.payload), record.offset);
     }
     digest.Add(block.records);
     const uint64_t position = (*reader)->file_position();
@@ -229,6 +207,8 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
     if (options.bytes_read != nullptr) *options.bytes_read += position - passed;
     passed = position;
   }
+  notes.AddSkipped((*reader)->stream().tar_members_skipped());
+  if (options.notes != nullptr) *options.notes = notes.Texts(path);
   summary.records_digest = digest.value();
   return summary;
 }
@@ -237,12 +217,17 @@ absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuil
                                         IndexBuilder* builder) {
   absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
-  absl::StatusOr<Compression> compression = DetectShardCompression(**file);
-  if (!compression.ok()) return compression.status();
+  const absl::StatusOr<ShardFormat> format = DetectShardFormat(**file);
+  if (!format.ok()) return format.status();
   absl::StatusOr<IndexSummary> summary;
   try {
-    summary = *compression == Compression::kNone ? IndexRaw(**file, options, builder)
-                                                 : IndexCompressed(path, options, builder);
+    if (format->compression != Compression::kNone) {
+      summary = IndexCompressed(path, options, builder);
+    } else if (format->framing == Framing::kTar) {
+      summary = IndexTar(**file, options, builder);
+    } else {
+      summary = IndexRaw(**file, options, builder);
+    }
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(fmt::format(
         "{}: record {} at byte {}: out of memory; the whole record must fit into memory", path,

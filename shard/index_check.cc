@@ -28,6 +28,9 @@ std::string DifferenceOf(const IndexSummary& stored, const IndexSummary& found) 
   compare("records", stored.records, found.records);
   compare("stream bytes", stored.stream_bytes, found.stream_bytes);
   compare("digest", stored.records_digest, found.records_digest);
+  if (stored.framing != found.framing) {
+    wrong += fmt::format("{}the framing of another format", wrong.empty() ? "" : ", ");
+  }
   if (stored.compression != found.compression) {
     wrong += fmt::format("{}compression {}", wrong.empty() ? "" : ", ",
                          CompressionName(stored.compression));
@@ -156,7 +159,7 @@ absl::Status CompareIndexWithShard(const std::string& path, std::shared_ptr<cons
     if (!found.ok()) return found.status();
     return CompareRawIndexes(*index, **found, name);
   }
-  RecordsDigest digest;
+  RecordsDigest digest((*reader)->framing());
   RecordBlock block;
   IndexSummary found;
   while (true) {
@@ -169,6 +172,7 @@ absl::Status CompareIndexWithShard(const std::string& path, std::shared_ptr<cons
     found.records += block.records.size();
   }
   found.compression = (*reader)->compression();
+  found.framing = (*reader)->framing();
   found.shard_bytes = (*reader)->file().size();
   found.stream_bytes = (*reader)->stream().offset();
   found.records_digest = digest.value();

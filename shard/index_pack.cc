@@ -46,9 +46,9 @@ absl::Status Damaged(const std::string& name, std::string_view what) {
 }
 
 bool Agree(const IndexSummary& a, const IndexSummary& b) {
-  return a.compression == b.compression && a.records_digest == b.records_digest &&
-         a.shard_bytes == b.shard_bytes && a.stream_bytes == b.stream_bytes &&
-         a.records == b.records;
+  return a.compression == b.compression && a.framing == b.framing &&
+         a.records_digest == b.records_digest && a.shard_bytes == b.shard_bytes &&
+         a.stream_bytes == b.stream_bytes && a.records == b.records;
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ absl::Status IndexPackWriter::Add(const ShardIndex& index) {
   AppendLittleEndian(summary.records, &directory_);
   AppendLittleEndian<uint64_t>(index.bytes().size(), &directory_);
   AppendLittleEndian(summary.records_digest, &directory_);
-  AppendLittleEndian(static_cast<uint32_t>(summary.compression), &directory_);
+  AppendLittleEndian(FormatCode(summary.format()), &directory_);
   bytes_ += index.bytes().size();
   buffer_ += index.bytes();
   return buffer_.size() >= kFlushBytes ? Flush() : absl::OkStatus();
@@ -214,13 +214,14 @@ absl::Status IndexPack::Parse(std::string_view start, uint64_t size, size_t coun
     summary.records = Load64(entry + 16);
     summary.records_digest = Load32(entry + 32);
     const uint64_t index_bytes = Load64(entry + 24);
-    const uint32_t compression = Load32(entry + 36);
-    if (compression > static_cast<uint32_t>(Compression::kSnappy)) return contradicts(i);
-    summary.compression = static_cast<Compression>(compression);
+    const std::optional<ShardFormat> format = FormatOf(Load32(entry + 36));
+    if (!format) return contradicts(i);
+    summary.compression = format->compression;
+    summary.framing = format->framing;
     if (index_bytes > size - begin || summary.shard_bytes > shard_bytes_left ||
         summary.stream_bytes > stream_bytes_left ||
         summary.records > summary.stream_bytes / kFrameBytes ||
-        (compression == 0 && summary.stream_bytes != summary.shard_bytes)) {
+        (summary.compression == Compression::kNone && !FillsShard(summary))) {
       return contradicts(i);
     }
     shard_bytes_left -= summary.shard_bytes;

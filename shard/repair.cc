@@ -80,7 +80,7 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
   if (!salvager.ok()) return salvager.status();
   account->bytes = (*salvager)->file().size();
   RecordBlock block;
-  RecordsDigest digest;
+  RecordsDigest digest((*salvager)->framing());
   uint64_t passed = 0;
   while (true) {
     if (options.stop.stop_requested()) return absl::CancelledError("interrupted");

@@ -70,8 +70,8 @@ absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& sele
   }
   return ParallelFor(input.num_shards(), ThreadCount(options.threads), options.stop, [&](size_t i) {
     const IndexSummary& summary = input.index(i).summary();
-    const bool tells =
-        digests_tell && summary.compression == Compression::kNone && (*taken)[i] == summary.records;
+    const bool tells = digests_tell && summary.compression == Compression::kNone &&
+                       summary.framing == Framing::kTfRecord && (*taken)[i] == summary.records;
     return !to_check[i] || tells ? absl::OkStatus() : input.CheckIndex(i, options.stop);
   });
 }
@@ -121,7 +121,8 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
   return absl::OkStatus();
 }
 
-absl::Status ReadCompressedUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
+// Reads a unit of a compressed or a tar shard.
+absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
   const ShardIndex& index = input.index(unit.shard);
   absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(unit.shard));
   if (!in.ok()) return in.status();
@@ -132,11 +133,13 @@ absl::Status ReadCompressedUnit(const ReshardInput& input, const Unit& unit, Rec
   uint64_t next = 0;  // The record that the reader delivers next.
   for (const RecordRun& run : unit.runs) {
     const uint64_t offset = index.Offset(run.begin);
-    // Read through a gap, unless there is a restart point in it.
-    const RestartPoint restart = index.RestartBefore(offset);
-    if (reader == nullptr || restart.stream_offset > index.Offset(next)) {
+    // Read through a gap, unless there is a restart point in it: anywhere if it is not compressed.
+    const bool compressed = index.summary().compression != Compression::kNone;
+    const RestartPoint restart = compressed ? index.RestartBefore(offset) : RestartPoint();
+    const uint64_t from = compressed ? restart.stream_offset : offset;
+    if (reader == nullptr || from > index.Offset(next)) {
       absl::StatusOr<std::unique_ptr<ShardReader>> opened =
-          ShardReader::OpenAt(*in, index.summary().compression, restart, offset, run.begin, {});
+          ShardReader::OpenAt(*in, index.summary().format(), restart, offset, run.begin, {});
       if (!opened.ok()) return opened.status();
       reader = *std::move(opened);
       block.records.clear();
@@ -195,11 +198,13 @@ class Encoder {
 
   absl::Status Flush(size_t shard) {
     if (unit_ == nullptr) return absl::OkStatus();
-    absl::Status status = writer_.Submit(shard, [&input = input_, &digests = digests_,
-                                                 unit = std::move(unit_)](RecordBatch& out) {
-      const bool raw = input.index(unit->shard).summary().compression == Compression::kNone;
-      return raw ? ReadRawUnit(input, *unit, digests, out) : ReadCompressedUnit(input, *unit, out);
-    });
+    absl::Status status = writer_.Submit(
+        shard, [&input = input_, &digests = digests_, unit = std::move(unit_)](RecordBatch& out) {
+          const IndexSummary& summary = input.index(unit->shard).summary();
+          const bool raw =
+              summary.compression == Compression::kNone && summary.framing == Framing::kTfRecord;
+          return raw ? ReadRawUnit(input, *unit, digests, out) : ReadStreamUnit(input, *unit, out);
+        });
     unit_ = nullptr;
     if (options_.records_written != nullptr) {
       *options_.records_written += writer_.records_written() - counted_;

@@ -195,7 +195,10 @@ absl::Status WholeDigests::Compare() const {
   MutexLock lock(mutex_);
   for (size_t shard = 0; shard < parts_.size(); ++shard) {
     const IndexSummary& summary = input_.index(shard).summary();
-    if (!whole_[shard] || summary.compression != Compression::kNone) continue;
+    if (!whole_[shard] || summary.compression != Compression::kNone ||
+        summary.framing != Framing::kTfRecord) {
+      continue;
+    }
     uint32_t digest = 0;
     for (const auto& [begin, part] : parts_[shard]) {
       digest = AppendedCrc32c(digest, part.second, (part.first - begin) * kFrameBytes);
@@ -214,6 +217,12 @@ CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
   const auto compression_of = [&](const Piece& piece) {
     return input.index(piece.shard).summary().compression;
   };
+  // The samples of tar shards are written as Examples.
+  if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+        return input.index(piece.shard).summary().framing == Framing::kTar;
+      })) {
+    return CopyWay::kNone;
+  }
   if (compression == Compression::kNone &&
       std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
         return compression_of(piece) == Compression::kNone;

@@ -6,11 +6,14 @@
 
 #include "absl/types/span.h"
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "net/open.h"
 #include "shard/content_stretches.h"
 #include "shard/index.h"
 #include "shard/spec.h"
 #include "tfrecord/framing.h"
+#include "tfrecord/tar_frames.h"
+#include "tfrecord/tar_samples.h"
 
 namespace shardfeed {
 namespace {
@@ -153,24 +156,29 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
   salvager->options_ = std::move(options);
   const SalvageOptions& known = salvager->options_;
   salvager->file_ = *file;
-  absl::StatusOr<Compression> compression = DetectShardCompression(**file);
-  if (!compression.ok() && !absl::IsDataLoss(compression.status())) return compression.status();
-  if (compression.ok()) {
-    salvager->compression_ = *compression;
+  absl::StatusOr<ShardFormat> format = DetectShardFormat(**file);
+  if (!format.ok() && !absl::IsDataLoss(format.status())) return format.status();
+  if (!format.ok() && known.use_index) {
+    // The first header of a tar shard cannot be mended, but its index may tell where others are.
+    const absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(path));
+    if (summary.ok() && summary->framing == Framing::kTar) format = summary->format();
+  }
+  if (format.ok()) {
+    salvager->format_ = *format;
     (*file)->Advise(File::Access::kSequential);
     ShardReaderOptions reading;
     reading.check = known.check;
     reading.block_bytes = 512 << 10;  // Stays in the second-level cache between read and CRC.
     reading.decompress = known.decompress;
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
-        ShardReader::OpenAt(*file, *compression, RestartPoint(), 0, 0, std::move(reading));
+        ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, std::move(reading));
     if (!reader.ok()) return reader.status();
     salvager->reader_ = *std::move(reader);
     return salvager;
   }
   // The first bytes are damaged: take the compression from the index or the caller, or guess it
   // from the rest.
-  FirstDamage first = salvager->DamageHere(compression.status());
+  FirstDamage first = salvager->DamageHere(format.status());
   if (absl::Status status = salvager->AdoptIndex(&first); !status.ok()) return status;
   if (first.index == nullptr && known.compression) {
     first.compression = *known.compression;
@@ -179,7 +187,7 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     if (!guess.ok()) return guess.status();
     first.compression = *guess;
   }
-  salvager->compression_ = first.compression;
+  salvager->format_.compression = first.compression;
   salvager->past_damage_ = std::make_unique<PastDamage>(std::move(first));
   return salvager;
 }
@@ -200,11 +208,13 @@ uint64_t ShardSalvager::bytes_skipped() const {
 }
 
 uint64_t ShardSalvager::stream_bytes() const {
+  if (tar_index_ != nullptr) return tar_index_->Offset(tar_next_);
   return past_damage_ != nullptr ? past_damage_->stream_bytes() : reader_->stream().offset();
 }
 
 uint64_t ShardSalvager::file_position() const {
   if (past_damage_ != nullptr) return past_damage_->file_position();
+  if (tar_index_ != nullptr) return tar_index_->Offset(tar_next_);
   return ended_ ? file_->size() : reader_->file_position();
 }
 
@@ -215,12 +225,17 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
     block->records.clear();
     return absl::OkStatus();
   }
+  if (tar_index_ != nullptr) return NextByTarIndex(block);
   absl::Status status = reader_->Next(block);
   if (status.ok()) {
     records_ += block->records.size();
     return block->records.empty() ? Finish() : absl::OkStatus();
   }
   if (!absl::IsDataLoss(status)) return status;
+  if (format_.framing == Framing::kTar) {
+    status = PassTarDamage(status);
+    return status.ok() && tar_index_ != nullptr ? NextByTarIndex(block) : status;
+  }
   FirstDamage first = DamageHere(status);
   if (absl::Status adopted = AdoptIndex(&first); !adopted.ok()) return adopted;
   reader_ = nullptr;  // Drops the buffered part of the damaged record.
@@ -228,10 +243,83 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   return past_damage_->Next(block);
 }
 
+// Where the first damage of a tar shard is, which the index tells how to pass: then the samples are
+// read one by one from the damaged one on. Otherwise the rest is lost, since nothing else tells for
+// sure where a sample begins.
+absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
+  const bool raw = format_.compression == Compression::kNone;
+  std::shared_ptr<const ShardIndex> index;
+  if (options_.use_index) {
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = OpenIndex(*file_);
+    if (!opened.ok()) return opened.status();
+    index = *std::move(opened);
+  }
+  const uint64_t offset = reader_->stream().offset();
+  // Whether the index is of this archive, as far as it has been read.
+  const bool agrees = index != nullptr && index->summary().framing == Framing::kTar &&
+                      index->summary().compression == format_.compression &&
+                      records_ < index->records() && index->Offset(records_) == offset;
+  if (agrees && raw && index->summary().shard_bytes == file_->size()) {
+    tar_index_ = std::move(index);
+    tar_next_ = records_;
+    return absl::OkStatus();
+  }
+  DamagedPlace place;
+  place.kind = FrameDefectName(FrameDefect::kTar);
+  place.detail = std::string(error.message());
+  place.record = records_;
+  place.records = std::nullopt;
+  const std::optional<uint64_t> all = agrees ? index->records() : options_.records;
+  if (all && *all >= records_) place.records = *all - records_;
+  place.offset = offset;
+  place.file_begin = raw ? offset : 0;
+  place.file_end = file_->size();
+  place.bytes = raw ? file_->size() - std::min(file_->size(), offset) : 0;
+  damage_.push_back(std::move(place));
+  ended_ = true;
+  return absl::OkStatus();
+}
+
+// Delivers the next sound sample where the index says.
+absl::Status ShardSalvager::NextByTarIndex(RecordBlock* block) {
+  block->buffer.reset();
+  block->records.clear();
+  for (; tar_next_ < tar_index_->records(); ++tar_next_) {
+    const uint64_t begin = tar_index_->Offset(tar_next_);
+    const uint64_t size = tar_index_->Offset(tar_next_ + 1) - begin;
+    std::string wrong = "its index says that it has more than 2 GiB";
+    if (size <= kMaxTarSampleBytes) {
+      std::shared_ptr<Buffer> buffer = Buffer::Allocate(size);
+      const absl::Span<char> frame(buffer->data(), size);
+      if (absl::Status status = file_->ReadExactlyAt(begin, frame); !status.ok()) return status;
+      std::string_view payload;
+      wrong = ReadTarFrame(frame, begin, &payload);
+      if (wrong.empty()) {
+        block->first_record = tar_next_++;
+        block->records.push_back({payload, begin});
+        block->buffer = std::move(buffer);
+        ++records_;
+        return absl::OkStatus();
+      }
+    }
+    DamagedPlace place;
+    place.kind = FrameDefectName(FrameDefect::kTar);
+    place.detail =
+        fmt::format("{}: record {} at byte {}: {}", file_->path(), tar_next_, begin, wrong);
+    place.record = tar_next_;
+    place.records = 1;
+    place.offset = place.file_begin = begin;
+    place.file_end = begin + size;
+    place.bytes = size;
+    damage_.push_back(std::move(place));
+  }
+  return absl::OkStatus();
+}
+
 FirstDamage ShardSalvager::DamageHere(const absl::Status& error) const {
   FirstDamage first;
   first.file = file_;
-  first.compression = compression_;
+  first.compression = format_.compression;
   first.check = options_.check;
   first.records = options_.records;
   first.record = records_;
@@ -253,7 +341,7 @@ absl::Status ShardSalvager::Finish() {
   if (!opened.ok()) return opened.status();
   const ShardIndex* const index = opened->get();
   if (index == nullptr || records_ >= index->records() ||
-      (index->summary().compression != compression_ && file_->size() > 0) ||
+      (index->summary().compression != format_.compression && file_->size() > 0) ||
       index->summary().shard_bytes <= file_->size() ||
       index->Offset(records_) != reader_->stream().offset()) {
     return absl::OkStatus();
@@ -267,7 +355,7 @@ absl::Status ShardSalvager::Finish() {
   place.detail = fmt::format(
       "{}: ends before record {} at byte {}; its index lists {} records in {} bytes", file_->path(),
       records_, place.offset, index->records(), index->summary().shard_bytes);
-  cut_.push_back(std::move(place));
+  damage_.push_back(std::move(place));
   return absl::OkStatus();
 }
 

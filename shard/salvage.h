@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/file.h"
+#include "shard/index.h"
 #include "shard/past_damage.h"
 #include "shard/shard_reader.h"
 #include "shardfeed/options.h"
@@ -47,7 +48,7 @@ class ShardSalvager {
 
   // All damage found so far; complete once Next has reached the end.
   const std::vector<DamagedPlace>& damage() const {
-    return past_damage_ != nullptr ? past_damage_->damage() : cut_;
+    return past_damage_ != nullptr ? past_damage_->damage() : damage_;
   }
   // True if the numbers of the records delivered so far are certain.
   bool numbers_exact() const { return past_damage_ == nullptr || past_damage_->numbers_exact(); }
@@ -55,7 +56,12 @@ class ShardSalvager {
   std::optional<uint64_t> records_lost() const;
   uint64_t bytes_skipped() const;
 
-  Compression compression() const { return compression_; }
+  Compression compression() const { return format_.compression; }
+  Framing framing() const { return format_.framing; }
+  // See RecordStream; up to the first damage.
+  uint64_t tar_members_skipped() const {
+    return reader_ != nullptr ? reader_->stream().tar_members_skipped() : 0;
+  }
   const File& file() const { return *file_; }
   // Number of records delivered.
   uint64_t records() const { return past_damage_ != nullptr ? past_damage_->records() : records_; }
@@ -70,19 +76,25 @@ class ShardSalvager {
   FirstDamage DamageHere(const absl::Status& error) const;
   absl::Status AdoptIndex(FirstDamage* first) const;
   absl::Status Finish();
+  absl::Status PassTarDamage(const absl::Status& error);
+  absl::Status NextByTarIndex(RecordBlock* block);
 
   SalvageOptions options_;
   std::shared_ptr<const File> file_;
-  Compression compression_ = Compression::kNone;
+  ShardFormat format_;
   // Reads up to the first damage.
   std::unique_ptr<ShardReader> reader_;
   // Reads from the first damage on; null before.
   std::unique_ptr<PastDamage> past_damage_;
-  // Number of records delivered before the first damage.
+  // Number of records delivered before the first damage, or in all of a tar shard.
   uint64_t records_ = 0;
-  // The end of an otherwise undamaged shard, if records are missing there.
-  std::vector<DamagedPlace> cut_;
-  // True once the end has been reached without damage.
+  // After the first damage of a raw tar shard: its index and the next sample.
+  std::shared_ptr<const ShardIndex> tar_index_;
+  uint64_t tar_next_ = 0;
+  // The end of an otherwise undamaged shard, if records are missing there; or the damage of a tar
+  // shard.
+  std::vector<DamagedPlace> damage_;
+  // True once the end has been reached without damage, or nothing more of a tar shard can be read.
   bool ended_ = false;
 };
 

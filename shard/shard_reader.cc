@@ -20,45 +20,49 @@ absl::Status WithPath(const absl::Status& status, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<Compression> DetectShardCompression(const File& file) {
+absl::StatusOr<ShardFormat> DetectShardFormat(const File& file) {
   // The first twelve bytes identify a raw shard, which is by far the most common.
   std::string first(kHeaderBytes, '\0');
   absl::StatusOr<size_t> n = file.ReadAt(0, absl::MakeSpan(first));
   if (!n.ok()) return n.status();
   uint64_t length;
-  if (*n == kHeaderBytes && ReadHeader(first.data(), &length)) return Compression::kNone;
+  if (*n == kHeaderBytes && ReadHeader(first.data(), &length)) return ShardFormat();
   first.resize(kDetectBytes);
   n = file.ReadAt(0, absl::MakeSpan(first));
   if (!n.ok()) return n.status();
   first.resize(*n);
-  absl::StatusOr<Compression> compression = DetectCompression(first);
-  if (!compression.ok()) return WithPath(compression.status(), file.path());
-  return compression;
+  if (first.empty() && file.path().ends_with(".tar")) {
+    return absl::DataLossError(fmt::format("{}: the file is empty", file.path()));
+  }
+  absl::StatusOr<ShardFormat> format = DetectFormat(first);
+  if (!format.ok()) return WithPath(format.status(), file.path());
+  return format;
 }
 
 absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::Open(const std::string& path,
                                                                ShardReaderOptions options) {
   absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
-  absl::StatusOr<Compression> compression = DetectShardCompression(**file);
-  if (!compression.ok()) return compression.status();
+  const absl::StatusOr<ShardFormat> format = DetectShardFormat(**file);
+  if (!format.ok()) return format.status();
   (*file)->Advise(File::Access::kSequential);
-  return OpenAt(*std::move(file), *compression, RestartPoint(), 0, 0, std::move(options));
+  return OpenAt(*std::move(file), *format, RestartPoint(), 0, 0, std::move(options));
 }
 
 absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
-    std::shared_ptr<const File> file, Compression compression, const RestartPoint& restart,
+    std::shared_ptr<const File> file, ShardFormat format, const RestartPoint& restart,
     uint64_t stream_offset, uint64_t first_record, ShardReaderOptions options) {
   std::unique_ptr<ShardReader> reader(new ShardReader());
   reader->file_ = file;
-  reader->compression_ = compression;
+  reader->format_ = format;
   RecordStreamOptions stream;
+  stream.framing = format.framing;
   stream.check = options.check;
   stream.block_bytes = options.block_bytes;
   stream.stream_offset = stream_offset;
   stream.first_record = first_record;
   const uint64_t size = file->size();
-  if (compression == Compression::kNone) {
+  if (format.compression == Compression::kNone) {
     reader->source_ = std::make_unique<FileSource>(std::move(file), stream_offset, size);
     stream.max_frame_bytes = size;
     reader->stream_ = std::make_unique<RecordStream>(reader->source_.get(), stream);
@@ -66,8 +70,8 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   }
   reader->source_ = std::make_unique<FileSource>(
       std::move(file), restart.file_offset - (restart.bits > 0 ? 1 : 0), size);
-  reader->decompressor_ =
-      MakeDecompressor(compression, reader->source_.get(), restart, std::move(options.decompress));
+  reader->decompressor_ = MakeDecompressor(format.compression, reader->source_.get(), restart,
+                                           std::move(options.decompress));
   stream.max_record_bytes = MaxRecordBytes();
   // Skip the content between the restart point and the record.
   uint64_t skip = stream_offset - restart.stream_offset;

@@ -15,9 +15,9 @@
 
 namespace shardfeed {
 
-// Detects the compression of a shard from its first bytes: see DetectCompression. Messages name the
-// file.
-absl::StatusOr<Compression> DetectShardCompression(const File& file);
+// Detects the format of a shard from its first bytes: see DetectFormat. Messages name the file.
+// DataLoss also for an empty file named *.tar, which even an archive without members is not.
+absl::StatusOr<ShardFormat> DetectShardFormat(const File& file);
 
 struct ShardReaderOptions {
   CrcCheck check = CrcCheck::kAll;
@@ -29,13 +29,13 @@ struct ShardReaderOptions {
 // Reads the blocks of one shard, raw or compressed. Not thread-safe.
 class ShardReader {
  public:
-  // Errors: those of File::Open and of DetectShardCompression.
+  // Errors: those of File::Open and of DetectShardFormat.
   static absl::StatusOr<std::unique_ptr<ShardReader>> Open(const std::string& path,
                                                            ShardReaderOptions options = {});
   // Opens a shard to read from record `first_record` on, whose frame starts at `stream_offset`. For
   // a compressed shard, `restart` must be a restart point at or before it.
   static absl::StatusOr<std::unique_ptr<ShardReader>> OpenAt(
-      std::shared_ptr<const File> file, Compression compression, const RestartPoint& restart,
+      std::shared_ptr<const File> file, ShardFormat format, const RestartPoint& restart,
       uint64_t stream_offset, uint64_t first_record, ShardReaderOptions options = {});
 
   // See RecordStream::Next; messages begin with the path.
@@ -45,7 +45,8 @@ class ShardReader {
   // Null for a raw shard.
   Decompressor* decompressor() { return decompressor_.get(); }
   const File& file() const { return *file_; }
-  Compression compression() const { return compression_; }
+  Compression compression() const { return format_.compression; }
+  Framing framing() const { return format_.framing; }
   // Number of bytes of the file consumed so far, for progress.
   uint64_t file_position() const;
 
@@ -53,7 +54,7 @@ class ShardReader {
   ShardReader() = default;
 
   std::shared_ptr<const File> file_;
-  Compression compression_ = Compression::kNone;
+  ShardFormat format_;
   std::unique_ptr<FileSource> source_;
   std::unique_ptr<Decompressor> decompressor_;
   std::unique_ptr<RecordStream> stream_;

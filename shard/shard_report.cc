@@ -27,6 +27,7 @@ std::string ShardReportToText(const ShardReport& report) {
                          {"skipped_bytes", report.skipped_bytes},
                          {"num_defects", report.num_defects},
                          {"defects", std::move(defects)}};
+  if (!report.notes.empty()) json["notes"] = report.notes;
   if (report.records_lost) json["records_lost"] = *report.records_lost;
   if (report.records_digest) json["records_digest"] = *report.records_digest;
   if (report.schema != nullptr) {
@@ -55,6 +56,7 @@ absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text) {
   report.records = members.Number(json, "records");
   report.skipped_bytes = members.Number(json, "skipped_bytes");
   report.num_defects = members.Number(json, "num_defects");
+  if (json.contains("notes")) report.notes = members.Texts(json, "notes");
   for (const nlohmann::json& one : members.Array(json, "defects")) {
     Defect& defect = report.defects.emplace_back();
     defect.shard = report.shard;

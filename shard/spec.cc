@@ -19,6 +19,7 @@
 #include "net/upload.h"
 #include "net/url.h"
 #include "shard/at_form.h"
+#include "shard/braces.h"
 #include "shard/described_folder.h"
 #include "shard/file_names.h"
 #include "shard/folder_listing.h"
@@ -508,7 +509,54 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   return output;
 }
 
+namespace {
+
+// The files of several names as a set: one whole set, if they form one in its order.
+absl::StatusOr<ShardSet> Joined(ShardSet all) {
+  if (absl::Status status = CheckNoneTwice(all.paths); !status.ok()) return status;
+  // Check whether the paths are one whole set in order, such as a glob expanded by the shell.
+  const PathParts first = SplitPath(all.paths[0]);
+  const std::optional<ShardNameView> shard = ViewShardName(first.name);
+  if (!shard || shard->count != all.paths.size()) return all;
+  for (size_t i = 0; i < all.paths.size(); ++i) {
+    const std::string name = ShardName(shard->stem, i, shard->count, shard->suffix);
+    if (all.paths[i] != JoinPath(first.directory, name)) return all;
+  }
+  // The expanded paths may belong partly to the old dataset and partly to the new one.
+  absl::Status status = FinishCommit(std::string(first.directory), std::string(shard->stem));
+  if (!status.ok()) return status;
+  all.stem = shard->stem;
+  all.suffix = shard->suffix;
+  all.sharded_name = true;
+  all.version = DatasetVersion::Of(all.directory, all.stem);
+  return all;
+}
+
+// The names that the braces in a spec stand for; empty if there are none, or a file has them in its
+// name.
+absl::StatusOr<std::vector<std::string>> NamesInBraces(const std::string& spec) {
+  struct stat info;
+  if (spec.find('{') == spec.npos || (!IsRemote(spec) && ::stat(spec.c_str(), &info) == 0)) {
+    return std::vector<std::string>();
+  }
+  absl::StatusOr<std::vector<std::string>> names = ExpandBraces(spec);
+  if (names.ok() && names->size() == 1 && names->front() == spec) names->clear();
+  return names;
+}
+
+}  // namespace
+
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
+  absl::StatusOr<std::vector<std::string>> names = NamesInBraces(spec);
+  if (!names.ok()) return names.status();
+  if (!names->empty() && IsRemote(spec) && !HasWildcard(spec) && spec.find('@') == spec.npos) {
+    // Objects: to ask for each one here, one after the other, would take long.
+    ShardSet all;
+    all.directory = SplitPath(names->front()).directory;
+    all.paths = *std::move(names);
+    return Joined(std::move(all));
+  }
+  if (!names->empty()) return ResolveSpecs(*names);
   for (int attempt = 1;; ++attempt) {
     Versions seen;
     absl::StatusOr<ShardSet> set = Resolve(spec, &seen);
@@ -538,23 +586,7 @@ absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
     if (all.paths.empty()) all.directory = set->directory;
     all.paths.insert(all.paths.end(), set->paths.begin(), set->paths.end());
   }
-  if (absl::Status status = CheckNoneTwice(all.paths); !status.ok()) return status;
-  // Check whether the paths are one whole set in order, such as a glob expanded by the shell.
-  const PathParts first = SplitPath(all.paths[0]);
-  const std::optional<ShardNameView> shard = ViewShardName(first.name);
-  if (!shard || shard->count != all.paths.size()) return all;
-  for (size_t i = 0; i < all.paths.size(); ++i) {
-    const std::string name = ShardName(shard->stem, i, shard->count, shard->suffix);
-    if (all.paths[i] != JoinPath(first.directory, name)) return all;
-  }
-  // The expanded paths may belong partly to the old dataset and partly to the new one.
-  absl::Status status = FinishCommit(std::string(first.directory), std::string(shard->stem));
-  if (!status.ok()) return status;
-  all.stem = shard->stem;
-  all.suffix = shard->suffix;
-  all.sharded_name = true;
-  all.version = DatasetVersion::Of(all.directory, all.stem);
-  return all;
+  return Joined(std::move(all));
 }
 
 }  // namespace shardfeed

@@ -40,6 +40,11 @@ std::string TextIndexPath(std::string_view shard_path, std::string_view format) 
 }
 
 absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index) {
+  if (index.summary().framing == Framing::kTar) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: not written: its shard is a tar archive, which readers of this index do not support",
+        path));
+  }
   if (index.summary().compression != Compression::kNone) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: not written: its shard is compressed, which readers of this index do not support",

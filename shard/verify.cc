@@ -24,6 +24,8 @@
 #include "shard/shard_report.h"
 #include "shard/staging.h"
 #include "shard/statistics_json.h"
+#include "shard/tar_index.h"
+#include "tfrecord/tar_frames.h"
 
 namespace shardfeed {
 namespace {
@@ -55,9 +57,9 @@ class ShardVerifier {
     if (!file.ok()) return file.status();
     report_.bytes = (*file)->size();
     if (options_.level == VerifyLevel::kHeaders) {
-      absl::StatusOr<Compression> compression = DetectShardCompression(**file);
-      if (!compression.ok() && !absl::IsDataLoss(compression.status())) return compression.status();
-      if (compression.ok() && *compression == Compression::kNone) {
+      const absl::StatusOr<ShardFormat> format = DetectShardFormat(**file);
+      if (!format.ok() && !absl::IsDataLoss(format.status())) return format.status();
+      if (format.ok() && format->compression == Compression::kNone) {
         absl::StatusOr<bool> sound = VerifyHeaders();
         if (!sound.ok()) return sound.status();
         if (*sound) return report_;
@@ -87,6 +89,7 @@ class ShardVerifier {
     IndexBuildOptions walking;
     walking.stop = options_.stop;
     walking.bytes_passed = options_.bytes_passed;
+    walking.notes = &report_.notes;
     absl::StatusOr<std::shared_ptr<const ShardIndex>> found = BuildIndex(report_.shard, walking);
     if (absl::IsDataLoss(found.status())) return false;
     if (!found.ok()) return found.status();
@@ -113,7 +116,9 @@ class ShardVerifier {
     if (!opened.ok()) return opened.status();
     ShardSalvager& salvager = **opened;
     report_.compression = salvager.compression();
-    RecordsDigest digest;
+    const bool tar = salvager.framing() == Framing::kTar;
+    TarNotes notes;
+    RecordsDigest digest(salvager.framing());
     RecordBlock block;
     uint64_t passed = 0;
     size_t told = 0;
@@ -130,16 +135,22 @@ class ShardVerifier {
       if (ended) break;
       report_.records += block.records.size();
       digest.Add(block.records);
+      for (const Record& record : block.records) {
+        if (tar) notes.AddKey(TarKeyOf(record.payload), record.offset);
+      }
       if (check) check->Add(block.records);
       next_record_ = block.first_record + block.records.size();
       next_offset_ = salvager.stream_bytes();
       if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
     }
+    notes.AddSkipped(salvager.tar_members_skipped());
+    report_.notes = notes.Texts(report_.shard);
     Pass(report_.bytes - std::min(passed, report_.bytes));
     report_.skipped_bytes = salvager.bytes_skipped();
     report_.records_lost = salvager.records_lost();
     IndexSummary found;
     found.compression = report_.compression;
+    found.framing = salvager.framing();
     found.shard_bytes = report_.bytes;
     found.records = report_.records;
     found.stream_bytes = salvager.stream_bytes();

@@ -8,24 +8,37 @@
 #include "fmt/format.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/framing.h"
+#include "tfrecord/tar_header.h"
 
 namespace shardfeed {
 namespace {
 
-// Returns whether the content, decompressed as `compression`, starts with an intact header, or
-// nullopt if the content or the sample ends too early to decide, or cannot be decompressed.
-std::optional<bool> StartsWithRecord(Compression compression, std::string_view first_bytes) {
+// What a compressed shard starts with. nullopt: the content ends too early to decide, or cannot be
+// decompressed.
+struct Start {
+  std::optional<bool> record;
+  std::optional<bool> tar;
+};
+
+Start StartOf(Compression compression, std::string_view first_bytes) {
   MemorySource source(first_bytes);
   std::unique_ptr<Decompressor> content = MakeDecompressor(compression, &source);
-  char header[kHeaderBytes];
+  std::string head(kTarBlock, '\0');
   size_t have = 0;
-  while (have < kHeaderBytes) {
-    absl::StatusOr<size_t> n = content->Read(absl::MakeSpan(header + have, kHeaderBytes - have));
-    if (!n.ok() || *n == 0) return std::nullopt;
+  while (have < head.size()) {
+    absl::StatusOr<size_t> n = content->Read(absl::MakeSpan(head).subspan(have));
+    if (!n.ok() || *n == 0) break;
     have += *n;
   }
+  Start start;
   uint64_t length;
-  return ReadHeader(header, &length);
+  if (have >= kHeaderBytes) start.record = ReadHeader(head.data(), &length);
+  if (have == head.size()) start.tar = IsTarHeader(head);
+  return start;
+}
+
+std::optional<bool> StartsWithRecord(Compression compression, std::string_view first_bytes) {
+  return StartOf(compression, first_bytes).record;
 }
 
 std::string FirstBytes(std::string_view bytes) {
@@ -37,19 +50,22 @@ std::string FirstBytes(std::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<Compression> DetectCompression(std::string_view first_bytes) {
-  if (first_bytes.empty()) return Compression::kNone;
+absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes) {
+  if (first_bytes.empty()) return ShardFormat();
   uint64_t length;
   if (first_bytes.size() >= kHeaderBytes && ReadHeader(first_bytes.data(), &length)) {
-    return Compression::kNone;
+    return ShardFormat();
   }
+  if (IsTarHeader(first_bytes)) return ShardFormat{Compression::kNone, Framing::kTar};
   const auto byte = [&](size_t i) -> unsigned {
     return i < first_bytes.size() ? static_cast<unsigned char>(first_bytes[i]) : 0;
   };
   if (byte(0) == 0x1f && byte(1) == 0x8b) {
     // Truncated or damaged GZIP data counts as GZIP; only intact GZIP data of another format is
     // rejected.
-    if (StartsWithRecord(Compression::kGzip, first_bytes).value_or(true)) return Compression::kGzip;
+    const Start start = StartOf(Compression::kGzip, first_bytes);
+    if (start.record.value_or(true)) return ShardFormat{Compression::kGzip};
+    if (start.tar.value_or(false)) return ShardFormat{Compression::kGzip, Framing::kTar};
     return absl::DataLossError(
         "not a TFRecord file: GZIP data whose content does not start with a record");
   }
@@ -58,13 +74,15 @@ absl::StatusOr<Compression> DetectCompression(std::string_view first_bytes) {
   const bool zlib_magic = (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 &&
                           (byte(0) << 8 | byte(1)) % 31 == 0 && first_bytes.size() >= 2;
   if (zlib_magic && StartsWithRecord(Compression::kZlib, first_bytes).value_or(false)) {
-    return Compression::kZlib;
+    return ShardFormat{Compression::kZlib};
   }
   if (StartsWithRecord(Compression::kSnappy, first_bytes).value_or(false)) {
-    return Compression::kSnappy;
+    return ShardFormat{Compression::kSnappy};
   }
-  if (FindHeader(first_bytes) != std::string_view::npos) return Compression::kNone;
-  if (zlib_magic && !StartsWithRecord(Compression::kZlib, first_bytes)) return Compression::kZlib;
+  if (FindHeader(first_bytes) != std::string_view::npos) return ShardFormat();
+  if (zlib_magic && !StartsWithRecord(Compression::kZlib, first_bytes)) {
+    return ShardFormat{Compression::kZlib};
+  }
   if (first_bytes.size() < kHeaderBytes) {
     return absl::DataLossError(
         fmt::format("not a TFRecord file, or truncated within its first record: {} bytes, {}",

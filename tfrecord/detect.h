@@ -1,4 +1,4 @@
-// Detects the compression of a shard from its bytes.
+// Detects the compression and the framing of a shard from its bytes.
 
 #ifndef SHARDFEED_TFRECORD_DETECT_H_
 #define SHARDFEED_TFRECORD_DETECT_H_
@@ -11,17 +11,17 @@
 
 namespace shardfeed {
 
-// Number of bytes from the beginning of a file that DetectCompression needs.
+// Number of bytes from the beginning of a file that DetectFormat needs.
 inline constexpr size_t kDetectBytes = 512 << 10;
 
-// Detects the compression of a shard from its first kDetectBytes bytes (or all of them, if there
-// are fewer). A raw shard starts with a header whose CRC is correct; the others start with their
-// magic bytes, and their content with such a header. An empty file is kNone: a shard without
-// records.
+// Detects the format of a shard from its first kDetectBytes bytes (or all of them, if there are
+// fewer). A raw shard starts with a header whose CRC is correct, a tar shard with a header whose
+// checksum is; the others start with their magic bytes, and their content with such a header. An
+// empty file is a raw shard without records.
 //
-// DataLoss: none of these, so not a TFRecord file; the message quotes its first bytes. A raw shard
-// whose first header is damaged is still recognised by a later intact one.
-absl::StatusOr<Compression> DetectCompression(std::string_view first_bytes);
+// DataLoss: none of these, so neither TFRecord nor tar; the message quotes its first bytes. A raw
+// TFRecord shard whose first header is damaged is still recognised by a later intact one.
+absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes);
 
 }  // namespace shardfeed
 

@@ -10,8 +10,8 @@ namespace shardfeed {
 namespace {
 
 // The 16 bytes of framing around a payload, as two numbers.
-struct Framing {
-  explicit Framing(const Record& record) {
+struct FramingBytes {
+  explicit FramingBytes(const Record& record) {
     const char* const header = record.payload.data() - kHeaderBytes;
     const char* const footer = record.payload.data() + record.payload.size();
     first = LoadLittleEndian<uint64_t>(header);
@@ -24,7 +24,7 @@ struct Framing {
 
 uint32_t ExtendDigest(uint32_t crc, const std::vector<Record>& records) {
   for (const Record& record : records) {
-    const Framing framing(record);
+    const FramingBytes framing(record);
     crc = ExtendCrc32cU64(ExtendCrc32cU64(crc, framing.first), framing.second);
   }
   return crc;
@@ -36,7 +36,7 @@ uint32_t ExtendDigest(uint32_t crc, const std::vector<Record>& records) {
                                                      const std::vector<Record>& records) {
   uint64_t state = static_cast<uint32_t>(~crc);
   for (const Record& record : records) {
-    const Framing framing(record);
+    const FramingBytes framing(record);
     state = _mm_crc32_u64(_mm_crc32_u64(state, framing.first), framing.second);
   }
   return ~static_cast<uint32_t>(state);
@@ -46,6 +46,12 @@ uint32_t ExtendDigest(uint32_t crc, const std::vector<Record>& records) {
 }  // namespace
 
 void RecordsDigest::Add(const std::vector<Record>& records) {
+  if (framing_ == Framing::kTar) {
+    for (const Record& record : records) {
+      Add(record.payload.size(), LoadLittleEndian<uint32_t>(record.payload.data() - 4));
+    }
+    return;
+  }
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2")) {
     crc_ = ExtendDigestSse42(crc_, records);
@@ -69,6 +75,8 @@ std::string_view FrameDefectName(FrameDefect defect) {
       return "cut footer";
     case FrameDefect::kPayloadCrc:
       return "payload CRC";
+    case FrameDefect::kTar:
+      return "tar sample";
   }
   return "unknown";
 }

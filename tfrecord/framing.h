@@ -42,6 +42,7 @@ enum class FrameDefect {
   kCutPayload,  // The stream ends within the payload.
   kCutFooter,   // The stream ends within the payload's CRC.
   kPayloadCrc,  // The payload does not match its CRC; the next record can still be read.
+  kTar,         // The sample of a tar shard is not sound; see FrameScan::detail.
 };
 
 // Returns the defect's name in messages and JSON reports, such as "length CRC" or "cut payload".
@@ -56,6 +57,12 @@ struct FrameScan {
   // Size of the frame at `consumed` as far as it is known: more than the available bytes if the
   // frame is incomplete, 0 if no bytes are left or the length is unreliable.
   uint64_t frame_bytes = 0;
+  // For tar shards: what kTar means; whether the archive ends here; and how many members, apart
+  // from folders, belong to no sample, in the consumed frames and at the end of the archive.
+  std::string detail;
+  bool ends = false;
+  uint64_t skipped = 0;
+  uint64_t skipped_at_end = 0;
 };
 
 // Appends the frames of `bytes`, which start at `offset` of the stream, to `records`, until the
@@ -86,19 +93,22 @@ void AppendFrame(std::string_view payload, std::string* out);
 
 // A digest of the records of a shard and their order: the CRC-32C of the concatenation of all
 // headers and footers (not of payloads, which the footers represent). It can be computed without
-// reading payloads, and is the same whether or not the shard is compressed.
+// reading payloads, and is the same whether or not the shard is compressed. Tar shards have no such
+// footers: the CRC-32C of the headers of a sample's files takes their place.
 class RecordsDigest {
  public:
+  explicit RecordsDigest(Framing framing = Framing::kTfRecord) : framing_(framing) {}
   void Add(uint64_t length, uint32_t masked_payload_crc) {
     crc_ = ExtendCrc32cU64(crc_, length);
     crc_ = ExtendCrc32cU64(
         crc_, MaskCrc(Crc32cU64(length)) | static_cast<uint64_t>(masked_payload_crc) << 32);
   }
-  // The records must be views of whole frames, such as those from ScanFrames.
+  // The records must be views of whole frames, such as those from ScanFrames or ScanTarFrames.
   void Add(const std::vector<Record>& records);
   uint32_t value() const { return crc_; }
 
  private:
+  Framing framing_;
   uint32_t crc_ = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "tfrecord/tar_frames.h"
+#include "tfrecord/tar_header.h"
 
 namespace shardfeed {
 namespace {
@@ -35,6 +37,7 @@ std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_
           "payload CRC expected {:#010x}, found {:#010x} (length {})", MaskCrc(Crc32c(payload)),
           LoadLittleEndian<uint32_t>(payload.data() + payload.size()), payload.size());
     }
+    case FrameDefect::kTar:
     case FrameDefect::kNone:
       break;
   }
@@ -92,16 +95,52 @@ void RecordStream::Fill(uint64_t frame_bytes) {
   }
 }
 
+FrameScan RecordStream::Scan(std::vector<Record>* records) {
+  if (options_.framing == Framing::kTfRecord) {
+    return ScanFrames(Unread(), offset_, source_ended_, options_.check, SIZE_MAX, records);
+  }
+  // Nobody else has these bytes: a shared buffer is not filled further.
+  const uint64_t archive_end = std::min<uint64_t>(options_.max_frame_bytes, INT64_MAX);
+  return ScanTarFrames(absl::MakeSpan(buffer_->data() + begin_, end_ - begin_), offset_,
+                       source_ended_, archive_end, SIZE_MAX, records);
+}
+
+// Reads what follows the last sample of a tar archive, of which the bytes from `zeros` on must be
+// zeros.
+absl::Status RecordStream::EndTar(size_t zeros) {
+  const uint64_t end = offset_ + zeros;
+  uint64_t at = end;
+  std::string bytes(Unread().substr(zeros));
+  while (true) {
+    if (const size_t wrong = bytes.find_first_not_of('\0'); wrong != bytes.npos) {
+      const TarDefect defect = DataAfterEnd(end, at + wrong);
+      defect_ = FrameDefect::kTar;
+      return absl::DataLossError(fmt::format("{} at byte {}", defect.what, defect.offset));
+    }
+    at += bytes.size();
+    if (!source_error_.ok()) return source_error_;
+    if (source_ended_) break;
+    bytes.resize(options_.block_bytes);
+    absl::StatusOr<size_t> n = source_->Read(absl::MakeSpan(bytes));
+    if (!n.ok()) return n.status();
+    source_ended_ = *n == 0;
+    bytes.resize(*n);
+  }
+  tar_ended_ = true;
+  return absl::OkStatus();
+}
+
 absl::Status RecordStream::Next(RecordBlock* block) {
   block->buffer.reset();
   block->records.clear();
   block->first_record = record_;
   defect_ = FrameDefect::kNone;
   uint64_t wanted = 0;
+  if (tar_ended_) return absl::OkStatus();
   while (true) {
     const std::string_view unread = Unread();
-    const FrameScan scan =
-        ScanFrames(unread, offset_, source_ended_, options_.check, SIZE_MAX, &block->records);
+    const FrameScan scan = Scan(&block->records);
+    skipped_ += scan.skipped;
     begin_ += scan.consumed;
     offset_ += scan.consumed;
     record_ += block->records.size();
@@ -109,10 +148,20 @@ absl::Status RecordStream::Next(RecordBlock* block) {
       block->buffer = buffer_;
       return absl::OkStatus();
     }
+    if (scan.ends) {
+      skipped_ += scan.skipped_at_end;
+      return EndTar(scan.frame_bytes);
+    }
     FrameDefect defect = scan.defect;
     wanted = scan.frame_bytes;
+    if (defect == FrameDefect::kTar) {
+      defect_ = defect;
+      return absl::DataLossError(
+          fmt::format("record {} at byte {}: {}", record_, offset_, scan.detail));
+    }
     const bool incomplete = defect == FrameDefect::kNone && wanted > 0;
-    if (incomplete && wanted > options_.max_frame_bytes) defect = FrameDefect::kCutPayload;
+    const bool tar = options_.framing == Framing::kTar;
+    if (incomplete && !tar && wanted > options_.max_frame_bytes) defect = FrameDefect::kCutPayload;
     if (defect != FrameDefect::kNone) {
       defect_ = defect;
       defect_frame_bytes_ = wanted;

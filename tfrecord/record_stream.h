@@ -32,14 +32,16 @@ void SetMaxRecordBytes(uint64_t bytes);
 uint64_t MaxRecordBytes();
 
 struct RecordStreamOptions {
+  Framing framing = Framing::kTfRecord;
   CrcCheck check = CrcCheck::kAll;
   // Size of a read, and the usual size of a block; larger records get a buffer of their own size.
   size_t block_bytes = 1 << 20;
   // Stream offset of the first byte of the source, and index of the first record there.
   uint64_t stream_offset = 0;
   uint64_t first_record = 0;
-  // Upper bound on the size of a frame: the size of the file, if it is raw. A larger frame counts
-  // as cut. Even without a bound, memory grows only with the bytes actually read.
+  // Upper bound on the size of a frame, and of a tar archive: the size of the file, if it is raw. A
+  // larger frame counts as cut. Even without a bound, memory grows only with the bytes actually
+  // read.
   uint64_t max_frame_bytes = UINT64_MAX;
   // A record larger than this is not read; Next returns ResourceExhausted.
   uint64_t max_record_bytes = UINT64_MAX;
@@ -64,10 +66,13 @@ class RecordStream {
   uint64_t record() const { return record_; }
   uint64_t offset() const { return offset_; }
 
-  // After a framing defect: skips to the next readable record and returns the number of bytes
-  // skipped, including the damaged record. If the payload is damaged, only that record is skipped;
-  // after a bad length, the next intact header is searched for. If there is none, the rest of the
-  // stream is skipped, and Next then reports the end.
+  // Of a tar shard: members up to here, apart from folders, that belong to no sample.
+  uint64_t tar_members_skipped() const { return skipped_; }
+
+  // After a framing defect, not of a tar shard: skips to the next readable record and returns the
+  // number of bytes skipped, including the damaged record. If the payload is damaged, only that
+  // record is skipped; after a bad length, the next intact header is searched for. If there is
+  // none, the rest of the stream is skipped, and Next then reports the end.
   absl::StatusOr<uint64_t> Recover();
 
   // Called after an error of the source, if it continues at another position: discards the bytes of
@@ -75,6 +80,8 @@ class RecordStream {
   uint64_t Restart();
 
  private:
+  FrameScan Scan(std::vector<Record>* records);
+  absl::Status EndTar(size_t zeros);
   std::string_view Unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // Reads more bytes into a buffer that can grow to hold a frame of `frame_bytes` (0: unknown).
   void Fill(uint64_t frame_bytes);
@@ -86,6 +93,8 @@ class RecordStream {
   size_t begin_ = 0;
   size_t end_ = 0;
   bool source_ended_ = false;
+  uint64_t skipped_ = 0;
+  bool tar_ended_ = false;  // the end of the archive has been passed
   // Reported after the records that precede it.
   absl::Status source_error_;
   uint64_t record_;

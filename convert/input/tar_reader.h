@@ -1,8 +1,4 @@
-// Reads the members of a tar archive sequentially, without unpacking any.
-//
-// Supports ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format"), GNU's extensions (long
-// names, base-256 sizes; gnu.org/software/tar/manual, "Basic Tar Format") and the older form
-// without a magic, plain or compressed.
+// Reads the members of a tar archive sequentially, without unpacking any, plain or compressed.
 
 #ifndef SHARDFEED_CONVERT_INPUT_TAR_READER_H_
 #define SHARDFEED_CONVERT_INPUT_TAR_READER_H_
@@ -16,23 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convert/input/binary_reader.h"
+#include "tfrecord/tar_header.h"
 
 namespace shardfeed {
-
-struct TarMember {
-  enum class Kind {
-    kFile,
-    kFolder,
-    kLink,   // hard or symbolic; `link` is the target
-    kOther,  // a pipe or a device
-  };
-  Kind kind = Kind::kFile;
-  std::string name;  // name in the archive
-  std::string link;
-  uint64_t header_offset = 0;  // offset of its first header in the content
-  uint64_t offset = 0;         // offset of its first byte
-  uint64_t size = 0;           // size in bytes
-};
 
 // Headers are checked by their checksums, and sizes against the length of the file. Not thread
 // safe.
@@ -57,16 +39,13 @@ class TarReader {
   bool compressed() const { return reader_->compressed(); }
 
  private:
-  absl::Status ErrorAt(uint64_t offset, std::string_view what) const;
+  absl::Status ErrorOf(const TarDefect& defect) const;
   absl::Status CheckEnd();
-  absl::Status ReadExtension(char type, uint64_t size, TarMember* member, bool* has_size,
-                             uint64_t* pax_size);
-  absl::Status ReadPax(std::string_view records, uint64_t offset, bool global, TarMember* member,
-                       bool* has_size, uint64_t* pax_size) const;
   absl::Status SkipRest();
 
   std::unique_ptr<BinaryReader> reader_;
   const std::string path_;
+  std::string headers_;   // the headers of the member that is being found
   std::string name_;      // name of the member, for messages
   uint64_t left_ = 0;     // unread bytes of the member
   uint64_t padding_ = 0;  // padding after the member

@@ -26,6 +26,7 @@
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "simdjson.h"
+#include "tfrecord/tar_samples.h"
 
 namespace shardfeed {
 namespace {
@@ -34,34 +35,6 @@ namespace {
 constexpr size_t kMaxExtensions = 1000;
 constexpr std::array<std::string_view, 7> kClassExtensions = {"cls", "cls2",  "class", "count",
                                                               "id",  "index", "inx"};
-
-// The parts of a member's name.
-struct MemberName {
-  std::string_view key;
-  std::string extension;
-};
-
-// Returns nullopt for names that are skipped.
-std::optional<MemberName> SplitName(std::string_view name) {
-  while (name.starts_with("./")) name.remove_prefix(2);
-  const size_t base = name.rfind('/') + 1;  // npos + 1 is 0
-  const size_t dot = name.find('.', base);
-  if (dot == name.npos || dot == base || dot + 1 == name.size()) return std::nullopt;
-  const std::string_view stem = name.substr(base, dot - base);
-  if (stem.size() > 4 && stem.starts_with("__") && stem.ends_with("__")) return std::nullopt;
-  MemberName split;
-  split.key = name.substr(0, dot);
-  split.extension = name.substr(dot + 1);
-  for (char& c : split.extension) {
-    if (c >= 'A' && c <= 'Z') c |= 0x20;
-  }
-  return split;
-}
-
-bool LeadsOutside(std::string_view name) {
-  return name.starts_with('/') || name == ".." || name.starts_with("../") ||
-         name.find("/../") != name.npos || name.ends_with("/..");
-}
 
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != text.npos) {
@@ -152,9 +125,8 @@ class TarSource : public Source {
   absl::StatusOr<uint32_t> AddExtension(uint32_t file, const std::string& name);
   absl::Status ForEachRecord(uint32_t file, TarReader& reader, const Pass& pass) const;
   absl::Status ErrorAt(uint32_t file, const TarMember& member, std::string_view what) const;
-  absl::Status CheckMember(uint32_t file, const TarMember& member) const;
   // Fails if reading cannot continue; a defect of the record is stored in it.
-  absl::Status AddMember(uint32_t file, const TarMember& member, const MemberName& name,
+  absl::Status AddMember(uint32_t file, const TarMember& member, const TarName& name,
                          TarReader& reader, const Pass& pass, Record& record) const;
   absl::Status ScanRecord(uint32_t file, uint64_t number, const Record& record);
   absl::StatusOr<simdjson::dom::object> ParseMember(uint32_t file, std::string_view key,
@@ -206,23 +178,7 @@ absl::Status TarSource::ErrorAt(uint32_t file, const TarMember& member,
       file, fmt::format("{} at byte {} {}", Excerpt(member.name), member.header_offset, what));
 }
 
-absl::Status TarSource::CheckMember(uint32_t file, const TarMember& member) const {
-  if (LeadsOutside(member.name)) {
-    return ErrorAt(file, member, "leads outside the archive; rename it");
-  }
-  if (member.kind == TarMember::Kind::kLink) {
-    return ErrorAt(file, member,
-                   fmt::format("is a link to {}, which is not followed; archive the file instead "
-                               "(tar --dereference --hard-dereference)",
-                               Excerpt(member.link)));
-  }
-  if (member.kind == TarMember::Kind::kOther) {
-    return ErrorAt(file, member, "is a pipe or a device, not a file");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const MemberName& name,
+absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const TarName& name,
                                   TarReader& reader, const Pass& pass, Record& record) const {
   absl::StatusOr<uint32_t> number = pass.extension_of(name.extension);
   if (!number.ok()) return number.status();
@@ -262,12 +218,13 @@ absl::Status TarSource::ForEachRecord(uint32_t file, TarReader& reader, const Pa
   while (true) {
     absl::StatusOr<bool> more = reader.Next(&member);
     if (!more.ok()) return more.status();
-    std::optional<MemberName> name;
+    std::optional<TarName> name;
     absl::Status defect;
     if (*more) {
-      if (member.kind == TarMember::Kind::kFolder && !LeadsOutside(member.name)) continue;
-      defect = CheckMember(file, member);
-      name = SplitName(member.name);
+      const std::string wrong = WrongTarMember(member);
+      if (member.kind == TarMember::Kind::kFolder && wrong.empty()) continue;
+      if (!wrong.empty()) defect = ErrorAt(file, member, wrong);
+      name = SplitTarName(member.name);
       if (!name && defect.ok()) {
         pass.passed_over(member.name);
         continue;

@@ -139,6 +139,7 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
     num_records_ += index->records();
     records_of_shard_.push_back(index->records());
     by_reference_.push_back(index->summary().compression == Compression::kNone &&
+                            index->summary().framing == Framing::kTfRecord &&
                             index->summary().stream_bytes >= kReferenceBytes * index->records());
   }
   return absl::OkStatus();

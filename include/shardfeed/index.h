@@ -25,10 +25,13 @@ class ShardTable;
 // What an index says of its shard as a whole.
 struct IndexSummary {
   Compression compression = Compression::kNone;
+  Framing framing = Framing::kTfRecord;
   uint32_t records_digest = 0;
   uint64_t shard_bytes = 0;   // size of the file
   uint64_t stream_bytes = 0;  // size of all frames before compression
   uint64_t records = 0;
+
+  ShardFormat format() const { return {compression, framing}; }
 };
 
 // What the index at `path` says of its shard, from its head alone: a few microseconds. Errors as
@@ -46,11 +49,15 @@ struct IndexBuildOptions {
   std::atomic<uint64_t>* bytes_passed = nullptr;
   // Adds up bytes that were really read.
   std::atomic<uint64_t>* bytes_read = nullptr;
+  // Set to what users should know of a tar archive: members that are skipped, keys that are
+  // repeated. For the options of one shard.
+  std::vector<std::string>* notes = nullptr;
 };
 
 // Walks the headers of the shard at `path` and writes its index to IndexPath(path), replacing what
 // is there in one step. Of raw shards only headers and footers are read where records are large;
-// payloads are not checked. Compressed shards are inflated, and get restart points.
+// payloads are not checked. Compressed shards are inflated, and get restart points. Of tar
+// archives, the headers of the members are read (docs/webdataset.md).
 //
 // DataLoss, and no index: damage that keeps records from being told apart, with record and byte.
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options);

@@ -16,6 +16,18 @@ namespace shardfeed {
 //   kSnappy  TensorFlow's container; can be read, but not written
 enum class Compression { kNone, kGzip, kZlib, kSnappy };
 
+// How the records of a shard are told apart, once it is decompressed.
+//   kTfRecord  frames with lengths and CRCs
+//   kTar       WebDataset: each record is a sample, consecutive files of a tar archive with one
+//              name up to the first dot (docs/webdataset.md)
+enum class Framing { kTfRecord, kTar };
+
+// The two together.
+struct ShardFormat {
+  Compression compression = Compression::kNone;
+  Framing framing = Framing::kTfRecord;
+};
+
 // "none", "gzip", "zlib", "snappy".
 std::string_view CompressionName(Compression compression);
 // Returns nullopt for any other name.

@@ -92,6 +92,7 @@ struct ShardSet {
 //   a folder/split      that split of a TFDS folder
 //   a glob (* ? [)      the set or the Spark job that the files form, or plain files sorted by
 //                       their bytes; * matches within one level of folders
+//   braces              all that train-{00000..00146}.tar or {a,b}.tar stands for, in that order
 //
 // s3://bucket/SPEC and https://host/SPEC name datasets in stores: docs/stores.md.
 //

@@ -68,12 +68,12 @@ absl::Status AddFurtherRecords(const ShardTable& table, size_t shard, uint64_t m
     const uint64_t offset = (*index)->Offset(record);
     absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
     if (!file.ok()) return file.status();
-    const Compression compression = (*index)->summary().compression;
+    const ShardFormat format = (*index)->summary().format();
     ShardReaderOptions reading;
     reading.block_bytes = most;
     const absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::OpenAt(
-        *std::move(file), compression,
-        compression == Compression::kNone ? RestartPoint() : (*index)->RestartBefore(offset),
+        *std::move(file), format,
+        format.compression == Compression::kNone ? RestartPoint() : (*index)->RestartBefore(offset),
         offset, record, reading);
     if (!reader.ok()) return reader.status();
     const absl::StatusOr<bool> added = AddRecords(table.path(shard), **reader, most, sample);

@@ -122,7 +122,11 @@ nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::str
       defects.append(nb::make_tuple(d.shard, d.kind, d.record, d.offset, d.detail));
     }
   };
-  for (const ShardReport& shard : report.shards) add(shard.defects);
+  nb::list notes;
+  for (const ShardReport& shard : report.shards) {
+    add(shard.defects);
+    for (const std::string& note : shard.notes) notes.append(note);
+  }
   add(report.manifest_defects);
   nb::dict dict;
   dict["shards"] = report.shards.size();
@@ -130,6 +134,7 @@ nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::str
   dict["bytes"] = report.num_bytes();
   dict["num_defects"] = report.num_defects();
   dict["defects"] = defects;
+  dict["notes"] = notes;
   return dict;
 }
 

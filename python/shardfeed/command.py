@@ -146,13 +146,14 @@ class Defect(NamedTuple):
 
 class VerifyReport(NamedTuple):
     """The result of verify: true if nothing is wrong. `defects` has the first 100 of each
-    shard."""
+    shard. `notes` are no defects: skipped members and repeated keys of tar archives."""
 
     shards: int
     records: int
     bytes: int
     num_defects: int
     defects: List[Defect]
+    notes: Sequence[str] = ()
 
     def __bool__(self) -> bool:
         return self.num_defects == 0
@@ -165,7 +166,8 @@ class VerifyReport(NamedTuple):
     def __repr__(self) -> str:
         lines = [f"{self.shards} shards, {self.records} records, {self.bytes} bytes: "
                  + ("intact" if self else f"{self.num_defects} defects")]
-        return "\n".join(lines + [f"  {d.detail}" for d in self.defects])
+        return "\n".join(lines + [f"  {d.detail}" for d in self.defects]
+                         + [f"  note: {note}" for note in self.notes])
 
     def _repr_html_(self) -> str:
         rows = [[d.shard, d.kind, str(d.record), str(d.offset), d.detail] for d in self.defects]
@@ -183,7 +185,7 @@ def verify(spec: Union[PathLike, Sequence[PathLike]], *,
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
                     d.get("detail", "")) for d in report["defects"]]
     return VerifyReport(report["shards"], report["records"], report["bytes"],
-                        report["num_defects"], found)
+                        report["num_defects"], found, report.get("notes", []))
 
 
 class Inspection:

@@ -66,6 +66,10 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     of one in S3, Google Cloud Storage, Azure or on an HTTP server, such as
     "s3://bucket/train@16". The shards may come from any writer; missing indexes are built.
 
+    Shards may also be WebDataset's tar archives, "train-{00000..00146}.tar", read in place: a
+    record is a sample, which parse() splits into one bytes column for each extension
+    (docs/webdataset.md).
+
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
     - `batch`, `end`: if shard() comes next, every rank gets the same number of whole batches of
       `batch` records. The rest of an epoch is dropped ("drop"), or filled up with the epoch's first records: with

@@ -283,7 +283,7 @@ def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]
     texts = [text for one in reports for text in ([one] if isinstance(one, str) else one)]
     merged = _core.merge_reports(specs, texts, level)
     return VerifyReport(merged["shards"], merged["records"], merged["bytes"], merged["num_defects"],
-                        [Defect(*d) for d in merged["defects"]])
+                        [Defect(*d) for d in merged["defects"]], merged["notes"])
 
 
 @checked

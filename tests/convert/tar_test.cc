@@ -5,6 +5,7 @@
 #include "convert/input/tar_reader.h"
 #include "fmt/format.h"
 #include "tests/convert/source_fixture.h"
+#include "tests/testing/tar_members.h"
 #include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
@@ -13,41 +14,8 @@ namespace {
 using namespace std::string_literals;
 using ::testing::ElementsAre;
 
-// The header and padded content of one member, in POSIX layout.
-std::string Member(const std::string& name, std::string_view content, char type = '0',
-                   const std::string& link = "", const std::string& prefix = "",
-                   const std::string& size = "") {
-  std::string header(512, '\0');
-  const auto put = [&header](size_t at, std::string_view text) {
-    header.replace(at, text.size(), text);
-  };
-  put(0, name);
-  put(100, "0000644");
-  put(124, size.empty() ? fmt::format("{:011o}", content.size()) : size);
-  put(148, "        ");
-  header[156] = type;
-  put(157, link);
-  put(257, "ustar\0"s + "00");
-  put(345, prefix);
-  uint32_t sum = 0;
-  for (char c : header) sum += static_cast<unsigned char>(c);
-  put(148, fmt::format("{:06o}", sum) + "\0 "s);
-  std::string padded(content);
-  padded.resize((content.size() + 511) / 512 * 512);
-  return header + padded;
-}
-
-std::string Pax(std::vector<std::pair<std::string, std::string>> records, char type = 'x') {
-  std::string content;
-  for (const auto& [key, value] : records) {
-    size_t length = key.size() + value.size() + 3;
-    while (std::to_string(length).size() + key.size() + value.size() + 3 != length) {
-      length = std::to_string(length).size() + key.size() + value.size() + 3;
-    }
-    content += fmt::format("{} {}={}\n", length, key, value);
-  }
-  return Member("pax", content, type);
-}
+using testing::Member;
+using testing::Pax;
 
 const std::string kEnd(1024, '\0');
 
@@ -212,7 +180,8 @@ TEST_F(TarTest, DamageIsTold) {
   ExpectScanError(Pax({{"path", "x.txt"}}) + kEnd,
                   "the archive ends after the name of a member, before the member, at byte 1024");
   ExpectScanError(Pax({{"path", "x.txt"}}).substr(0, 520),
-                  "the archive is cut off: it ends inside a header at byte 520");
+                  "the archive is cut off: it ends inside a header, without the zero blocks that "
+                  "end a tar, at byte 520");
   ExpectScanError(Member("x", "", 'L', "", "", "77777777777"),
                   "more than the supported 1048576, at byte 0");
   std::string gzip;

@@ -7,6 +7,7 @@
 #include "shardfeed/options.h"
 #include "tests/testing/deflate.h"
 #include "tests/testing/files.h"
+#include "tests/testing/tar_members.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/detect.h"
 #include "tfrecord/framing.h"
@@ -117,7 +118,7 @@ TEST_P(EveryForm, GivesTheContentBack) {
 }
 
 TEST_P(EveryForm, IsDetected) {
-  EXPECT_EQ(*DetectCompression(GetParam().write(Content(100000))), GetParam().compression);
+  EXPECT_EQ(DetectFormat(GetParam().write(Content(100000)))->compression, GetParam().compression);
 }
 
 TEST_P(EveryForm, CutAnywhereIsDataLoss) {
@@ -501,8 +502,8 @@ TEST(Snappy, ClaimOfHugeContentIsRefused) {
 TEST(Detect, RawAndEmpty) {
   std::string bytes;
   AppendFrame("abc", &bytes);
-  EXPECT_EQ(*DetectCompression(bytes), Compression::kNone);
-  EXPECT_EQ(*DetectCompression(""), Compression::kNone);
+  EXPECT_EQ(DetectFormat(bytes)->compression, Compression::kNone);
+  EXPECT_EQ(DetectFormat("")->compression, Compression::kNone);
 }
 
 TEST(Detect, RawWithADamagedFirstHeader) {
@@ -510,14 +511,26 @@ TEST(Detect, RawWithADamagedFirstHeader) {
   AppendFrame("abc", &bytes);
   AppendFrame("def", &bytes);
   bytes[0] ^= 1;
-  EXPECT_EQ(*DetectCompression(bytes), Compression::kNone);
+  EXPECT_EQ(DetectFormat(bytes)->compression, Compression::kNone);
+}
+
+TEST(Detect, TarArchives) {
+  const std::string archive = testing::Member("a.x", "1") + std::string(1024, '\0');
+  EXPECT_EQ(DetectFormat(archive)->framing, Framing::kTar);
+  EXPECT_EQ(DetectFormat(archive)->compression, Compression::kNone);
+  std::string gzip;
+  AppendGzipMember(archive, 1, &gzip);
+  EXPECT_EQ(DetectFormat(gzip)->framing, Framing::kTar);
+  EXPECT_EQ(DetectFormat(gzip)->compression, Compression::kGzip);
+  // Zeros alone may be anything.
+  EXPECT_FAILS(DetectFormat(std::string(1024, '\0')), kDataLoss, "not a TFRecord file");
 }
 
 TEST(Detect, OtherFilesAreNotTFRecord) {
-  EXPECT_FAILS(DetectCompression("Just some text, nothing more."), kDataLoss,
+  EXPECT_FAILS(DetectFormat("Just some text, nothing more."), kDataLoss,
                "not a TFRecord file: starts with 4a 75 73 74 20 73 6f 6d");
-  EXPECT_FAILS(DetectCompression("abc"), kDataLoss, "3 bytes");
-  EXPECT_FAILS(DetectCompression(Deflate("text that is long enough to be told", 31)), kDataLoss,
+  EXPECT_FAILS(DetectFormat("abc"), kDataLoss, "3 bytes");
+  EXPECT_FAILS(DetectFormat(Deflate("text that is long enough to be told", 31)), kDataLoss,
                "GZIP data whose content does not start with a record");
 }
 
