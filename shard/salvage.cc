@@ -258,12 +258,7 @@ absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
   // Whether the index is of this archive, as far as it has been read.
   const bool agrees = index != nullptr && index->summary().framing == Framing::kTar &&
                       index->summary().compression == format_.compression &&
-                      records_ < index->records() && index->Offset(records_) == offset;
-  if (agrees && raw && index->summary().shard_bytes == file_->size()) {
-    tar_index_ = std::move(index);
-    tar_next_ = records_;
-    return absl::OkStatus();
-  }
+                      records_ <= index->records() && index->Offset(records_) == offset;
   DamagedPlace place;
   place.kind = FrameDefectName(FrameDefect::kTar);
   place.detail = std::string(error.message());
@@ -275,6 +270,13 @@ absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
   place.file_begin = raw ? offset : 0;
   place.file_end = file_->size();
   place.bytes = raw ? file_->size() - std::min(file_->size(), offset) : 0;
+  if (agrees && raw && records_ < index->records() &&
+      index->summary().shard_bytes == file_->size()) {
+    tar_index_ = std::move(index);
+    tar_next_ = records_;
+    tar_damage_ = std::move(place);
+    return absl::OkStatus();
+  }
   damage_.push_back(std::move(place));
   ended_ = true;
   return absl::OkStatus();
@@ -313,6 +315,13 @@ absl::Status ShardSalvager::NextByTarIndex(RecordBlock* block) {
     place.bytes = size;
     damage_.push_back(std::move(place));
   }
+  if (!damage_.empty()) return absl::OkStatus();
+  // All samples are sound: the damage is at the end of the archive.
+  tar_damage_.record = tar_next_;
+  tar_damage_.records = 0;
+  tar_damage_.offset = tar_damage_.file_begin = tar_index_->summary().stream_bytes;
+  tar_damage_.bytes = 0;
+  damage_.push_back(tar_damage_);
   return absl::OkStatus();
 }
 

@@ -88,7 +88,9 @@ class ShardSalvager {
   std::unique_ptr<PastDamage> past_damage_;
   // Number of records delivered before the first damage, or in all of a tar shard.
   uint64_t records_ = 0;
-  // After the first damage of a raw tar shard: its index and the next sample.
+  // After the first damage of a raw tar shard, as the reader found it: its index and the next
+  // sample.
+  DamagedPlace tar_damage_;
   std::shared_ptr<const ShardIndex> tar_index_;
   uint64_t tar_next_ = 0;
   // The end of an otherwise undamaged shard, if records are missing there; or the damage of a tar

@@ -308,6 +308,24 @@ TEST_F(TarShardsTest, VerifyFindsAllDamageByTheIndex) {
   EXPECT_EQ(report->records_lost, std::nullopt);
 }
 
+TEST_F(TarShardsTest, DamageAtTheEndOfTheArchiveLosesNothing) {
+  for (const uint64_t from_end : {1000, 10}) {
+    const ShardSet set = Write();
+    ASSERT_OK(WriteIndex(set.paths[0], {}));
+    std::string bytes = testing::ReadBytes(set.paths[0]);
+    bytes[bytes.size() - from_end] = 'x';
+    folder_.Write("d-0.tar", bytes);
+    for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
+      const auto report = VerifyShard(set.paths[0], {.level = level});
+      ASSERT_OK(report);
+      ASSERT_EQ(report->num_defects, 1u);
+      EXPECT_EQ(report->defects[0].record, kSamples);
+      EXPECT_EQ(report->records, kSamples);
+      EXPECT_EQ(report->records_lost, 0u);
+    }
+  }
+}
+
 TEST_F(TarShardsTest, ACutArchiveTellsWhatItsIndexHadMore) {
   const ShardSet set = Write();
   ASSERT_OK(WriteIndex(set.paths[0], {}));
