@@ -15,9 +15,10 @@
 namespace shardfeed {
 namespace {
 
-#if defined(__x86_64__)
+// Only glibc leaves absolute addresses in the tables of a loaded library.
+#if defined(__GLIBC__) && defined(__x86_64__)
 constexpr uint32_t kAddressOfVariable = R_X86_64_GLOB_DAT;
-#elif defined(__aarch64__)
+#elif defined(__GLIBC__) && defined(__aarch64__)
 constexpr uint32_t kAddressOfVariable = R_AARCH64_GLOB_DAT;
 #else
 constexpr uint32_t kAddressOfVariable = 0;  // none
@@ -62,7 +63,7 @@ void Replace(const dl_phdr_info& library) {
   for (size_t i = 0; i < slots.count; ++i) {
     const ElfW(Rela)& entry = slots.entries[i];
     const ElfW(Sym)& symbol = slots.symbols[ELF64_R_SYM(entry.r_info)];
-    if (ELF64_R_TYPE(entry.r_info) != kAddressOfVariable || kAddressOfVariable == 0 ||
+    if (ELF64_R_TYPE(entry.r_info) != kAddressOfVariable ||
         std::strcmp(slots.names + symbol.st_name, "stderr") != 0) {
       continue;
     }
@@ -91,6 +92,7 @@ absl::StatusOr<LoadedLibrary> LoadedLibrary::Open(const char* name, const char* 
 }
 
 void LoadedLibrary::Silence(std::string_view file) {
+  if (kAddressOfVariable == 0) return;
   const auto visit = [](dl_phdr_info* library, size_t, void* wanted) {
     std::string_view name = library->dlpi_name;
     name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is 0

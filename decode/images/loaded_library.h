@@ -35,7 +35,7 @@ class LoadedLibrary {
 
   // Lets what the code of a loaded library writes to `stderr` go nowhere, for those that print what
   // they find and cannot be told not to. `file` is what its file's name begins with. Other code
-  // still writes there. Does nothing on machines other than x86-64 and AArch64.
+  // still writes there. Does nothing without glibc, and on machines other than x86-64 and AArch64.
   static void Silence(std::string_view file);
 
  private:
