@@ -43,6 +43,8 @@ struct Extent {
 
   bool compressed() const { return index->summary().compression != Compression::kNone; }
   bool tar() const { return index->summary().framing == Framing::kTar; }
+  // Whether its bytes, as they are in the file, have checksums.
+  bool has_checksums() const { return !compressed() && !tar(); }
 };
 
 // Usually a piece of an order is in one shard.
