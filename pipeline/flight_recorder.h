@@ -30,7 +30,8 @@ class FlightRecorder {
   static absl::StatusOr<std::unique_ptr<FlightRecorder>> Create(const std::string& folder,
                                                                 double starved_seconds);
 
-  // Notes what the run did in the last second, and writes
+  // Called every second, so waits that are shorter may be missed. Notes what the run did in the
+  // last one, and writes
   // FOLDER/flight-YYYYMMDDTHHMMSSZ-PID-RUN.json if its consumer has waited for longer than
   // `starved_seconds`. A file that cannot be written is tried again at the next call.
   void Add(const LiveRun& run);

@@ -18,6 +18,7 @@
 #include "reader/permutation.h"
 #include "shard/index_build.h"
 #include "shard/names.h"
+#include "shard/tar_index.h"
 
 namespace shardfeed {
 namespace {
@@ -120,8 +121,14 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   if (!birth.ok()) return birth.status();
   shard.birth = *birth;
   absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(shard.path));
-  if (summary.ok() &&
-      (S_ISBLK(info.st_mode) || summary->shard_bytes == static_cast<uint64_t>(info.st_size))) {
+  bool matches = summary.ok() && (S_ISBLK(info.st_mode) ||
+                                  summary->shard_bytes == static_cast<uint64_t>(info.st_size));
+  if (matches && IsRawTar(*summary)) {
+    const absl::StatusOr<std::shared_ptr<File>> file = shardfeed::OpenFile(shard.path);
+    if (!file.ok()) return file.status();
+    matches = EndsAsIndexed(**file, summary->stream_bytes);
+  }
+  if (matches) {
     shard.summary = *summary;
     return absl::OkStatus();
   }

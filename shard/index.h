@@ -107,6 +107,9 @@ class ShardIndex {
 // there is no such format.
 uint32_t FormatCode(ShardFormat format);
 std::optional<ShardFormat> FormatOf(uint32_t code);
+inline bool IsRawTar(const IndexSummary& summary) {
+  return summary.framing == Framing::kTar && summary.compression == Compression::kNone;
+}
 // Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive.
 bool FillsShard(const IndexSummary& summary);
 

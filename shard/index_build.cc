@@ -313,7 +313,11 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::st
   if (old.ok()) {
     absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
     if (!file.ok()) return file.status();
-    if ((*old)->summary().shard_bytes == (*file)->size()) return old;
+    const IndexSummary& summary = (*old)->summary();
+    if (summary.shard_bytes == (*file)->size() &&
+        (!IsRawTar(summary) || EndsAsIndexed(**file, summary.stream_bytes))) {
+      return old;
+    }
   } else if (!absl::IsNotFound(old.status()) && !absl::IsDataLoss(old.status())) {
     return old.status();
   }

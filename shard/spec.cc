@@ -539,6 +539,12 @@ absl::StatusOr<std::vector<std::string>> NamesInBraces(const std::string& spec) 
   if (spec.find('{') == spec.npos || (!IsRemote(spec) && ::stat(spec.c_str(), &info) == 0)) {
     return std::vector<std::string>();
   }
+  // Each pair within another one takes a call of its own.
+  constexpr int64_t kMostBraces = 100;
+  if (std::count(spec.begin(), spec.end(), '{') > kMostBraces) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}...: more than {} pairs of braces", spec.substr(0, 40), kMostBraces));
+  }
   absl::StatusOr<std::vector<std::string>> names = ExpandBraces(spec);
   if (names.ok() && names->size() == 1 && names->front() == spec) names->clear();
   return names;

@@ -12,7 +12,7 @@ namespace {
 
 // Maximum size of a long name or a set of pax records, and of all headers of a member.
 constexpr uint64_t kMaxExtension = 1 << 20;
-constexpr uint64_t kMaxHeaders = 8 << 20;
+constexpr uint64_t kMaxHeaders = 2 << 20;
 
 // Fields of a header: offset and size.
 struct Field {

@@ -3,8 +3,10 @@
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import urllib.parse
 
 import pytest
@@ -12,7 +14,8 @@ from harness import REPOSITORY, TESTDATA, USAGE
 from package_data import sf
 
 from shardfeed.viewer import media
-from shardfeed.viewer.dataset import Missing
+from shardfeed.viewer.dataset import Missing, ViewedDataset
+from shardfeed.viewer.server import Server
 from shardfeed.viewer.training import BadChain, ViewedChain, load_chain
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python")}
@@ -142,6 +145,24 @@ def test_the_program_serves_the_chain(recipe, table):
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+def test_requests_without_a_path_are_answered(table):
+    server = Server([ViewedDataset(table)])
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        for target in ("foo", "*", "http://["):
+            with socket.create_connection(server.server_address) as connection:
+                connection.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+                assert connection.recv(100).startswith(b"HTTP/1.1 404 ")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_program_refuses_other_values(recipe, table):
     done = subprocess.run([sys.executable, "-m", "shardfeed", "view", table, "--chain", recipe + ":number"],
                           env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert done.returncode == USAGE and "not a Dataset" in done.stderr

@@ -4,6 +4,7 @@ import io
 import json
 import random
 import re
+import subprocess
 import sys
 import tarfile
 
@@ -231,3 +232,24 @@ def test_links_are_refused(tmp_path):
         tar.addfile(info)
     with pytest.raises(sf.DataLossError, match='"a.jpg" is a link to "b.jpg", which is not followed; archive the'):
         list(sf.read(path).batch(1))
+
+
+@pytest.mark.folder_only("in stores, an index belongs to every archive of its size")
+def test_samples_that_were_appended_after_indexing_are_read(tmp_path):
+    """Archives are filled up with zeros, so their size may stay the same."""
+    for i in range(3):
+        (tmp_path / f"s{i}.txt").write_text(str(i))
+    subprocess.run(["tar", "cf", "a.tar", "s0.txt", "s1.txt"], cwd=tmp_path, check=True)
+    sf.index(tmp_path / "a.tar")
+    size = (tmp_path / "a.tar").stat().st_size
+    assert len(sf.read(tmp_path / "a.tar")) == 2
+    subprocess.run(["tar", "rf", "a.tar", "s2.txt"], cwd=tmp_path, check=True)
+    assert (tmp_path / "a.tar").stat().st_size == size
+    rows = list(sf.read(tmp_path / "a.tar").parse({"txt": sf.bytes}))
+    assert [row["txt"] for row in rows] == [b"0", b"1", b"2"]
+
+
+def test_many_braces_are_an_error():
+    for depth in (101, 5000):
+        with pytest.raises(ValueError, match="more than 100 pairs of braces"):
+            sf.read("a-" + "{a," * depth + "}" * depth + ".tar")

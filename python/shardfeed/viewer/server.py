@@ -68,8 +68,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        url = urllib.parse.urlsplit(self.path)
-        _, token, *path = url.path.split("/")
+        try:
+            url = urllib.parse.urlsplit(self.path)
+        except ValueError:
+            url = urllib.parse.SplitResult("", "", "", "", "")
+        token, *path = url.path.removeprefix("/").split("/")
         if not secrets.compare_digest(token.encode(), self.server.token.encode()) or not path:
             self._send(404, "text/plain", b"open the URL that 'shardfeed view' printed\n")
             return
