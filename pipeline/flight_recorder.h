@@ -30,10 +30,10 @@ class FlightRecorder {
   static absl::StatusOr<std::unique_ptr<FlightRecorder>> Create(const std::string& folder,
                                                                 double starved_seconds);
 
-  // Called every second, so waits that are shorter may be missed. Notes what the run did in the
-  // last one, and writes
+  // Notes what the run did in the last second, and writes
   // FOLDER/flight-YYYYMMDDTHHMMSSZ-PID-RUN.json if its consumer has waited for longer than
-  // `starved_seconds`. A file that cannot be written is tried again at the next call.
+  // `starved_seconds`. Called every second, so shorter waits may be missed. A file that cannot be
+  // written is tried again at the next call.
   void Add(const LiveRun& run);
 
  private:

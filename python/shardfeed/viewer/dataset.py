@@ -355,7 +355,7 @@ def _npy_shown(value: bytes) -> Dict[str, Any]:
     array = _npy(value)
     if array is None:
         return {"text": "an array that cannot be read"}
-    return {"text": f"{array.dtype} {list(array.shape)}", "is_image": media.image_of_array(array) is not None}
+    return {"text": f"{array.dtype} {list(array.shape)}", "is_image": media.is_image(array)}
 
 
 def _npy_image(value: bytes) -> Optional[bytes]:

@@ -66,15 +66,25 @@ def png(pixels: np.ndarray) -> bytes:
             + chunk(b"IEND", b""))
 
 
+def _interleaved(array: np.ndarray) -> np.ndarray:
+    planes = array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3, 4)
+    return array.transpose(1, 2, 0) if planes else array
+
+
+def is_image(array: np.ndarray) -> bool:
+    """Whether numbers look like an image."""
+    array = _interleaved(array)
+    if array.ndim not in (2, 3) or array.ndim == 3 and array.shape[2] not in (1, 3, 4) or not array.size:
+        return False
+    return max(array.shape[:2]) <= 4096 and array.dtype.kind in "biuf"
+
+
 def image_of_array(array: np.ndarray) -> Optional[bytes]:
     """Returns numbers of two or three dimensions as PNG: a mask, integers of few values, in one colour for each; other
     uint8 unchanged; all others stretched between their extremes. None if they do not look like an image."""
-    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3, 4):
-        array = array.transpose(1, 2, 0)  # planes
-    if array.ndim not in (2, 3) or array.ndim == 3 and array.shape[2] not in (1, 3, 4) or not array.size:
+    if not is_image(array):
         return None
-    if max(array.shape[:2]) > 4096 or array.dtype.kind not in "biuf":
-        return None
+    array = _interleaved(array)
     if array.ndim == 2 and array.dtype.kind in "biu" and 0 <= array.min() and array.max() < len(_COLOURS):
         return png(_COLOURS[array.astype(np.uint8)])
     if array.dtype != np.uint8:

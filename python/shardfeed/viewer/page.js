@@ -146,7 +146,7 @@ function textOf(feature) {
       const name = className(overview?.classes?.[feature.name], v);
       return name === null ? String(v) : `${v} ${name}`;
     }
-    return v.text ?? (v.media ? `${v.media}, ${size(v.size)}` : `${size(v.size)}: ${v.hex}`);
+    return textOfBytes(v);
   });
   return parts.join(", ") + (feature.count > parts.length ? `, … (${count(feature.count)})` : "");
 }

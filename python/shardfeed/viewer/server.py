@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             url = urllib.parse.urlsplit(self.path)
         except ValueError:
-            url = urllib.parse.SplitResult("", "", "", "", "")
+            url = urllib.parse.urlsplit("")
         token, *path = url.path.removeprefix("/").split("/")
         if not secrets.compare_digest(token.encode(), self.server.token.encode()) or not path:
             self._send(404, "text/plain", b"open the URL that 'shardfeed view' printed\n")

@@ -44,14 +44,13 @@ function showTraining() {
 function batchOf(found) {
   const image = (row, column) => "training_image?" + new URLSearchParams({epoch: found.epoch, batch: found.batch, row, column});
   const pictured = found.shown[0]?.some((value) => value.image);
-  const text = (value) => value.text ?? (value.media ? `${value.media}, ${size(value.size)}` : `${size(value.size)}: ${value.hex}`);
   const head = found.columns.map((column) => el("th", {}, column.name || "value", el("div", {class: "dim"}, column.type)));
   if (!pictured) {
     return el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {},
-      ...found.shown.map((row) => el("tr", {}, ...row.map((value) => el("td", {class: "mono"}, text(value)))))));
+      ...found.shown.map((row) => el("tr", {}, ...row.map((value) => el("td", {class: "mono"}, textOfBytes(value)))))));
   }
   const types = el("p", {class: "dim"}, found.columns.map((column) => `${column.name}: ${column.type}`).join(" · "));
   return el("div", {}, types, el("div", {class: "sheet"}, ...found.shown.map((row, i) => el("div", {class: "batch-row"},
     ...row.map((value, j) => value.image ? el("img", {src: image(i, j), alt: found.columns[j].name, loading: "lazy"}) : null),
-    ...row.map((value, j) => value.image ? null : el("div", {title: text(value)}, `${found.columns[j].name}: ${text(value)}`))))));
+    ...row.map((value, j) => value.image ? null : el("div", {title: textOfBytes(value)}, `${found.columns[j].name}: ${textOfBytes(value)}`))))));
 }

@@ -104,8 +104,8 @@ class ViewedChain:
             values = leaves[column][1]
             batched = self._chain.batched
             if row < (len(values) if batched else 1):
-                png = _image(values[row] if batched else values)
-                if png is not None:
+                value = values[row] if batched else values
+                if _is_image(value) and (png := media.image_of_array(value)) is not None:
                     return png
         raise Missing(f"row {row} of batch {number} has no image in column {column}")
 
@@ -154,10 +154,8 @@ def _column(name: str, values: Any) -> Dict[str, Any]:
     return {"name": name, "type": type(values).__name__}
 
 
-def _image(value: Any) -> Optional[bytes]:
-    if isinstance(value, np.ndarray) and value.ndim >= 2 and min(value.shape[:2]) > 1:
-        return media.image_of_array(value)
-    return None
+def _is_image(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim >= 2 and min(value.shape[:2]) > 1 and media.is_image(value)
 
 
 def _text(shown: Dict[str, Any]) -> str:
@@ -169,7 +167,7 @@ def _shown(value: Any) -> Dict[str, Any]:
     if isinstance(value, bytes):
         return bytes_shown(value)
     if isinstance(value, np.ndarray) and value.ndim:
-        if _image(value) is not None:
+        if _is_image(value):
             return {"image": list(value.shape), "text": f"{value.dtype} {list(value.shape)}"}
         values = [str(number_shown(one)) for one in itertools.islice(value.ravel().tolist(), _VALUES)]
         more = ", …" if value.size > len(values) else ""
