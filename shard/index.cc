@@ -22,6 +22,8 @@ namespace {
 // docs/index.md describes the layout that these constants come from.
 constexpr char kMagic[8] = {'S', 'F', 'I', 'N', 'D', 'E', 'X', '1'};
 constexpr size_t kIndexHeaderBytes = 88;
+constexpr size_t kIndexBytesAt = 72;
+constexpr size_t kBodyCrcAt = 80;
 constexpr size_t kHeaderCrcAt = 84;
 constexpr size_t kGroupRecords = 128;
 constexpr size_t kGroupHeaderBytes = 17;  // Base, step and width.
@@ -258,7 +260,7 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
   }
   const std::optional<ShardFormat> format = FormatOf(Load32(header + 8));
   if (!format) return Damaged(name, "the index names an unknown compression");
-  if (Load64(header + 72) != file_bytes) return Damaged(name, "the index is truncated");
+  if (Load64(header + kIndexBytesAt) != file_bytes) return Damaged(name, "the index is truncated");
   IndexSummary summary;
   summary.compression = format->compression;
   summary.framing = format->framing;
@@ -289,7 +291,7 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   directory_offset_ = Load64(header + 48);
   restart_offset_ = Load64(header + 56);
   num_restart_points_ = Load64(header + 64);
-  if (Load32(header + 80) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
+  if (Load32(header + kBodyCrcAt) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
     return damaged("the index's CRC does not match its content");
   }
   // If the CRCs are correct, only a faulty writer can have got these wrong, but they are cheap to
@@ -304,6 +306,10 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   if (!sound || !GroupsAreSound() || !PointsAreSound()) {
     return damaged("the index contradicts itself");
   }
+  std::optional<std::vector<LengthColumn>> lengths =
+      ReadLengthColumns(bytes_, restarts_end_, summary_.records);
+  if (!lengths) return damaged("the length columns in the index contradict themselves");
+  lengths_ = *std::move(lengths);
   return absl::OkStatus();
 }
 
@@ -362,11 +368,12 @@ bool ShardIndex::GroupsAreSound() const {
 }
 
 // Returns whether the restart points ascend and lie within the file and the stream, and their
-// dictionaries and blocks within the index.
-bool ShardIndex::PointsAreSound() const {
+// dictionaries and blocks within the index. Sets where the latter end.
+bool ShardIndex::PointsAreSound() {
   if (num_restart_points_ > 0 && summary_.compression == Compression::kNone) return false;
-  const uint64_t dictionaries =
-      bytes_.size() - restart_offset_ - num_restart_points_ * kRestartBytes;
+  const uint64_t dictionaries_at = restart_offset_ + num_restart_points_ * kRestartBytes;
+  const uint64_t dictionaries = bytes_.size() - dictionaries_at;
+  restarts_end_ = dictionaries_at;
   DeflateBlock before;
   for (uint64_t number = 0; number < num_restart_points_; ++number) {
     const char* const entry = bytes_.data() + restart_offset_ + number * kRestartBytes;
@@ -379,6 +386,8 @@ bool ShardIndex::PointsAreSound() const {
         dictionary_bytes + blocks * kBlockBytes > dictionaries - dictionary) {
       return false;
     }
+    restarts_end_ = std::max(
+        restarts_end_, dictionaries_at + dictionary + dictionary_bytes + blocks * kBlockBytes);
     const auto bits = static_cast<unsigned char>(entry[28]);
     const auto at_header = static_cast<unsigned char>(entry[29]);
     if (bits > 7 || at_header > 1 || (bits > 0 && (at_header == 1 || point.file_offset == 0))) {
@@ -392,6 +401,27 @@ bool ShardIndex::PointsAreSound() const {
     before = place;
   }
   return true;
+}
+
+const LengthColumn* ShardIndex::FindLengths(std::string_view name) const {
+  for (const LengthColumn& column : lengths_) {
+    if (column.name() == name) return &column;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::string> WithLengthColumns(const ShardIndex& index,
+                                              absl::Span<const NewLengthColumn> columns) {
+  std::string bytes(index.BytesBeforeLengths());
+  const absl::StatusOr<std::string> tail =
+      FormatLengthColumns(index.lengths(), columns, bytes.size(), index.records());
+  if (!tail.ok()) return tail.status();
+  bytes += *tail;
+  StoreLittleEndian<uint64_t>(bytes.size(), bytes.data() + kIndexBytesAt);
+  const std::string_view view = bytes;
+  StoreLittleEndian(Crc32c(view.substr(kIndexHeaderBytes)), bytes.data() + kBodyCrcAt);
+  StoreLittleEndian(Crc32c(view.substr(0, kHeaderCrcAt)), bytes.data() + kHeaderCrcAt);
+  return bytes;
 }
 
 uint64_t ShardIndex::Offset(uint64_t record) const {

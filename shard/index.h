@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "io/output_file.h"
+#include "shard/length_column.h"
 #include "shardfeed/index.h"
 #include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
@@ -78,6 +79,13 @@ class ShardIndex {
   // point at or after it, without its dictionary, or at the end of the shard.
   RestartPoint EndAtOrAfter(uint64_t stream_offset) const;
 
+  // The length columns, ordered by name. They live as long as the index.
+  const std::vector<LengthColumn>& lengths() const { return lengths_; }
+  // Returns the length column of that name; null if there is none.
+  const LengthColumn* FindLengths(std::string_view name) const;
+  // Returns the bytes without the length columns.
+  std::string_view BytesBeforeLengths() const { return bytes_.substr(0, restarts_end_); }
+
   // The bytes of the file, for tests and comparisons.
   std::string_view bytes() const { return bytes_; }
 
@@ -89,7 +97,7 @@ class ShardIndex {
   // Returns the number of the last restart point at or before `stream_offset`; 0 if there is none.
   uint64_t LastRestartUpTo(uint64_t stream_offset) const;
   bool GroupsAreSound() const;
-  bool PointsAreSound() const;
+  bool PointsAreSound();
   // Returns the compressed dictionary of a restart point, and the number of blocks stored after it.
   std::string_view DictionaryOf(uint64_t number, uint64_t* blocks = nullptr) const;
 
@@ -101,6 +109,8 @@ class ShardIndex {
   uint64_t directory_offset_ = 0;
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
+  uint64_t restarts_end_ = 0;  // Behind the dictionaries and blocks of all restart points.
+  std::vector<LengthColumn> lengths_;
 };
 
 // The compression and the framing in one number, as indexes store it. FormatOf returns nullopt if
@@ -112,6 +122,11 @@ inline bool IsRawTar(const IndexSummary& summary) {
 }
 // Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive.
 bool FillsShard(const IndexSummary& summary);
+
+// Returns the bytes of `index` with these length columns, of which each replaces one of the same
+// name; its other columns are kept. Errors: those of FormatLengthColumns.
+absl::StatusOr<std::string> WithLengthColumns(const ShardIndex& index,
+                                              absl::Span<const NewLengthColumn> columns);
 
 // Writes an index, record by record. Not thread-safe.
 class IndexBuilder {

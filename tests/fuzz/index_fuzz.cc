@@ -26,6 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t step = records / 1000 + 1;
   for (uint64_t i = 0; i < records; i += step) (void)(*index)->Offset(i);
   (void)(*index)->Offset(records);
+  for (const LengthColumn& column : (*index)->lengths()) {
+    for (uint64_t i = 0; i < records; i += step) FUZZ_EXPECT(column.At(i) <= column.max());
+    if (records > 0) FUZZ_EXPECT(column.At(records - 1) <= column.total());
+  }
   for (uint64_t i = 0; i < 50; ++i) {
     const uint64_t offset = stream_bytes / 50 * i;
     if (offset < stream_bytes) {

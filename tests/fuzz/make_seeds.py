@@ -303,6 +303,11 @@ def main():
     sizes = [16 + i % 50 for i in range(300)]
     write("index", "groups", index(0, sizes))
     write("index", "one_size", index(0, [116] * 200))
+    # With length columns of one and two bytes a record.
+    lengths = index(0, [116] * 3)
+    columns = struct.pack("<BH", 1, 2) + b"aa" + bytes([1, 2, 3])
+    columns += struct.pack("<BH", 2, 2) + b"bb" + struct.pack("<3H", 400, 500, 600)
+    write("index", "lengths", lengths + columns + struct.pack("<Q", len(lengths)) + b"SFLENGT1")
     dictionary = text[:600]
     write("index", "gzip_restarts", index(1, sizes, [
         (0, 0, b"", 0, 1, [(800, 8192), (9000, 17000)]), (2000, 3000, dictionary, 3, 0, []),

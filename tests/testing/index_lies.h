@@ -45,7 +45,7 @@ inline std::string LyingIndex(std::string bytes, std::mt19937_64& random) {
   const auto put_byte = [&](uint64_t at) { bytes[at] = static_cast<char>(random() % 70); };
   for (int lies = 1 + static_cast<int>(random() % 3); lies > 0; --lies) {
     const uint64_t group = load(directory + 8 * (random() % groups));
-    const bool sound = group + 32 < bytes.size();
+    const bool sound = group < bytes.size() && bytes.size() - group > 32;
     const uint64_t point = restarts + 32 * (points == 0 ? 0 : random() % points);
     switch (random() % (points == 0 ? 7 : 14)) {
       case 0:
