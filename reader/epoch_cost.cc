@@ -16,7 +16,8 @@ absl::StatusOr<EpochCost> PlanEpoch(const Reader& reader, uint64_t most_records)
   plan.whole_pieces = reader.memory_plan().whole_chunks;
   plan.remote = true;
   ReadPlanner planner(reader.shared_table(), options, reader.selection(), reader.shared_order(),
-                      plan, {.batch = options.batch, .world = options.world}, options.rank);
+                      reader.shared_pack(), plan, {.batch = options.batch, .world = options.world},
+                      options.rank);
   EpochCost cost;
   uint64_t planned = 0;
   uint64_t read = 0;  // records of the units, some of which are delivered later

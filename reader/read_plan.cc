@@ -61,7 +61,8 @@ inline void AddToSlices(PlannedUnit* unit, uint64_t item, PlannedBlock* block) {
 
 ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
                          const Selection& selection, std::shared_ptr<const Order> order,
-                         ReadPlanOptions plan_options, const ReadPlace& place, uint64_t position)
+                         std::shared_ptr<const PackPlan> pack, ReadPlanOptions plan_options,
+                         const ReadPlace& place, uint64_t position)
     : table_(std::move(table)),
       options_(options),
       selection_(selection),
@@ -74,8 +75,10 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       any_compressed_(AnyCompressed(*table_)),
       epoch_(place.epoch),
       position_(position),
+      pack_(std::move(pack)),
+      pack_place_(place),
       pieces_from_(position) {
-  ShareEpoch(place);
+  if (pack_ == nullptr) ShareEpoch(place);
   if (options.leftover && options.leftover->epoch == epoch_) {
     leftover_until_ = options.leftover->behind;
   }
@@ -87,7 +90,7 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
         std::clamp<uint64_t>(kReadBlockBytes / std::max<uint64_t>(1, mean), 1, kMaxBlockRecords);
   }
   const uint64_t least = plan_options_.cached ? kMinCachedWindowBytes : kMinWindowBytes;
-  if (plan_options_.whole_pieces && !plan_options_.remote &&
+  if (plan_options_.whole_pieces && !plan_options_.remote && pack_ == nullptr &&
       order_->spec().kind == OrderSpec::Kind::kShuffle && mean <= kMergeGapBytes &&
       order_->span() * mean >= least && !any_compressed_) {
     singly_until_ = position + kSingleRecords * options.world;
@@ -140,19 +143,25 @@ absl::StatusOr<OrderPiece> ReadPlanner::PieceOf(uint64_t item) const {
                     order_->PositionOf(epoch_, end - 1)};
 }
 
-// Makes the unit that holds `item`.
-absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item) {
-  auto unit = plan_options_.make_unit();
-  absl::StatusOr<OrderPiece> piece = PieceOf(item);
-  if (!piece.ok()) return piece.status();
-  unit->begin = piece->begin;
-  unit->end = piece->end;
+// Finds which records of a unit this rank needs, and how often it delivers them.
+absl::Status ReadPlanner::FindNeeded(const OrderPiece& piece, PlannedUnit* unit) {
+  if (pack_ != nullptr) {
+    const uint64_t window = pack_->window_records();
+    absl::StatusOr<std::vector<uint64_t>> items = rows_->Items(
+        piece.min_position / window, piece.max_position / window, unit->begin, unit->end);
+    if (!items.ok()) return items.status();
+    unit->left = items->size();
+    items->erase(std::unique(items->begin(), items->end()), items->end());
+    if (items->size() == unit->end - unit->begin) return absl::OkStatus();
+    for (uint64_t item : *items) unit->needed.push_back(static_cast<uint32_t>(item - unit->begin));
+    return absl::OkStatus();
+  }
   // Which positions of the piece are delivered, and by this rank?
   const uint64_t from = epoch_ == first_epoch_ ? pieces_from_ : 0;
   const uint64_t to = std::min(end_, order_->size());
   const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
-  const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
-  const bool cut = piece->min_position < from || piece->max_position >= to;
+  const bool mine = options_.world == 1 || (lanes_owned_ && piece.max_position < leftover);
+  const bool cut = piece.min_position < from || piece.max_position >= to;
   // Small records are all read anyway, and to request each one where it occurs takes longer.
   const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
                             table_->mean_bytes() <= merge_gap_bytes());
@@ -168,9 +177,20 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item
   unit->left = unit->records();
   if (mine && cut && all) {
     unit->left = UINT64_MAX;
-    cut_units_.emplace(piece->max_position, unit);
+    cut_units_.emplace(piece.max_position, unit->shared_from_this());
   }
-  absl::Status status = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+// Makes the unit that holds `item`.
+absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item) {
+  auto unit = plan_options_.make_unit();
+  absl::StatusOr<OrderPiece> piece = PieceOf(item);
+  if (!piece.ok()) return piece.status();
+  unit->begin = piece->begin;
+  unit->end = piece->end;
+  absl::Status status = FindNeeded(*piece, unit.get());
+  if (!status.ok()) return status;
   if (unit->needed.empty()) {
     status = AddExtents(unit->begin, unit->end, unit.get());
   } else {
@@ -331,13 +351,119 @@ bool ReadPlanner::GoToNextEpoch() {
   position_ = options_.rank;
   leftover_until_ = 0;
   ShareEpoch(whole_epoch_);
-  units_.clear();
-  cut_units_.clear();
-  std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
+  ForgetUnits();
   return end_ > 0;
 }
 
+void ReadPlanner::ForgetUnits() {
+  units_.clear();
+  cut_units_.clear();
+  std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
+}
+
 absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
+  return pack_ != nullptr ? NextRows(block) : NextOfOrder(block);
+}
+
+// Plans a block of whole rows of a packing.
+absl::StatusOr<bool> ReadPlanner::NextRows(PlannedBlock* block) {
+  const auto first_row = [&]() -> absl::Status {
+    absl::StatusOr<RankRows> rows =
+        RankRows::From(pack_, epoch_, pack_place_.position, pack_place_.from, options_.rank,
+                       options_.world, options_.batch);
+    if (!rows.ok()) return rows.status();
+    rows_ = *std::move(rows);
+    absl::StatusOr<std::optional<RankRows::Row>> row = rows_->Next();
+    if (row.ok()) row_ = *std::move(row);
+    return row.status();
+  };
+  if (options_.epochs && epoch_ >= *options_.epochs) return false;
+  if (!rows_) {
+    if (absl::Status status = first_row(); !status.ok()) return status;
+  }
+  if (!row_) {
+    ++epoch_;
+    if (options_.epochs && epoch_ >= *options_.epochs) return false;
+    pack_place_ = whole_epoch_;
+    ForgetUnits();
+    if (absl::Status status = first_row(); !status.ok()) return status;
+    if (!row_) return false;  // epochs deliver nothing
+  }
+  rows_->DropPassed();
+  block->number = next_block_++;
+  block->epoch = epoch_;
+  uint64_t most = block_records_;
+  if (ramp_ && block->number < kRampBlocks) {
+    most = std::min(most, kFirstBlockRecords << block->number);
+  }
+  items_.clear();
+  do {
+    for (const PackedPart& part : row_->parts()) items_.push_back(part.item);
+    block->rows.push_back({row_->place, row_->parts().size()});
+    block->next_position = rows_->place();
+    block->next_phase = rows_->phase();
+    absl::StatusOr<std::optional<RankRows::Row>> row = rows_->Next();
+    if (!row.ok()) return row.status();
+    row_ = *std::move(row);
+  } while (row_ && items_.size() + row_->parts().size() <= most);
+  block->position = block->place = block->rows[0].position;
+  absl::Status status = plan_options_.whole_pieces
+                            ? AddFromPieces(items_.size(), block)
+                            : AddSingly(items_, /*may_cut=*/false, block).status();
+  if (!status.ok()) return status;
+  return true;
+}
+
+// Adds the first `count` of the block's items, from the pieces of the order that have them.
+absl::Status ReadPlanner::AddFromPieces(uint64_t count, PlannedBlock* block) {
+  block->slices.reserve(items_.size());
+  PlannedUnit* unit = nullptr;  // unit of the previous item
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t item = items_[i];
+    if (unit == nullptr || item < unit->begin || item >= unit->end) {
+      unit = FindUnit(item);
+      if (unit == nullptr) {
+        absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeUnit(item);
+        if (!made.ok()) return made.status();
+        unit = made->get();
+        InsertUnit(*made);
+        AddNewUnit(*std::move(made), block);
+      }
+    }
+    if (unit->last_block != block->number) {
+      unit->last_block = block->number;
+      block->units.push_back(unit->shared_from_this());
+    }
+    AddToSlices(unit, item, block);
+    if (--unit->left == 0) {
+      // From here on, blocks keep the unit alive.
+      EraseUnit(unit);
+      unit = nullptr;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Adds items as a unit of the block's own: fewer of them if they `may_cut` and take too much
+// memory. Returns how many.
+absl::StatusOr<uint64_t> ReadPlanner::AddSingly(absl::Span<const uint64_t> items, bool may_cut,
+                                                PlannedBlock* block) {
+  absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeScatteredUnit(items);
+  while (may_cut && made.ok() && items.size() > 1 &&
+         (*made)->memory > options_.budget_bytes / kScatteredUnits) {
+    items = items.first(items.size() / 2);
+    scattered_records_ = items.size();
+    made = MakeScatteredUnit(items);
+  }
+  if (!made.ok()) return made.status();
+  for (uint64_t item : items) AddToSlices(made->get(), item, block);
+  block->units.push_back(*made);
+  AddNewUnit(*std::move(made), block);
+  return items.size();
+}
+
+// Plans a block of this rank's positions of the order.
+absl::StatusOr<bool> ReadPlanner::NextOfOrder(PlannedBlock* block) {
   const uint64_t stride = options_.world;
   while (position_ >= end_) {
     if (!GoToNextEpoch()) return false;
@@ -367,49 +493,19 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   for (uint64_t i = real; i < n; ++i) {
     items_[i] = order_->ItemAt(epoch_, (position_ + i * stride) % size);
   }
-  block->slices.reserve(n);
   const bool singly = !plan_options_.whole_pieces || left_over ||
                       (epoch_ == first_epoch_ && position_ + n * stride <= singly_until_);
   const uint64_t in_pieces = singly ? 0 : real;
-  PlannedUnit* unit = nullptr;  // unit of the previous item
-  for (uint64_t i = 0; i < in_pieces; ++i) {
-    const uint64_t item = items_[i];
-    if (unit == nullptr || item < unit->begin || item >= unit->end) {
-      unit = FindUnit(item);
-      if (unit == nullptr) {
-        absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeUnit(item);
-        if (!made.ok()) return made.status();
-        unit = made->get();
-        InsertUnit(*made);
-        AddNewUnit(*std::move(made), block);
-      }
-    }
-    if (unit->last_block != block->number) {
-      unit->last_block = block->number;
-      block->units.push_back(unit->shared_from_this());
-    }
-    AddToSlices(unit, item, block);
-    if (--unit->left == 0) {
-      // From here on, blocks keep the unit alive.
-      EraseUnit(unit);
-      unit = nullptr;
-    }
-  }
+  absl::Status status = AddFromPieces(in_pieces, block);
+  if (!status.ok()) return status;
   // The records used as padding were delivered before, and their units released.
   if (in_pieces < n) {
-    absl::StatusOr<std::shared_ptr<PlannedUnit>> made =
-        MakeScatteredUnit(absl::MakeSpan(items_).subspan(in_pieces));
     const bool may_cut =
         in_pieces == 0 && options_.block_records == 0 && (plan_options_.remote || any_compressed_);
-    while (may_cut && made.ok() && n > 1 &&
-           (*made)->memory > options_.budget_bytes / kScatteredUnits) {
-      n = scattered_records_ = n / 2;
-      made = MakeScatteredUnit(absl::MakeSpan(items_).first(n));
-    }
-    if (!made.ok()) return made.status();
-    for (uint64_t i = in_pieces; i < n; ++i) AddToSlices(made->get(), items_[i], block);
-    block->units.push_back(*made);
-    AddNewUnit(*std::move(made), block);
+    absl::StatusOr<uint64_t> added =
+        AddSingly(absl::MakeSpan(items_).subspan(in_pieces), may_cut, block);
+    if (!added.ok()) return added.status();
+    n = in_pieces + *added;
   }
   if (options_.end == EpochEnd::kPad && n > real) block->padded = n - real;
   position_ += n * stride;
@@ -426,7 +522,8 @@ MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderO
   const uint64_t mean = table.mean_bytes();
   // If all ranks share a lane, each of them reads its small records.
   const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
-  const uint64_t span = divided ? order.span() / options.world + 1 : order.span();
+  const uint64_t all = order.span() + (options.pack ? PackWindowOf(*options.pack) : 0);
+  const uint64_t span = divided ? all / options.world + 1 : all;
   const uint64_t held = span * (mean + kViewBytes);
   MemoryPlan plan;
   plan.held_bytes = held + held / 8 + 8 * kReadBlockBytes;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -20,6 +21,7 @@
 #include "reader/divider.h"
 #include "reader/leftover.h"
 #include "reader/order.h"
+#include "reader/pack_plan.h"
 #include "reader/place.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
@@ -88,6 +90,10 @@ struct PlannedBlock {
   std::vector<std::shared_ptr<PlannedUnit>> units;
   std::vector<std::shared_ptr<PlannedUnit>> new_units;  // units that no earlier block has
   uint64_t new_memory = 0;                              // memory of the new units
+  // See ReadBlock.
+  std::vector<PackedRow> rows;
+  uint64_t next_position = 0;
+  uint64_t next_phase = 0;
 };
 
 struct ReadPlanOptions {
@@ -112,10 +118,12 @@ struct ReadPlanOptions {
 class ReadPlanner {
  public:
   // Starts at `place`, whose epoch is divided by the ranks and batches of `options`; `position` is
-  // the first one to read, one of options.rank.
+  // the first one to read, one of options.rank. With `pack`, which may be null, the place is one of
+  // all ranks, and `position` is not used.
   ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
               const Selection& selection, std::shared_ptr<const Order> order,
-              ReadPlanOptions plan_options, const ReadPlace& place, uint64_t position);
+              std::shared_ptr<const PackPlan> pack, ReadPlanOptions plan_options,
+              const ReadPlace& place, uint64_t position);
 
   // Plans the next block in `*block`, which must be new. Returns false after the last epoch. Errors
   // are those of ShardTable::Index.
@@ -145,6 +153,13 @@ class ReadPlanner {
   void EraseUnit(PlannedUnit* unit);
   void ShareEpoch(const ReadPlace& place);
   bool GoToNextEpoch();
+  void ForgetUnits();
+  absl::StatusOr<bool> NextOfOrder(PlannedBlock* block);
+  absl::StatusOr<bool> NextRows(PlannedBlock* block);
+  absl::Status FindNeeded(const OrderPiece& piece, PlannedUnit* unit);
+  absl::Status AddFromPieces(uint64_t count, PlannedBlock* block);
+  absl::StatusOr<uint64_t> AddSingly(absl::Span<const uint64_t> items, bool may_cut,
+                                     PlannedBlock* block);
 
   const std::shared_ptr<const ShardTable> table_;
   const ReaderOptions options_;
@@ -168,7 +183,11 @@ class ReadPlanner {
   uint64_t end_ = 0;
   uint64_t residue_ = 0;  // remainder of this rank's positions modulo the number of ranks
   uint64_t next_block_ = 0;
-  std::vector<uint64_t> items_;
+  std::vector<uint64_t> items_;  // of the block that is being planned
+  const std::shared_ptr<const PackPlan> pack_;
+  ReadPlace pack_place_;              // where rows_ begins
+  std::optional<RankRows> rows_;      // this rank's rows of the epoch
+  std::optional<RankRows::Row> row_;  // the next one, taken from rows_
   // Units whose records have not all been planned, by the chunks that they overlap.
   absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 1>> units_;
   static constexpr size_t kRecentUnits = 4096;

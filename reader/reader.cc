@@ -117,6 +117,19 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
       reader->options_.end == EpochEnd::kDrop ? size / round : CeilDivide(size, round);
   reader->place_.batch = reader->options_.batch;
   reader->place_.world = reader->options_.world;
+  if (reader->options_.pack) {
+    if (reader->options_.end != EpochEnd::kDrop || reader->options_.leftover) {
+      return absl::InvalidArgumentError(
+          "pack: rows that are planned end with the last whole round of batches; pad and wrap, and "
+          "merged states, are for records");
+    }
+    reader->options_.deterministic = true;
+    absl::StatusOr<std::shared_ptr<const PackPlan>> pack =
+        PackPlan::Make(reader->table_, reader->selection_, reader->order_, *reader->options_.pack);
+    if (!pack.ok()) return pack.status();
+    reader->pack_ = *std::move(pack);
+    return reader;
+  }
   reader->place_.position = reader->options_.rank;
   if (auto& leftover = reader->options_.leftover) {
     leftover = std::make_shared<const Leftover>(leftover->Within(size));
@@ -129,6 +142,13 @@ uint64_t Reader::records_per_epoch() const { return batches_ * options_.batch; }
 
 uint64_t Reader::RecordAt(uint64_t epoch, uint64_t position) const {
   return selection_.RecordAt(order_->ItemAt(epoch, position % order_->size()));
+}
+
+std::string Reader::NameAt(uint64_t epoch, uint64_t position) const {
+  if (pack_ == nullptr) return table_->NameOf(RecordAt(epoch, position));
+  const absl::StatusOr<PackedPart> part = pack_->PartAt(epoch, position);
+  if (!part.ok()) return std::string(part.status().message());
+  return table_->NameOf(selection_.RecordAt(part->item));
 }
 
 absl::Status Reader::Next(ReadBlock* block) {
@@ -158,6 +178,12 @@ absl::Status Reader::Next(ReadBlock* block) {
   }
   if (!status.ok()) error_ = status;
   if (!status.ok() || block->records.empty()) return status;
+  if (pack_ != nullptr) {
+    place_.epoch = block->epoch;
+    place_.position = block->next_position;
+    place_.from = block->next_phase;
+    return status;
+  }
   if (place_.epoch != block->epoch) place_.from = 0;
   place_.epoch = block->epoch;
   place_.position = block->place + block->records.size() * options_.world;
@@ -172,7 +198,7 @@ absl::Status Reader::Next(ReadBlock* block) {
 absl::Status Reader::StartRun() {
   if (run_ != nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ReadRun>> run =
-      ReadRun::Start(table_, options_, selection_, order_, place_, place_.position);
+      ReadRun::Start(table_, options_, selection_, order_, pack_, place_, place_.position);
   if (!run.ok()) return run.status();
   run_ = *std::move(run);
   return absl::OkStatus();
@@ -187,6 +213,12 @@ void Reader::GoTo(const ReadPlace& place) {
   run_ = nullptr;
   error_ = absl::OkStatus();
   place_ = place;
+  if (pack_ != nullptr) {
+    if (place.batch != options_.batch || place.world != options_.world) {
+      place_ = {place.epoch, place.position, 0, options_.batch, options_.world};
+    }
+    return;
+  }
   // A position far past the end is the end; rounding must not overflow.
   place_.position = std::min(place.position, UINT64_MAX / 4);
   // The records that ranks have left out at the end of the epoch remain left out.
@@ -206,12 +238,47 @@ void Reader::GoTo(const ReadPlace& place) {
 
 ReadPlace Reader::place() const {
   ReadPlace place = place_;
-  place.position -= options_.rank;
+  if (pack_ == nullptr) place.position -= options_.rank;
   return place;
+}
+
+absl::StatusOr<std::optional<ReadPlace>> Reader::PlaceAfter(const ReadPlace& place,
+                                                            uint64_t records) const {
+  ReadPlace at = place;
+  if (records == 0) return at;
+  const auto begin = [&] {
+    return RankRows::From(pack_, at.epoch, at.position, at.from, options_.rank, options_.world,
+                          options_.batch);
+  };
+  absl::StatusOr<RankRows> rows = begin();
+  if (!rows.ok()) return rows.status();
+  for (bool any = false; records > 0; any = true) {
+    absl::StatusOr<std::optional<RankRows::Row>> row = rows->Next();
+    if (!row.ok()) return row.status();
+    if (!*row && !any) {
+      // The records are the next epoch's.
+      at = {at.epoch + 1, 0, 0, options_.batch, options_.world};
+      rows = begin();
+      if (!rows.ok()) return rows.status();
+      row = rows->Next();
+      if (!row.ok()) return row.status();
+    }
+    if (!*row || (*row)->parts().size() > records) return std::nullopt;
+    records -= (*row)->parts().size();
+    at.position = rows->place();
+    at.from = rows->phase();
+  }
+  return at;
 }
 
 std::string Reader::OrderText() const {
   std::string text = order_->Describe();
+  if (pack_ != nullptr) {
+    const PackSpec& pack = pack_->spec();
+    text += fmt::format(" packed(lengths={}, length={}, how={}, longer={}, window={})",
+                        pack.lengths, pack.length, static_cast<int>(pack.how),
+                        static_cast<int>(pack.longer), pack.window);
+  }
   if (options_.records) {
     uint64_t key = 0;
     selection_.ForEachRange(0, selection_.size(), [&](uint64_t first, uint64_t count) {

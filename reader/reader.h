@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reader/order.h"
+#include "reader/pack_plan.h"
 #include "reader/place.h"
 #include "reader/run.h"
 #include "reader/selection.h"
@@ -42,26 +44,37 @@ class Reader {
   absl::Status LoadStateDict(std::string_view state);
 
   // Goes to the first position of this rank at or after `position`. In an epoch with a Leftover,
-  // positions are counted as in ReadPlace.
+  // positions are counted as in ReadPlace. With a packing, a row must begin there: Next says if
+  // none does.
   void Seek(uint64_t epoch, uint64_t position);
   // Goes to a place, for whichever ranks and batches it was saved: see ReadPlace.
   void GoTo(const ReadPlace& place);
-  // The common place of all ranks, if each has delivered as many records as this one.
+  // The common place of all ranks, if each has delivered as many records as this one. With a
+  // packing, it counts rows: `from` is the number of those that the ranks have delivered of the
+  // round of batches that is not complete.
   ReadPlace place() const;
+  // With a packing: the place after further `records` records of this rank. Nullopt: no row ends
+  // there. Errors: as PackPlan::Window.
+  absl::StatusOr<std::optional<ReadPlace>> PlaceAfter(const ReadPlace& place,
+                                                      uint64_t records) const;
 
-  // The number of batches, and of records, that every rank delivers in an epoch.
+  // The number of batches, and of records, that every rank delivers in an epoch without a packing.
   uint64_t batches_per_epoch() const { return batches_; }
   uint64_t records_per_epoch() const;
   const Order& order() const { return *order_; }
   // The same order, for users that outlive the reader.
   std::shared_ptr<const Order> shared_order() const { return order_; }
+  // The plan of ReaderOptions::pack; null without it.
+  const std::shared_ptr<const PackPlan>& shared_pack() const { return pack_; }
   const Selection& selection() const { return selection_; }
   const ShardTable& table() const { return *table_; }
   std::shared_ptr<const ShardTable> shared_table() const { return table_; }
   // With the defaults of the dataset filled in.
   const ReaderOptions& options() const { return options_; }
-  // The record that is delivered at a position of an epoch.
+  // The record that is delivered at a position of an epoch, without a packing.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
+  // The name of the record at a position, for messages; a message if a packing has no such record.
+  std::string NameAt(uint64_t epoch, uint64_t position) const;
 
   MemoryPlan memory_plan() const;
   ReaderStats stats() const;
@@ -76,6 +89,7 @@ class Reader {
   ReaderOptions options_;
   Selection selection_;
   std::shared_ptr<const Order> order_;
+  std::shared_ptr<const PackPlan> pack_;  // null: records are not packed
   uint64_t batches_ = 0;
   // The consumer's place; its position is the next record to deliver.
   ReadPlace place_;

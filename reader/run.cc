@@ -41,8 +41,9 @@ constexpr size_t kWakeBlocks = 4;
 class ThreadedRun : public ReadRun {
  public:
   ThreadedRun(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
-              const Selection& selection, std::shared_ptr<const Order> order, bool whole_chunks,
-              const ReadPlace& place, uint64_t position)
+              const Selection& selection, std::shared_ptr<const Order> order,
+              std::shared_ptr<const PackPlan> pack, bool whole_chunks, const ReadPlace& place,
+              uint64_t position)
       : table_(std::move(table)),
         options_(options),
         selection_(selection),
@@ -54,7 +55,7 @@ class ThreadedRun : public ReadRun {
                   : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
         choice_(ChooseIo(*table_, order_->spec(), options.io, options.cache)),
         thread_count_(ThreadCount(options.threads)),
-        planner_(table_, options, selection, order_,
+        planner_(table_, options, selection, order_, std::move(pack),
                  {.whole_pieces = whole_chunks,
                   .cached = choice_.engine.inline_reads,
                   .shared_buffers = !choice_.engine.direct,
@@ -257,6 +258,9 @@ class ThreadedRun : public ReadRun {
         block->out.stride = block->stride;
         block->out.place = block->place;
         block->out.padded = block->padded;
+        block->out.rows = std::move(block->rows);
+        block->out.next_position = block->next_position;
+        block->out.next_phase = block->next_phase;
         pending_ = std::move(block);
       }
       if (!budget_->TryReserve(pending_->new_memory)) {
@@ -586,12 +590,13 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const Sh
                                                         const ReaderOptions& options,
                                                         const Selection& selection,
                                                         std::shared_ptr<const Order> order,
+                                                        std::shared_ptr<const PackPlan> pack,
                                                         const ReadPlace& place, uint64_t position) {
   const MemoryPlan memory = PlanMemory(*table, *order, options);
   absl::Status status = CheckMemory(*table, *order, memory);
   if (!status.ok()) return status;
   auto run = std::make_unique<ThreadedRun>(std::move(table), options, selection, std::move(order),
-                                           memory.whole_chunks, place, position);
+                                           std::move(pack), memory.whole_chunks, place, position);
   status = run->StartThreads();
   if (!status.ok()) return status;
   return run;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reader/order.h"
+#include "reader/pack_plan.h"
 #include "reader/place.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
@@ -22,11 +23,12 @@ class ReadRun {
  public:
   // Starts threads that read from `place` on, whose epoch is divided by the ranks and batches of
   // `options`; `position` is the first position to read, one of options.rank. options.budget_bytes
-  // must not be 0. Errors: see MakeEngine.
+  // must not be 0. `pack` is the plan of options.pack; without it, null. Errors: see MakeEngine.
   static absl::StatusOr<std::unique_ptr<ReadRun>> Start(std::shared_ptr<const ShardTable> table,
                                                         const ReaderOptions& options,
                                                         const Selection& selection,
                                                         std::shared_ptr<const Order> order,
+                                                        std::shared_ptr<const PackPlan> pack,
                                                         const ReadPlace& place, uint64_t position);
 
   virtual ~ReadRun() = default;

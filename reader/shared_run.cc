@@ -279,7 +279,7 @@ std::unique_ptr<SharedRun> SharedRun::Join(const std::string& order_text,
                                            const ReadPlace& place, uint64_t position) {
   const uint64_t readers = num_readers;
   if (readers <= 1 || !options.deterministic || options.damage.skip || options.leftover ||
-      options.block_records != 0 || !Overlaps(*table, *order, options, readers)) {
+      options.pack || options.block_records != 0 || !Overlaps(*table, *order, options, readers)) {
     return nullptr;
   }
   const std::string key = fmt::format(
@@ -305,7 +305,8 @@ std::unique_ptr<SharedRun> SharedRun::Join(const std::string& order_text,
     begin.batch = all.batch;
     begin.world = 1;
     absl::StatusOr<std::unique_ptr<ReadRun>> run =
-        ReadRun::Start(std::move(table), all, selection, std::move(order), begin, begin.position);
+        ReadRun::Start(std::move(table), all, selection, std::move(order), /*pack=*/nullptr, begin,
+                       begin.position);
     if (!run.ok()) return nullptr;  // the reader gets its own error
     group = std::make_shared<Group>(*std::move(run), begin, readers, all.budget_bytes / 2);
     groups.by_key[key] = group;

@@ -23,7 +23,7 @@ constexpr uint64_t kRampBlocks = 8;
 
 bool UnindexedReader::CanRead(const ReaderOptions& options) {
   return options.order.kind != OrderSpec::Kind::kShuffle && !options.records &&
-         !options.damage.skip && !options.leftover;
+         !options.damage.skip && !options.leftover && !options.pack;
 }
 
 UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options)

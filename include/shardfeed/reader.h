@@ -61,6 +61,32 @@ struct OrderSpec {
   uint64_t lanes = 64;
 };
 
+// Rows of several records, planned from the lengths that the indexes have of each (docs/index.md).
+// docs/packing.md has the definition.
+struct PackSpec {
+  enum class How {
+    kBestFit,      // whole sequences, each in the row with the least room that suffices
+    kConcatenate,  // one sequence after the other, cut where a row ends
+    // Sequences of similar length, as many as there is room for if each takes that of the longest.
+    // One that is longer than a row is a row of its own.
+    kBatch,
+  };
+  // What happens to a sequence longer than a row, with kBestFit.
+  enum class Longer {
+    kRefuse,    // the dataset is refused
+    kTruncate,  // what exceeds a row is left out
+    kSplit,     // it fills rows of its own, and the rest is a sequence
+  };
+
+  std::string lengths;  // name of the lengths
+  uint64_t length = 0;  // elements of a row
+  How how = How::kBestFit;
+  Longer longer = Longer::kRefuse;
+  // Number of records whose sequences are packed together, in the order: 1,024 to 1,048,576; 0:
+  // 16,384. They are held in memory besides what the order holds.
+  uint64_t window = 0;
+};
+
 // A record that could not be read completely.
 struct DamagedRecord {
   uint64_t record = 0;  // number of the record in the dataset
@@ -90,6 +116,10 @@ struct DamagePolicy {
 
 struct ReaderOptions {
   OrderSpec order;
+  // Delivers the records that fill the rows of a packing, row by row: a record of which several
+  // rows have a part comes with each of them. Ranks share rows instead of records, and `batch`
+  // counts rows. Requires EpochEnd::kDrop, and ignores `deterministic`.
+  std::optional<PackSpec> pack;
   // The records to read, as ranges of record numbers; nullopt: all.
   std::optional<std::vector<RecordRange>> records;
   uint64_t rank = 0;
@@ -130,6 +160,12 @@ struct ReaderOptions {
   uint64_t disk_cache_bytes = 0;
 };
 
+// A row of a packing: that many consecutive records of a block.
+struct PackedRow {
+  uint64_t position = 0;  // of its first record; that of record i is i greater
+  uint64_t records = 0;
+};
+
 // Consecutive records of the order. The views are valid as long as `buffers` live.
 struct ReadBlock {
   std::vector<std::string_view> records;
@@ -145,6 +181,12 @@ struct ReadBlock {
   uint64_t padded = 0;
   // Indices of the records that are empty because they were damaged.
   std::vector<uint32_t> damaged;
+  // With ReaderOptions::pack: the rows that the records fill, instead of `position` and `stride`.
+  std::vector<PackedRow> rows;
+  // And where all ranks are behind them: a position, and how many rows of the round of batches
+  // that is not complete there come before it.
+  uint64_t next_position = 0;
+  uint64_t next_phase = 0;
 };
 
 struct ReaderStats {

@@ -4,13 +4,17 @@
 #define SHARDFEED_TESTS_READER_DATASET_FIXTURE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "fmt/format.h"
+#include "io/output_file.h"
 #include "reader/shard_table.h"
+#include "shard/index.h"
 #include "shard/index_build.h"
+#include "shard/names.h"
 #include "shard/spec.h"
 #include "tests/testing/files.h"
 #include "tfrecord/framing.h"
@@ -50,6 +54,23 @@ inline ShardSet WriteShards(const TestFolder& folder, const std::vector<uint64_t
 // builds; one of shards in a store has them in memory alone.
 inline void KeepIndexes(const ShardSet& set) {
   for (const std::string& path : set.paths) EXPECT_OK(WriteIndex(path, {}));
+}
+
+// Makes indexes with the lengths `name`, which depend on the number of a record in the dataset.
+inline void AddLengths(const ShardSet& set, const std::string& name,
+                       const std::function<uint64_t(uint64_t)>& length_of) {
+  KeepIndexes(set);
+  uint64_t record = 0;
+  for (const std::string& path : set.paths) {
+    const auto index = ShardIndex::Open(IndexPath(path));
+    ASSERT_OK(index);
+    NewLengthColumn column{name, {}};
+    for (uint64_t i = 0; i < (*index)->records(); ++i)
+      column.lengths.push_back(length_of(record++));
+    const auto bytes = WithLengthColumns(**index, {&column, 1});
+    ASSERT_OK(bytes);
+    ASSERT_OK(WriteFile(IndexPath(path), *bytes, /*sync=*/false));
+  }
 }
 
 inline std::shared_ptr<const ShardTable> OpenTable(const ShardSet& set) {

@@ -43,8 +43,8 @@ class ReadPlanTest : public ::testing::Test {
     ReadPlanOptions plan;
 
     ReadPlanner Planner(const ReadPlace& place, uint64_t position) const {
-      return ReadPlanner(table, options, Selection::All(table->num_records()), order, plan, place,
-                         position);
+      return ReadPlanner(table, options, Selection::All(table->num_records()), order,
+                         /*pack=*/nullptr, plan, place, position);
     }
     ReadPlanner Planner() const {
       return Planner({.batch = options.batch, .world = options.world}, options.rank);
