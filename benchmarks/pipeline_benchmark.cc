@@ -216,7 +216,7 @@ void State(const std::string& folder) {
         });
   };
   const Dataset ds =
-      Dataset::Mix({chain(1), chain(2)}, {0.7, 0.3}).Pack("tokens", {.length = 256}).Batch(8);
+      Dataset::Mix({chain(1), chain(2)}, {0.7, 0.3}).Pack({"tokens"}, {.length = 256}).Batch(8);
   const auto it = Value(ds.Start());
   Batch batch;
   for (int i = 0; i < 10000; ++i) Check(it->Next(&batch));

@@ -65,15 +65,31 @@ struct Padding {
   std::variant<int64_t, double, std::string> value = int64_t{0};
 };
 
-// How sequences are packed.
+// How sequences are packed: as they come, or by a plan.
 struct PackOptions {
   int64_t length = 0;  // length of a packed row
-  // Number of packed rows that are open at a time. A sequence goes into the first one with room
-  // (first fit); if there is none, the oldest row is delivered.
+  // Number of packed rows that are open at a time, without a plan. A sequence goes into the first
+  // one with room (first fit); if there is none, the oldest row is delivered.
   size_t open = 16;
-  int64_t pad = 0;
+  // The value that fills rows up: for all packed columns, or one for each.
+  std::vector<int64_t> pad = {0};
   // Whether a sequence longer than a row is truncated. Otherwise it is an error.
   bool truncate = false;
+
+  // Plans the rows of the whole epoch by these lengths, which the indexes have (docs/index.md).
+  // Empty: no plan.
+  std::string lengths;
+  // With a plan, `how` sequences are put together, and whether those longer than a row are split,
+  // and the number of records that are packed together: see PackSpec.
+  PackSpec::How how = PackSpec::How::kBestFit;
+  bool split = false;
+  uint64_t window = 0;
+
+  // Columns of one value per row, which become ragged columns with one for each segment.
+  std::vector<std::string> keep;
+  // Adds the ragged int32 column NAME_cu_seqlens: where the segments begin, and the end of the last
+  // one, as FlashAttention takes them; padding is a segment of its own.
+  bool cu_seqlens = false;
 };
 
 // What a mix does when one of its inputs ends.
@@ -205,8 +221,10 @@ class Dataset {
                         std::string version = {}) const;
   // Batches as many rows as `budget` allows. A batch costs its number of rows times the length of
   // its longest row (length as in BucketByLength). A row longer than the budget is a batch of its
-  // own.
-  Dataset BatchByLength(std::string column, int64_t budget) const;
+  // own. With `lengths`, which the indexes have, batches of rows of similar length are planned as
+  // Pack's rows are, out of `window` records at a time (see PackSpec).
+  Dataset BatchByLength(std::string column, int64_t budget, std::string lengths = {},
+                        uint64_t window = 0) const;
   // Pads the ragged columns of batches.
   Dataset Pad(std::map<std::string, Padding> padding = {}) const;
   // Adds for each of these ragged columns a column "NAME_indices" of shape [values, 2]: the row of
@@ -222,10 +240,16 @@ class Dataset {
   // count as damaged. InvalidArgument: ragged columns.
   Dataset Window(uint64_t size, uint64_t shift = 0, uint64_t stride = 1,
                  bool drop_remainder = false) const;
-  // Packs the sequences of a ragged int64 or int32 column into rows of fixed length, with the
-  // columns NAME [length], NAME_segment_ids (int32: 1, 2 ... for the sequences in a row, 0 for
-  // padding) and NAME_positions (int32: the position within the sequence).
-  Dataset Pack(std::string column, PackOptions options) const;
+  // Packs the sequences of ragged columns of single numbers, which all have the same length in a
+  // row, into rows of a fixed length: these columns as [length], and, named after the first of
+  // them, NAME_segment_ids (int32: 1, 2 ... for the sequences in a row, 0 for padding) and
+  // NAME_positions (int32: the position within the segment). Other columns are dropped.
+  //
+  // With options.lengths, the rows are planned before anything is read: they are the same for any
+  // number of ranks, which share them evenly, and their number is known. Only Shuffle, Interleave,
+  // Shard, Repeat and steps on rows that keep each of them may precede. InvalidArgument in a run:
+  // a row has not the length that its index has.
+  Dataset Pack(std::vector<std::string> columns, PackOptions options) const;
 
   // ---- Batches
 
@@ -344,6 +368,9 @@ class Dataset {
   Dataset Then(Step step) const;
   // A step with these columns, without any work yet.
   Step Like(std::string name) const;
+  // The chain with its shards read in planned rows. InvalidArgument: it does not consist of shards
+  // and steps that keep each row; the message names the step `name`.
+  Dataset WithPlannedRows(std::string_view name, const PackSpec& pack) const;
   Dataset ThenOnRows(Step step, std::shared_ptr<const RowStep> row_step) const;
   // Appends a last column that only the following step sees, which removes it: see DropLastColumn.
   // `step` is the name of that step.

@@ -155,6 +155,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Compile(const StepPtr& step,
   }
   inputs.context = std::move(context);
   inputs.epoch = epoch;
+  inputs.step = step.get();
   return work->make(inputs);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reader/pack_plan.h"
+
 namespace shardfeed {
 namespace {
 
@@ -38,6 +40,14 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
       ranges.push_back(range.count);
     }
     identity->Add("ranges", ranges);
+  }
+  if (reader.pack) {
+    identity->Add("pack", Identity("pack")
+                              .Add("lengths", reader.pack->lengths)
+                              .Add("length", reader.pack->length)
+                              .Add("how", reader.pack->how)
+                              .Add("longer", reader.pack->longer)
+                              .Add("window", PackWindowOf(*reader.pack)));
   }
   if (coverage >= Coverage::kElements) identity->Add("batch", reader.batch);
   if (coverage >= Coverage::kRank) identity->Add("rank", reader.rank).Add("world", reader.world);

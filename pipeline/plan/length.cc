@@ -1,9 +1,11 @@
 #include "pipeline/plan/length.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/rounding.h"
+#include "reader/reader.h"
 
 namespace shardfeed {
 namespace {
@@ -19,9 +21,25 @@ absl::StatusOr<uint64_t> RecordsOf(const ShardsWork& shards) {
   return (*table)->num_records();
 }
 
+// The number of rows of a packing, which differs a little from epoch to epoch.
+absl::StatusOr<Length> OfPackedShards(const ShardsWork& shards) {
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards.table->Get();
+  if (!table.ok()) return table.status();
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*std::move(table), shards.reader);
+  if (!reader.ok()) return reader.status();
+  uint64_t elements = 0;
+  for (uint64_t epoch = 0; epoch < *shards.reader.epochs; ++epoch) {
+    const absl::StatusOr<uint64_t> rows = (*reader)->shared_pack()->CountRows(epoch);
+    if (!rows.ok()) return rows.status();
+    elements += *rows / (shards.reader.batch * shards.reader.world) * shards.reader.batch;
+  }
+  return Length::Of(elements);
+}
+
 absl::StatusOr<Length> OfShards(const ShardsWork& shards) {
   const ReaderOptions& reader = shards.reader;
   if (!reader.epochs) return Length::Endless();
+  if (reader.pack) return OfPackedShards(shards);
   const absl::StatusOr<uint64_t> records = RecordsOf(shards);
   if (!records.ok()) return records.status();
   const uint64_t round = reader.batch * reader.world;

@@ -10,8 +10,8 @@
 
 namespace shardfeed {
 
-// The exact length. Waits for the indexes of shards if all records are read. Errors: see
-// ShardTable::Open.
+// The exact length; of rows that are packed by a plan, that of the first epochs. Waits for the
+// indexes of shards if all records are read. Errors: see ShardTable::Open.
 absl::StatusOr<Length> LengthOf(const Step& step);
 
 // The number of records per epoch of the shards that a chain with one source reads; 0 if it reads

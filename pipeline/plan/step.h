@@ -63,10 +63,12 @@ struct RepeatWork {
   uint64_t epochs = 0;  // 0: without end
 };
 // Anything else: a stage of its own, made for an epoch from the factories of its inputs' stages.
+struct Step;
 struct StageInputs {
   std::vector<StageFactory> factories;
   std::shared_ptr<RunContext> context;
   uint64_t epoch = 0;
+  const Step* step = nullptr;  // the step whose stage is made
 };
 struct StageWork {
   std::function<absl::StatusOr<std::unique_ptr<Stage>>(const StageInputs&)> make;

@@ -1,15 +1,13 @@
 #include "pipeline/stages/batching.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
-#include "decode/features/float16.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "pipeline/data/batch_builder.h"
+#include "pipeline/stages/padding_value.h"
 #include "pipeline/stages/pending_rows.h"
 
 namespace shardfeed {
@@ -67,123 +65,6 @@ class UnbatchStage : public Stage {
   const std::unique_ptr<Stage> input_;
 };
 
-// One value as a column stores it.
-struct Value {
-  alignas(std::string_view) char bytes[sizeof(std::string_view)] = {};
-};
-
-template <typename T>
-bool SetInteger(const Padding& padding, Value* to) {
-  T value = 0;
-  if (const auto* i = std::get_if<int64_t>(&padding.value)) {
-    if (!std::in_range<T>(*i)) return false;
-    value = static_cast<T>(*i);
-  } else if (const auto* d = std::get_if<double>(&padding.value)) {
-    // Values of 2^63 and above would overflow the conversion; NaN fails each comparison.
-    if (!(*d >= -0x1p63 && *d < 0x1p63) || std::trunc(*d) != *d) return false;
-    if (!std::in_range<T>(static_cast<int64_t>(*d))) return false;
-    value = static_cast<T>(*d);
-  } else {
-    return false;
-  }
-  std::memcpy(to->bytes, &value, sizeof value);
-  return true;
-}
-
-// `to_type` and `to_double` convert between a double and the column's type T.
-template <typename ToType, typename ToDouble>
-bool SetFloat(const Padding& padding, const ToType& to_type, const ToDouble& to_double, Value* to) {
-  double wanted = 0;
-  if (const auto* i = std::get_if<int64_t>(&padding.value)) {
-    wanted = static_cast<double>(*i);
-    const double held = to_double(to_type(wanted));
-    if (!(held >= -0x1p63 && held < 0x1p63) || static_cast<int64_t>(held) != *i) return false;
-  } else if (const auto* d = std::get_if<double>(&padding.value)) {
-    wanted = *d;
-    if (std::isfinite(wanted) && !std::isfinite(to_double(to_type(wanted)))) return false;
-  } else {
-    return false;
-  }
-  const auto value = to_type(wanted);
-  std::memcpy(to->bytes, &value, sizeof value);
-  return true;
-}
-
-// A view in `to` refers to `padding`'s string.
-bool SetValue(DType dtype, const Padding& padding, Value* to) {
-  switch (dtype) {
-    case DType::kUInt8:
-      return SetInteger<uint8_t>(padding, to);
-    case DType::kInt8:
-      return SetInteger<int8_t>(padding, to);
-    case DType::kUInt16:
-      return SetInteger<uint16_t>(padding, to);
-    case DType::kInt16:
-      return SetInteger<int16_t>(padding, to);
-    case DType::kInt32:
-      return SetInteger<int32_t>(padding, to);
-    case DType::kInt64:
-      return SetInteger<int64_t>(padding, to);
-    case DType::kFloat16:
-      return SetFloat(
-          padding, [](double v) { return ToFloat16(static_cast<float>(v)); }, FromFloat16, to);
-    case DType::kBFloat16:
-      return SetFloat(
-          padding, [](double v) { return ToBFloat16(static_cast<float>(v)); },
-          [](uint16_t v) {
-            return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v) << 16));
-          },
-          to);
-    case DType::kFloat32:
-      return SetFloat(
-          padding, [](double v) { return static_cast<float>(v); },
-          [](float v) { return static_cast<double>(v); }, to);
-    case DType::kFloat64:
-      return SetFloat(
-          padding, [](double v) { return v; }, [](double v) { return v; }, to);
-    case DType::kBytes: {
-      std::string_view value;
-      if (const auto* s = std::get_if<std::string>(&padding.value)) {
-        value = *s;
-      } else if (const auto* i = std::get_if<int64_t>(&padding.value); i == nullptr || *i != 0) {
-        return false;
-      }
-      std::memcpy(to->bytes, &value, sizeof(std::string_view));
-      return true;
-    }
-  }
-  return false;
-}
-
-// Writes `value`, which has `size` bytes, `count` times.
-void Fill(const Value& value, size_t size, size_t count, char* to) {
-  const auto fill = [&]<typename T>(T v) {
-    std::memcpy(&v, value.bytes, sizeof v);
-    std::fill_n(reinterpret_cast<T*>(to), count, v);
-  };
-  switch (size) {
-    case 1:
-      return fill(uint8_t{});
-    case 2:
-      return fill(uint16_t{});
-    case 4:
-      return fill(uint32_t{});
-    case 8:
-      return fill(uint64_t{});
-    default:
-      return fill(std::string_view());
-  }
-}
-
-int64_t LengthOf(const Batch& batch, size_t column, size_t row) {
-  const Column& c = batch.columns[column];
-  if (c.splits != nullptr) return c.splits[row + 1] - c.splits[row];
-  if ((*batch.spec)[column].dtype == DType::kInt64) {
-    return reinterpret_cast<const int64_t*>(c.data)[row];
-  }
-  return static_cast<int64_t>(reinterpret_cast<const std::string_view*>(c.data)[row].size());
-}
-
 class BucketStage : public Stage {
  public:
   BucketStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column,
@@ -204,7 +85,7 @@ class BucketStage : public Stage {
       if (!status.ok()) return status;
       if (row.batch.empty()) break;
       const size_t b = std::upper_bound(boundaries_.begin(), boundaries_.end(),
-                                        LengthOf(row.batch, column_, 0)) -
+                                        RowLength(row.batch, column_, 0)) -
                        boundaries_.begin();
       buckets_[b].push_back(std::move(row));
       if (buckets_[b].size() < sizes_[b]) continue;
@@ -258,7 +139,7 @@ class BudgetBatchStage : public Stage {
       absl::Status status = queue_.Fill();
       if (!status.ok()) return status;
       if (queue_.ended()) break;
-      const int64_t length = std::max(longest, LengthOf(queue_.head(), column_, queue_.at()));
+      const int64_t length = std::max(longest, RowLength(queue_.head(), column_, queue_.at()));
       const int64_t rows = static_cast<int64_t>(builder_.rows()) + 1;
       if (rows > 1 && length > budget_ / rows) break;
       longest = length;
@@ -283,6 +164,15 @@ class BudgetBatchStage : public Stage {
 
 }  // namespace
 
+int64_t RowLength(const Batch& batch, size_t column, size_t row) {
+  const Column& c = batch.columns[column];
+  if (c.splits != nullptr) return c.splits[row + 1] - c.splits[row];
+  if ((*batch.spec)[column].dtype == DType::kInt64) {
+    return reinterpret_cast<const int64_t*>(c.data)[row];
+  }
+  return static_cast<int64_t>(reinterpret_cast<const std::string_view*>(c.data)[row].size());
+}
+
 std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
                                       std::shared_ptr<const RowSpec> spec, uint64_t size,
                                       bool drop_remainder, HostAllocator allocator) {
@@ -306,18 +196,6 @@ std::unique_ptr<Stage> MakeBudgetBatchStage(std::unique_ptr<Stage> input,
                                             std::shared_ptr<const RowSpec> spec, size_t column,
                                             int64_t budget) {
   return std::make_unique<BudgetBatchStage>(std::move(input), std::move(spec), column, budget);
-}
-
-absl::Status CheckPadding(const ColumnSpec& column, const Padding& padding) {
-  Value value;
-  if (SetValue(column.dtype, padding, &value)) return absl::OkStatus();
-  const std::string text =
-      std::visit([](const auto& v) { return fmt::format("{}", v); }, padding.value);
-  const bool is_string = std::holds_alternative<std::string>(padding.value);
-  return absl::InvalidArgumentError(
-      fmt::format("pad: column '{}' of {} cannot hold the padding value {}{}", column.name,
-                  DTypeName(column.dtype), is_string ? "of bytes " : "",
-                  is_string ? fmt::format("'{}'", text) : text));
 }
 
 BatchFn MakePadFn(std::map<std::string, Padding> by_name) {
@@ -362,14 +240,14 @@ BatchFn MakePadFn(std::map<std::string, Padding> by_name) {
       const size_t element = (*batch.spec)[c].bytes();
       const auto it = padding.find(s.name);
       const Padding& how = it == padding.end() ? kZeros : it->second;
-      Value value;
-      if (!SetValue(s.dtype, how, &value)) return CheckPadding(s, how);
+      const absl::StatusOr<PaddingValue> value = PaddingValueOf("pad", (*batch.spec)[c], how);
+      if (!value.ok()) return value.status();
       const int64_t* splits = batch.columns[c].splits;
       char* to = memory.columns[i].data;
       for (size_t r = 0; r < batch.rows; ++r) {
         const size_t n = (splits[r + 1] - splits[r]) * element;
         if (n > 0) std::memcpy(to, batch.columns[c].data + splits[r] * element, n);
-        Fill(value, DTypeSize(s.dtype), (s.bytes() - n) / DTypeSize(s.dtype), to + n);
+        FillWith(*value, s.dtype, (s.bytes() - n) / DTypeSize(s.dtype), to + n);
         to += s.bytes();
       }
       padded.columns[c] = memory.columns[i];

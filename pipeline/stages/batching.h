@@ -28,9 +28,9 @@ std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
 // The rows of batches.
 std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input);
 
-// InvalidArgument: the type of the column cannot hold the value. Doubles are rounded to the
-// precision of a float column; nothing else is changed.
-absl::Status CheckPadding(const ColumnSpec& column, const Padding& padding);
+// The length of a row by which it is batched: the number of elements of the ragged column `column`,
+// the size of a bytes value, or the value of an int64 column.
+int64_t RowLength(const Batch& batch, size_t column, size_t row);
 
 // Pads all ragged columns; those not named in `padding` as by Padding().
 BatchFn MakePadFn(std::map<std::string, Padding> padding);

@@ -4,23 +4,124 @@
 #include <cstring>
 #include <deque>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "absl/types/span.h"
 #include "fmt/format.h"
+#include "pipeline/data/batch_builder.h"
+#include "pipeline/stages/batching.h"
 #include "pipeline/stages/pending_rows.h"
 
 namespace shardfeed {
 namespace {
 
+// Elements [begin, begin + count) of the sequences of a row.
+struct Segment {
+  const Batch* batch = nullptr;
+  size_t row = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+// Allocates a ragged column of one row with `count` elements.
+void AllocateRagged(const ColumnSpec& column, int64_t count, Column* to, Batch* out) {
+  const size_t bytes = AlignedColumnBytes(2 * sizeof(int64_t)) + count * column.bytes();
+  std::shared_ptr<char> memory = AllocateValues(bytes, {});
+  auto* const splits = reinterpret_cast<int64_t*>(memory.get());
+  splits[0] = 0;
+  splits[1] = count;
+  to->splits = splits;
+  to->data = memory.get() + AlignedColumnBytes(2 * sizeof(int64_t));
+  out->memory.push_back(std::move(memory));
+}
+
+// Makes `*out` the packed row of these segments, which fit it.
+void MakeRow(absl::Span<const Segment> segments, const PackLayout& layout, Batch* out) {
+  out->rows = 1;
+  out->spec = layout.spec;
+  AllocateFixedColumns(out);
+  const size_t packed = layout.columns.size();
+  auto* const ids = reinterpret_cast<int32_t*>(out->columns[packed].data);
+  auto* const positions = reinterpret_cast<int32_t*>(out->columns[packed + 1].data);
+  int64_t at = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Segment& segment = segments[i];
+    for (size_t c = 0; c < packed; ++c) {
+      const Column& from = segment.batch->columns[layout.columns[c]];
+      const size_t width = DTypeSize((*layout.spec)[c].dtype);
+      std::memcpy(out->columns[c].data + at * width,
+                  from.data + (from.splits[segment.row] + segment.begin) * width,
+                  segment.count * width);
+    }
+    for (int64_t j = 0; j < segment.count; ++j) {
+      ids[at + j] = static_cast<int32_t>(i + 1);
+      positions[at + j] = static_cast<int32_t>(j);
+    }
+    at += segment.count;
+  }
+  const int64_t left = layout.length - at;
+  for (size_t c = 0; c < packed; ++c) {
+    const ColumnSpec& column = (*layout.spec)[c];
+    FillWith(layout.pad[c], column.dtype, left,
+             out->columns[c].data + at * DTypeSize(column.dtype));
+  }
+  std::fill_n(ids + at, left, 0);
+  std::fill_n(positions + at, left, 0);
+  const auto count = static_cast<int64_t>(segments.size());
+  for (size_t k = 0; k < layout.kept.size(); ++k) {
+    const ColumnSpec& column = (*layout.spec)[packed + 2 + k];
+    Column& to = out->columns[packed + 2 + k];
+    AllocateRagged(column, count, &to, out);
+    const size_t bytes = column.bytes();
+    for (int64_t i = 0; i < count; ++i) {
+      const Segment& segment = segments[i];
+      std::memcpy(to.data + i * bytes,
+                  segment.batch->columns[layout.kept[k]].data + segment.row * bytes, bytes);
+      if (column.dtype == DType::kBytes) {
+        out->memory.insert(out->memory.end(), segment.batch->memory.begin(),
+                           segment.batch->memory.end());
+      }
+    }
+  }
+  if (!layout.cu_seqlens) return;
+  Column& ends = out->columns.back();
+  AllocateRagged(layout.spec->back(), count + 1 + (left > 0), &ends, out);
+  auto* end = reinterpret_cast<int32_t*>(ends.data);
+  *end = 0;
+  for (const Segment& segment : segments) {
+    const int32_t begin = *end++;
+    *end = begin + static_cast<int32_t>(segment.count);
+  }
+  if (left > 0) *++end = static_cast<int32_t>(layout.length);
+}
+
+// The length of the sequences of a row. InvalidArgument: they differ.
+absl::StatusOr<int64_t> LengthOf(const Batch& batch, size_t row, const PackLayout& layout,
+                                 const RunContext& context) {
+  const auto length_of = [&](size_t column) {
+    const int64_t* const splits = batch.columns[column].splits;
+    return splits[row + 1] - splits[row];
+  };
+  const int64_t length = length_of(layout.columns[0]);
+  for (size_t c = 1; c < layout.columns.size(); ++c) {
+    const int64_t other = length_of(layout.columns[c]);
+    if (other == length) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}pack: '{}' has {} elements, but '{}' has {}", context.Prefix(batch, row),
+                    (*layout.spec)[0].name, length, (*layout.spec)[c].name, other));
+  }
+  return length;
+}
+
 class PackStage : public Stage {
  public:
-  PackStage(std::unique_ptr<Stage> input, size_t column, std::shared_ptr<const RowSpec> spec,
-            const PackOptions& options, std::shared_ptr<const RunContext> context)
+  PackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open, bool truncate,
+            std::shared_ptr<const RunContext> context)
       : rows_(std::move(input)),
-        column_(column),
-        spec_(std::move(spec)),
-        options_(options),
+        layout_(std::move(layout)),
+        open_(open),
+        truncate_(truncate),
         context_(std::move(context)) {}
 
   absl::Status Next(Batch* out) override {
@@ -33,23 +134,24 @@ class PackStage : public Stage {
         ended_ = true;
         break;
       }
-      const int64_t* splits = row.batch.columns[column_].splits;
-      int64_t length = splits[1] - splits[0];
-      if (length > options_.length) {
-        if (!options_.truncate) {
+      absl::StatusOr<int64_t> of_row = LengthOf(row.batch, 0, layout_, *context_);
+      if (!of_row.ok()) return of_row.status();
+      int64_t length = *of_row;
+      if (length > layout_.length) {
+        if (!truncate_) {
           return absl::InvalidArgumentError(fmt::format(
               "{}pack: column '{}': a sequence of {} elements does not fit into a row of {}; "
               "raise the length or set truncate",
-              context_->Prefix(row.batch, 0), (*spec_)[0].name, length, options_.length));
+              context_->Prefix(row.batch, 0), (*layout_.spec)[0].name, length, layout_.length));
         }
-        length = options_.length;
+        length = layout_.length;
       }
       if (length == 0) {
         rows_.Done(row.number);
         continue;
       }
       auto bin = std::find_if(bins_.begin(), bins_.end(),
-                              [&](const Bin& b) { return b.used + length <= options_.length; });
+                              [&](const Bin& b) { return b.used + length <= layout_.length; });
       if (bin == bins_.end()) {
         bins_.emplace_back();
         bin = bins_.end() - 1;
@@ -57,11 +159,11 @@ class PackStage : public Stage {
       bin->used += length;
       bin->rows.push_back(std::move(row));
       // The oldest bin is emitted to make room; a full one is emitted at once.
-      if (bin->used == options_.length) {
+      if (bin->used == layout_.length) {
         Emit(bin, out);
         return absl::OkStatus();
       }
-      if (bins_.size() > options_.open) {
+      if (bins_.size() > open_) {
         Emit(bins_.begin(), out);
         return absl::OkStatus();
       }
@@ -83,62 +185,199 @@ class PackStage : public Stage {
   };
 
   void Emit(std::deque<Bin>::iterator bin, Batch* out) {
-    out->rows = 1;
-    out->spec = spec_;
-    AllocateFixedColumns(out);
-    const size_t width = DTypeSize((*spec_)[0].dtype);
-    char* tokens = out->columns[0].data;
-    auto* segments = reinterpret_cast<int32_t*>(out->columns[1].data);
-    auto* positions = reinterpret_cast<int32_t*>(out->columns[2].data);
-    int64_t at = 0;
-    for (size_t i = 0; i < bin->rows.size(); ++i) {
-      const Column& column = bin->rows[i].batch.columns[column_];
-      const int64_t n = std::min(column.splits[1] - column.splits[0], options_.length);
-      std::memcpy(tokens + at * width, column.data + column.splits[0] * width, n * width);
-      for (int64_t j = 0; j < n; ++j) {
-        segments[at + j] = static_cast<int32_t>(i + 1);
-        positions[at + j] = static_cast<int32_t>(j);
-      }
-      at += n;
-      rows_.Done(bin->rows[i].number);
+    std::vector<Segment> segments;
+    for (const PendingRow& row : bin->rows) {
+      const int64_t* const splits = row.batch.columns[layout_.columns[0]].splits;
+      segments.push_back({&row.batch, 0, 0, std::min(splits[1] - splits[0], layout_.length)});
+      rows_.Done(row.number);
     }
+    MakeRow(segments, layout_, out);
     out->origins = bin->rows[0].batch.origins;
     rows_.TellHeld({bin->rows.data(), 1}, out);
-    for (; at < options_.length; ++at) {
-      if (width == 8) {
-        reinterpret_cast<int64_t*>(tokens)[at] = options_.pad;
-      } else {
-        reinterpret_cast<int32_t*>(tokens)[at] = static_cast<int32_t>(options_.pad);
-      }
-      segments[at] = positions[at] = 0;
-    }
     bins_.erase(bin);
   }
 
   PendingRows rows_;
-  const size_t column_;
-  const std::shared_ptr<const RowSpec> spec_;
-  const PackOptions options_;
+  const PackLayout layout_;
+  const size_t open_;
+  const bool truncate_;
   const std::shared_ptr<const RunContext> context_;
   std::deque<Bin> bins_;
   bool ended_ = false;
 };
 
-}  // namespace
+// The rows of a plan, whose records `input` delivers row by row.
+class PlannedRows {
+ public:
+  struct Row {
+    RowOrigin origin;  // of its first record
+    absl::Span<const PackedPart> parts;
+    std::deque<Batch> batches;  // one row for each part
+  };
 
-std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t length) {
-  return std::make_shared<const RowSpec>(
-      RowSpec{{column.name, column.dtype, {length}, false},
-              {column.name + "_segment_ids", DType::kInt32, {length}, false},
-              {column.name + "_positions", DType::kInt32, {length}, false}});
+  PlannedRows(std::unique_ptr<Stage> input, std::shared_ptr<const PackPlan> plan,
+              std::shared_ptr<const RunContext> context)
+      : queue_(std::move(input)), plan_(std::move(plan)), context_(std::move(context)) {}
+
+  // Sets `*row` to the next one, without parts at the end. It is valid until the next call.
+  absl::Status Next(Row* row) {
+    *row = Row();
+    absl::Status status = queue_.Fill();
+    if (!status.ok() || queue_.ended()) return status;
+    status = Find(row);
+    size_t taken = 0;
+    while (status.ok() && taken < row->parts.size()) {
+      status = queue_.Take(row->parts.size() - taken, &row->batches.emplace_back());
+      if (status.ok() && row->batches.back().empty()) return NotInRows();
+      taken += row->batches.back().rows;
+    }
+    return status;
+  }
+
+  // InvalidArgument: the record has not the length that the plan is made of. `name` is the
+  // column's.
+  absl::Status CheckLength(const Batch& batch, size_t row, int64_t length, const PackedPart& part,
+                           std::string_view step, std::string_view name) const {
+    const uint64_t planned = plan_->LengthOf(part.item);
+    if (static_cast<uint64_t>(length) == planned) return absl::OkStatus();
+    return absl::InvalidArgumentError(fmt::format(
+        "{}{}: '{}' has {} elements, but the index says {} of '{}': the steps before must not "
+        "change that number, and after another tool has written the shard, its lengths have to be "
+        "made anew with 'shardfeed index --length'",
+        context_->Prefix(batch, row), step, name, length, planned, plan_->spec().lengths));
+  }
+  const RunContext& context() const { return *context_; }
+
+  void Save(StateWords* words) const { queue_.Save(words); }
+  absl::Status Load(StateReader* words) { return queue_.Load(words); }
+
+ private:
+  // The row that begins with the queue's next record.
+  absl::Status Find(Row* row) {
+    if (!queue_.head().OriginOf(queue_.at(), &row->origin)) return NotInRows();
+    const uint64_t window = row->origin.position >> PackPlan::kPartBits;
+    const uint64_t part = row->origin.position % PackPlan::kMostParts;
+    absl::StatusOr<std::shared_ptr<const PackedWindow>> rows =
+        plan_->Window(row->origin.epoch, window);
+    if (!rows.ok()) return rows.status();
+    window_ = *std::move(rows);
+    const std::vector<uint32_t>& begins = window_->begins;
+    const auto begin = std::lower_bound(begins.begin(), begins.end(), part);
+    if (begin == begins.end() || *begin != part || part == window_->parts.size()) {
+      return NotInRows();
+    }
+    row->parts = window_->row(begin - begins.begin());
+    return absl::OkStatus();
+  }
+  static absl::Status NotInRows() {
+    return absl::InternalError("pack: the records do not come in the rows of the plan");
+  }
+
+  ElementQueue queue_;
+  const std::shared_ptr<const PackPlan> plan_;
+  const std::shared_ptr<const RunContext> context_;
+  std::shared_ptr<const PackedWindow> window_;  // of the row that Next has returned
+};
+
+// A damaged record that is skipped has no elements, whatever its index says.
+bool IsDamaged(const Batch& batch, size_t row) {
+  return std::binary_search(batch.damaged.begin(), batch.damaged.end(), row);
 }
 
-std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,
-                                     std::shared_ptr<const RowSpec> spec,
-                                     const PackOptions& options,
-                                     std::shared_ptr<const RunContext> context) {
-  return std::make_unique<PackStage>(std::move(input), column, std::move(spec), options,
+class PlannedPackStage : public Stage {
+ public:
+  PlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
+                   std::shared_ptr<const PackPlan> plan, std::shared_ptr<const RunContext> context)
+      : rows_(std::move(input), std::move(plan), std::move(context)), layout_(std::move(layout)) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    PlannedRows::Row row;
+    absl::Status status = rows_.Next(&row);
+    if (!status.ok() || row.parts.empty()) return status;
+    std::vector<Segment> segments;
+    auto part = row.parts.begin();
+    for (const Batch& batch : row.batches) {
+      for (size_t i = 0; i < batch.rows; ++i, ++part) {
+        if (IsDamaged(batch, i)) continue;
+        const absl::StatusOr<int64_t> length = LengthOf(batch, i, layout_, rows_.context());
+        if (!length.ok()) return length.status();
+        status = rows_.CheckLength(batch, i, *length, *part, "pack", (*layout_.spec)[0].name);
+        if (!status.ok()) return status;
+        segments.push_back(
+            {&batch, i, static_cast<int64_t>(part->begin), static_cast<int64_t>(part->count)});
+      }
+    }
+    MakeRow(segments, layout_, out);
+    out->origins = {row.origin};
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { rows_.Save(words); }
+  absl::Status Load(StateReader* words) override { return rows_.Load(words); }
+
+ private:
+  PlannedRows rows_;
+  const PackLayout layout_;
+};
+
+class PlannedBatchStage : public Stage {
+ public:
+  PlannedBatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec,
+                    size_t column, std::shared_ptr<const PackPlan> plan,
+                    std::shared_ptr<const RunContext> context)
+      : rows_(std::move(input), std::move(plan), std::move(context)),
+        spec_(std::move(spec)),
+        column_(column) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    PlannedRows::Row row;
+    absl::Status status = rows_.Next(&row);
+    if (!status.ok() || row.parts.empty()) return status;
+    BatchBuilder builder(spec_);
+    auto part = row.parts.begin();
+    for (const Batch& batch : row.batches) {
+      for (size_t i = 0; i < batch.rows; ++i, ++part) {
+        if (IsDamaged(batch, i)) continue;
+        status = rows_.CheckLength(batch, i, RowLength(batch, column_, i), *part, "batch_by_length",
+                                   (*spec_)[column_].name);
+        if (!status.ok()) return status;
+      }
+      builder.Append(batch, 0, batch.rows);
+    }
+    *out = builder.Finish(/*batched=*/true);
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { rows_.Save(words); }
+  absl::Status Load(StateReader* words) override { return rows_.Load(words); }
+
+ private:
+  PlannedRows rows_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const size_t column_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open,
+                                     bool truncate, std::shared_ptr<const RunContext> context) {
+  return std::make_unique<PackStage>(std::move(input), std::move(layout), open, truncate,
                                      std::move(context));
+}
+
+std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
+                                            std::shared_ptr<const PackPlan> plan,
+                                            std::shared_ptr<const RunContext> context) {
+  return std::make_unique<PlannedPackStage>(std::move(input), std::move(layout), std::move(plan),
+                                            std::move(context));
+}
+
+std::unique_ptr<Stage> MakePlannedBatchStage(std::unique_ptr<Stage> input,
+                                             std::shared_ptr<const RowSpec> spec, size_t column,
+                                             std::shared_ptr<const PackPlan> plan,
+                                             std::shared_ptr<const RunContext> context) {
+  return std::make_unique<PlannedBatchStage>(std::move(input), std::move(spec), column,
+                                             std::move(plan), std::move(context));
 }
 
 }  // namespace shardfeed

@@ -3,25 +3,48 @@
 #ifndef SHARDFEED_PIPELINE_STAGES_PACKING_H_
 #define SHARDFEED_PIPELINE_STAGES_PACKING_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "pipeline/stages/padding_value.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
-#include "shardfeed/dataset.h"
+#include "reader/pack_plan.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 
-// For a ragged int64 or int32 column: rows with the columns NAME [length], NAME_segment_ids (int32:
-// 1, 2 ... for the sequences in a row, 0 for padding) and NAME_positions (int32: the position
-// within the sequence).
-std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t length);
+// What packed rows are made of.
+struct PackLayout {
+  int64_t length = 0;
+  std::vector<size_t> columns;    // of the input: those of the sequences
+  std::vector<PaddingValue> pad;  // the value that fills up each of them
+  std::vector<size_t> kept;       // of the input: those with one value per segment
+  bool cu_seqlens = false;
+  // The columns of packed rows: the sequences', NAME_segment_ids, NAME_positions, the kept ones
+  // and, if asked for, NAME_cu_seqlens, where NAME is that of the first sequences.
+  std::shared_ptr<const RowSpec> spec;
+};
 
-// `context` names records in errors.
-std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,
-                                     std::shared_ptr<const RowSpec> spec,
-                                     const PackOptions& options,
-                                     std::shared_ptr<const RunContext> context);
+// Fills packed rows one after the other: a sequence goes into the first of `open` rows that has
+// room; if none has, the oldest is delivered. A sequence longer than a row is truncated, or else an
+// error. `context` names records in errors.
+std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open,
+                                     bool truncate, std::shared_ptr<const RunContext> context);
+
+// Fills the rows of a plan, whose records `input` delivers row by row.
+std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
+                                            std::shared_ptr<const PackPlan> plan,
+                                            std::shared_ptr<const RunContext> context);
+
+// Batches the records of the rows of a plan made with PackSpec::How::kBatch, as they are. `column`
+// gives the length of a row.
+std::unique_ptr<Stage> MakePlannedBatchStage(std::unique_ptr<Stage> input,
+                                             std::shared_ptr<const RowSpec> spec, size_t column,
+                                             std::shared_ptr<const PackPlan> plan,
+                                             std::shared_ptr<const RunContext> context);
 
 }  // namespace shardfeed
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <typeindex>
 #include <utility>
 #include <vector>
 
@@ -116,11 +117,11 @@ struct RunContext {
   void AddDecision(std::string text);
   std::vector<std::string> Decisions() const;
 
-  // What the step `key` keeps between epochs; made by the first call.
+  // What the step `key` keeps between epochs, one of each type; made by the first call.
   template <typename T>
   std::shared_ptr<T> Kept(const void* key) {
     MutexLock lock(mutex_);
-    std::shared_ptr<void>& kept = kept_[key];
+    std::shared_ptr<void>& kept = kept_[{key, typeid(T)}];
     if (kept == nullptr) kept = std::make_shared<T>();
     return std::static_pointer_cast<T>(kept);
   }
@@ -131,7 +132,8 @@ struct RunContext {
       ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_
       ABSL_GUARDED_BY(mutex_);
-  std::map<const void*, std::shared_ptr<void>> kept_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<const void*, std::type_index>, std::shared_ptr<void>> kept_
+      ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> decisions_ ABSL_GUARDED_BY(mutex_);
   SkippedRecords ignored_ ABSL_GUARDED_BY(mutex_);
 };

@@ -36,12 +36,13 @@ class RecordNames {
       : table_(std::move(table)) {
     options_.order = options.order;
     options_.records = options.records;
+    options_.pack = options.pack;
   }
 
   std::string Name(uint64_t epoch, uint64_t position) {
     std::call_once(once_, [&] { reader_ = Open(); });
     if (!reader_.ok()) return std::string(reader_.status().message());
-    return (*reader_)->table().NameOf((*reader_)->RecordAt(epoch, position));
+    return (*reader_)->NameAt(epoch, position);
   }
 
  private:
@@ -91,7 +92,16 @@ class ShardsStage : public Stage {
     out->rows = n;
     out->spec = RecordSpec();
     out->columns = {{reinterpret_cast<char*>(block->records.data())}};
-    out->origins = {{0, source_, block->epoch, block->position, block->stride}};
+    if (block->rows.empty()) {
+      out->origins = {{0, source_, block->epoch, block->position, block->stride}};
+    } else {
+      place_ = reader_->place();
+      size_t first = 0;
+      for (const PackedRow& row : block->rows) {
+        out->origins.push_back({first, source_, block->epoch, row.position, 1});
+        first += row.records;
+      }
+    }
     out->padded = block->padded;
     out->damaged = block->damaged;
     out->memory = {std::move(block)};
@@ -125,6 +135,14 @@ class ShardsStage : public Stage {
     StateWords& words = *state;
     // A block belongs to one epoch; after an epoch's last record, the place is in the next one.
     const ReadPlace place = {words[0], words[1], words[2], words[3], words[4]};
+    if (reader_ != nullptr && reader_->shared_pack() != nullptr) {
+      const absl::StatusOr<std::optional<ReadPlace>> after = reader_->PlaceAfter(place, elements);
+      if (!after.ok() || !*after) return false;
+      words[0] = (*after)->epoch;
+      words[1] = (*after)->position;
+      words[2] = (*after)->from;
+      return true;
+    }
     const uint64_t size = size_;
     if (size != UINT64_MAX && place.position >= place.End(size, end_)) {
       ++words[0];
@@ -502,6 +520,11 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
     if (!opened.ok()) return opened.status();
     reader = *std::move(opened);
     if (!at_begin && !options.leftover) reader->Seek(epoch, 0);
+    if (reader->shared_pack() != nullptr) {
+      const std::shared_ptr<KeptPack> kept = context->Kept<KeptPack>(key);
+      MutexLock lock(kept->mutex);
+      kept->plan = reader->shared_pack();
+    }
   }
   // Batches may outlive the stage.
   context->SetDescriber(source,

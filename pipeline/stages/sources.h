@@ -8,10 +8,13 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
 #include "reader/lazy_shard_table.h"
+#include "reader/pack_plan.h"
 #include "shardfeed/functions.h"
 #include "shardfeed/reader.h"
 
@@ -19,6 +22,13 @@ namespace shardfeed {
 
 // The spec of shards' records: a bytes column "record".
 std::shared_ptr<const RowSpec> RecordSpec();
+
+// What a source of packed records leaves in RunContext::Kept, by its step, for the stage that makes
+// rows of them.
+struct KeptPack {
+  Mutex mutex;
+  std::shared_ptr<const PackPlan> plan ABSL_GUARDED_BY(mutex);
+};
 
 // Below, `source` is the number of the source in its chain, for the origins of the rows.
 //

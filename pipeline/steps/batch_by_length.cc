@@ -3,21 +3,44 @@
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/batching.h"
+#include "pipeline/stages/packing.h"
 #include "pipeline/steps/columns.h"
+#include "pipeline/steps/planned_rows.h"
 
 namespace shardfeed {
 
-Dataset Dataset::BatchByLength(std::string column, int64_t budget) const {
+Dataset Dataset::BatchByLength(std::string column, int64_t budget, std::string lengths,
+                               uint64_t window) const {
   if (!status_.ok()) return *this;
-  absl::StatusOr<size_t> number = LengthColumn("batch_by_length", spec(), column, batched());
+  absl::StatusOr<size_t> number = RowLengthColumn("batch_by_length", spec(), column, batched());
   if (!number.ok()) return Dataset(number.status());
   if (budget < 1) {
     return Dataset(absl::InvalidArgumentError("batch_by_length: the budget must be at least 1"));
+  }
+  if (lengths.empty() && window > 0) {
+    return Dataset(absl::InvalidArgumentError(
+        "batch_by_length: the window is for batches that are planned: name the lengths"));
   }
   Step step = Like("batch_by_length");
   step.text = fmt::format("batch_by_length({}, {})", column, budget);
   step.identity.Add("column", column).Add("budget", budget);
   step.batched = true;
+  if (!lengths.empty()) {
+    const Dataset input =
+        WithPlannedRows("batch_by_length", {.lengths = std::move(lengths),
+                                            .length = static_cast<uint64_t>(budget),
+                                            .how = PackSpec::How::kBatch,
+                                            .window = window});
+    if (!input.status_.ok()) return input;
+    // The length is that of the shards, which count rows.
+    step.work = OnPlannedRows(
+        step.name, [spec = step.spec, n = *number](std::unique_ptr<Stage> stage,
+                                                   std::shared_ptr<const PackPlan> plan,
+                                                   const StageInputs& inputs) {
+          return MakePlannedBatchStage(std::move(stage), spec, n, std::move(plan), inputs.context);
+        });
+    return input.Then(std::move(step));
+  }
   step.length = [](const std::vector<Length>&) {
     return Length::Unknown("batch_by_length makes batches by the rows' lengths");
   };

@@ -50,7 +50,7 @@ Dataset Dataset::BucketBy(size_t column, std::shared_ptr<const RowSpec> spec,
 Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundaries,
                                 std::vector<uint64_t> sizes, bool drop_remainder) const {
   if (!status_.ok()) return *this;
-  absl::StatusOr<size_t> number = LengthColumn("bucket_by_length", spec(), column, batched());
+  absl::StatusOr<size_t> number = RowLengthColumn("bucket_by_length", spec(), column, batched());
   if (!number.ok()) return Dataset(number.status());
   return BucketBy(*number, step_->spec, column, std::move(boundaries), std::move(sizes),
                   drop_remainder);

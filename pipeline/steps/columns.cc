@@ -67,8 +67,8 @@ absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name
   return spec;
 }
 
-absl::StatusOr<size_t> LengthColumn(std::string_view step, const RowSpec& spec,
-                                    const std::string& name, bool batched) {
+absl::StatusOr<size_t> RowLengthColumn(std::string_view step, const RowSpec& spec,
+                                       const std::string& name, bool batched) {
   absl::StatusOr<size_t> column = RowColumn(step, spec, name, batched);
   if (!column.ok()) return column;
   const ColumnSpec& found = spec[*column];

@@ -38,8 +38,8 @@ absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name
 
 // The number of the column that gives the length of a row. InvalidArgument: it does not exist, all
 // rows have the same length, or the elements are batches.
-absl::StatusOr<size_t> LengthColumn(std::string_view step, const RowSpec& spec,
-                                    const std::string& name, bool batched);
+absl::StatusOr<size_t> RowLengthColumn(std::string_view step, const RowSpec& spec,
+                                       const std::string& name, bool batched);
 
 }  // namespace shardfeed
 

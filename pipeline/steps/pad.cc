@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/batching.h"
+#include "pipeline/stages/padding_value.h"
 
 namespace shardfeed {
 namespace {
@@ -52,9 +53,8 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
           fmt::format("pad: column '{}': the length must lie between 0 and {}, got {}", name,
                       kMaxLength, how.length)));
     }
-    if (absl::Status status = CheckPadding(spec()[column], how); !status.ok()) {
-      return Dataset(status);
-    }
+    const absl::StatusOr<PaddingValue> value = PaddingValueOf("pad", spec()[column], how);
+    if (!value.ok()) return Dataset(value.status());
   }
   Step step = Like("pad");
   step.identity.Add("columns", IdentitiesOf(*step.spec, padding));

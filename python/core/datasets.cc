@@ -412,8 +412,9 @@ void BindDatasets(nb::module_& m) {
                                               std::move(version)));
            })
       .def("batch_by_length",
-           [](const Dataset& ds, std::string column, int64_t budget) {
-             return Made(ds.BatchByLength(std::move(column), budget));
+           [](const Dataset& ds, std::string column, int64_t budget, std::string lengths,
+              uint64_t window) {
+             return Made(ds.BatchByLength(std::move(column), budget, std::move(lengths), window));
            })
       .def("sparse",
            [](const Dataset& ds, std::vector<std::string> columns) {
@@ -431,11 +432,21 @@ void BindDatasets(nb::module_& m) {
            })
       .def("unbatch", [](const Dataset& ds) { return Made(ds.Unbatch()); })
       .def("pack",
-           [](const Dataset& ds, std::string column, int64_t length, size_t open, int64_t pad,
-              bool truncate) {
-             return Made(
-                 ds.Pack(std::move(column),
-                         {.length = length, .open = open, .pad = pad, .truncate = truncate}));
+           [](const Dataset& ds, std::vector<std::string> columns, int64_t length, size_t open,
+              std::vector<int64_t> pad, bool truncate, std::string lengths, bool concatenate,
+              bool split, uint64_t window, std::vector<std::string> keep, bool cu_seqlens) {
+             return Made(ds.Pack(
+                 std::move(columns),
+                 {.length = length,
+                  .open = open,
+                  .pad = std::move(pad),
+                  .truncate = truncate,
+                  .lengths = std::move(lengths),
+                  .how = concatenate ? PackSpec::How::kConcatenate : PackSpec::How::kBestFit,
+                  .split = split,
+                  .window = window,
+                  .keep = std::move(keep),
+                  .cu_seqlens = cu_seqlens}));
            })
       .def("take", [](const Dataset& ds, uint64_t count) { return Made(ds.Take(count)); })
       .def("skip", [](const Dataset& ds, uint64_t count) { return Made(ds.Skip(count)); })

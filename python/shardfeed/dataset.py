@@ -9,7 +9,7 @@ from . import functions, step_arguments
 from . import structure as structures
 from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
-from .choices import Exhausted
+from .choices import Exhausted, PackHow
 from .metrics import address_of
 from .row_steps import RowSteps
 
@@ -147,11 +147,18 @@ class Dataset(RowSteps):
                               text=f"group_by_window({functions.name_of(key)}, {window_size})")
         return made._made_sparse()
 
-    def batch_by_length(self, column: str, budget: Size) -> "Dataset":
+    def batch_by_length(self, column: str, budget: Size, *, lengths: Optional[str] = None,
+                        window: Optional[Size] = None) -> "Dataset":
         """Makes batches in which the number of rows times the longest row's length is at most
-        `budget`."""
-        made = self._then("batch_by_length", column, budget,
-                          text=f"batch_by_length({column!r}, {budget})")
+        `budget`; a row longer than that is a batch of its own.
+
+        Without `lengths`, rows are batched as they come. With the name of lengths that the indexes
+        have (`shardfeed index DATASET --length COLUMN`), batches of rows of similar length, out of
+        `window` records (16,384) at a time, are planned before anything is read, as rows are by
+        pack(lengths=...), with what follows from it: ranks share batches evenly, a state resumes on any
+        number of ranks, and len() is known."""
+        text = f"batch_by_length({column!r}, {budget}" + (f", lengths={lengths!r})" if lengths else ")")
+        made = self._then("batch_by_length", column, budget, lengths or "", window or 0, text=text)
         return made._made_sparse()
 
     def unbatch(self) -> "Dataset":
@@ -216,13 +223,48 @@ class Dataset(RowSteps):
         return self._then("window", size, shift or 0, stride, drop_remainder, text=text,
                           structure=None if bare else "keep")
 
-    def pack(self, column: str, length: Size, open: Size = 16, pad: int = 0,
-             truncate: bool = False) -> "Dataset":
-        """Puts sequences end to end in rows of `length`, with the columns NAME,
-        NAME_segment_ids and NAME_positions. `open`: how many rows are being filled at a
-        time."""
-        return self._then("pack", column, length, open, pad, truncate,
-                          text=f"pack({column!r}, {length})", structure=None)
+    def pack(self, columns: Union[str, Sequence[str]], length: Size, open: Size = 16,
+             pad: Union[int, Mapping[str, int]] = 0, truncate: bool = False, *,
+             lengths: Optional[str] = None, how: PackHow = "best_fit", split: bool = False,
+             window: Optional[Size] = None, keep: Sequence[str] = (),
+             cu_seqlens: bool = False) -> "Dataset":
+        """Puts sequences end to end in rows of `length`: these columns as [length] and, named
+        after the first of them, NAME_segment_ids (int32: 1, 2 ... for the sequences in a row,
+        0 for padding) and NAME_positions (int32: the position within the segment). The columns
+        have any number of numbers per row, all of them as many.
+
+        - `open`: how many rows are being filled at a time, without `lengths`.
+        - `pad`: fills rows up: one value, or one for each column by name (0 for the others).
+        - `truncate`: cuts a sequence longer than a row, which is otherwise an error.
+        - `keep`: columns of one value per row that become ragged, with one for each segment.
+        - `cu_seqlens`: adds NAME_cu_seqlens, ragged int32: where the segments begin, and the end of
+          the last one, as FlashAttention takes them. Padding is a segment of its own.
+
+        With `lengths`, the name of lengths that the indexes have (`shardfeed index DATASET --length
+        COLUMN`), the rows of the whole epoch are planned before anything is read. Then ranks share
+        rows evenly, a state resumes on any number of ranks, and len() is known: that of the first
+        epoch, from which others differ a little. Only shuffle, interleave, shard, repeat and steps
+        that keep each row may precede.
+
+        - `how`: "best_fit" puts whole sequences where least room is left; "concatenate" puts one
+          after the other, and cuts them where a row ends.
+        - `split`: cuts a sequence longer than a row into several.
+        - `window`: how many records, in the order, are packed together (16,384); they are held in
+          memory besides what the shuffle holds.
+
+        ValueError: what precedes drops or adds rows; in a run, a row has another length than its
+        index says."""
+        names = [columns] if isinstance(columns, str) else list(columns)
+        if isinstance(pad, Mapping):
+            unknown = [name for name in pad if name not in names]
+            if unknown:
+                raise ValueError(f"pack: pad: {unknown[0]!r} is not one of the packed columns: "
+                                 f"{', '.join(names)}")
+        pads = [pad.get(name, 0) for name in names] if isinstance(pad, Mapping) else [pad]
+        text = f"pack({columns!r}, {length}" + (f", lengths={lengths!r})" if lengths else ")")
+        return self._then("pack", names, length, open, pads, truncate, lengths or "",
+                          how == "concatenate", split, window or 0, list(keep), cu_seqlens,
+                          text=text, structure=None)
 
     # ---- Elements
 

@@ -53,13 +53,13 @@ TEST(DatasetTest, BucketsGatherRowsOfLikeLength) {
 
 TEST(DatasetTest, PackingPutsSequencesEndToEnd) {
   const Dataset ds =
-      Ragged(Dataset::Range(1, 7)).Pack("values", {.length = 6, .open = 2, .pad = -1});
+      Ragged(Dataset::Range(1, 7)).Pack({"values"}, {.length = 6, .open = 2, .pad = {-1}});
   EXPECT_EQ(RowSpecText(ds.spec()),
             "values: int64 [6], values_segment_ids: int32 [6], values_positions: int32 [6]");
   EXPECT_THAT(Collect(ds.Select({"values", "values_segment_ids"})),
               ElementsAre(R"({"values":[1,2,2,3,3,3],"values_segment_ids":[1,2,2,3,3,3]})",
                           R"({"values":[4,4,4,4,6,-1],"values_segment_ids":[1,1,1,1,2,0]})"));
-  EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 9)).Pack("values", {.length = 3})),
+  EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 9)).Pack({"values"}, {.length = 3})),
                kInvalidArgument,
                "element 4 of epoch 0: pack: column 'values': a sequence of 4 elements does not fit "
                "into a row of 3");

@@ -174,7 +174,7 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
         "column 'values_indices' already exists");
   fails(range.BucketByLength("value", {2}, {1, 1}), "have the same length");
   fails(Ragged(range).BucketByLength("values", {2}, {1}), "1 boundaries in ascending order need 2");
-  fails(range.Pack("value", {.length = 2}), "have the same length");
+  fails(range.Pack({"value"}, {.length = 2}), "have the same length");
   fails(Dataset::Zip({range, range}), "two datasets have a column 'value'");
   fails(Dataset::Concatenate({range, Square(range)}), "the datasets have different columns");
   fails(Dataset::Mix({range}, {1, 2}), "mix: got 2 weights for 1 dataset");

@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
       {"repeat of steps", Noisy(Noisy(rows).Repeat(3)).Batch(37)},
       {"bucket", rows.BucketByLength("values", {1, 3}, {5, 9, 30}).Pad()},
       {"budget", rows.BatchByLength("values", 50)},
-      {"pack", rows.Pack("values", {.length = 9, .open = 5}).Batch(4)},
+      {"pack", rows.Pack({"values"}, {.length = 9, .open = 5}).Batch(4)},
       {"zip", Dataset::Zip({rows.Select({"values"}), Dataset::Range(0, 400)}).Batch(8)},
       {"concatenate", Dataset::Concatenate({rows, rows.Take(20), rows}).Batch(60)},
       {"interleave", Dataset::Interleave({rows, rows.Take(20), rows.Skip(400), rows}, 2, 3)},
@@ -81,7 +81,7 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
                                 })
                        .Batch(21)},
       {"all", mixed.Shuffle(4, 50)
-                  .Pack("values", {.length = 12, .open = 8})
+                  .Pack({"values"}, {.length = 12, .open = 8})
                   .Batch(6)
                   .Repeat(2)
                   .Prefetch(2)},
@@ -285,10 +285,10 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
       rows.PaddedBatch(4, {{"values", {.length = 9}}}),
       rows.PaddedBatch(4, {{"values", {.value = -1}}}),
       rows.Batch(4).Sparse({"values"}),
-      rows.Pack("values", {.length = 9}),
-      rows.Pack("values", {.length = 9, .open = 5}),
-      rows.Pack("values", {.length = 9, .pad = 1}),
-      rows.Pack("values", {.length = 9, .truncate = true}),
+      rows.Pack({"values"}, {.length = 9}),
+      rows.Pack({"values"}, {.length = 9, .open = 5}),
+      rows.Pack({"values"}, {.length = 9, .pad = {1}}),
+      rows.Pack({"values"}, {.length = 9, .truncate = true}),
       rows.BucketByLength("values", {2}, {3, 4}),
       rows.BucketByLength("values", {2}, {3, 4}, true),
       rows.BatchByLength("values", 9),
