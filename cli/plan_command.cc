@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/commands.h"
 #include "cli/order_flags.h"
+#include "cli/packed_rows.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -60,6 +61,7 @@ constexpr double kRequestPrice = 0.0004;
 
 struct PlanFlags {
   OrderFlags order;
+  PackFlags pack;
   uint64_t rate = 10'000;
   double price = kRequestPrice;
 };
@@ -122,6 +124,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   const ShardTable& table = **opened;
   absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
   if (!reading.ok()) return ReportError(reading.status());
+  reading->pack = PackSpecOf(flags.pack);
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*opened, *reading);
   if (!reader.ok()) return ReportError(reader.status());
   const Order& order = (*reader)->order();
@@ -131,13 +134,21 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   const uint64_t mean = table.mean_bytes();
   const uint64_t window = exact ? order.size() : shuffled ? spec.window : 1;
   const uint64_t delivered = (*reader)->records_per_epoch() * flags.order.world;
-  const uint64_t left_over = order.size() > delivered ? order.size() - delivered : 0;
+  const uint64_t left_over =
+      !reading->pack && order.size() > delivered ? order.size() - delivered : 0;
   const uint64_t padding = delivered > order.size() ? delivered - order.size() : 0;
   const MemoryPlan memory = (*reader)->memory_plan();
   const double records_per_read =
       memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
   const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
   const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
+  std::optional<PackedEpoch> packed;
+  if (reading->pack) {
+    absl::StatusOr<PackedEpoch> epoch = DescribePackedEpoch(**reader);
+    if (!epoch.ok()) return ReportError(epoch.status());
+    packed = *epoch;
+  }
+  const uint64_t batches = packed ? packed->batches_per_rank : (*reader)->batches_per_epoch();
   std::optional<StorePlan> store;
   // A window that does not fit the budget is not read from a store.
   if (table.remote() && (memory.whole_chunks || exact)) {
@@ -151,7 +162,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                                    {"bytes", table.stream_bytes()},
                                    {"mean_record_bytes", mean},
                                    {"order", order.Describe()},
-                                   {"batches_per_rank", (*reader)->batches_per_epoch()},
+                                   {"batches_per_rank", batches},
                                    {"records_per_rank", (*reader)->records_per_epoch()},
                                    {"left_over", left_over},
                                    {"padding", padding},
@@ -164,6 +175,15 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                                    {"whole_chunks", memory.whole_chunks},
                                    {"held_bytes", memory.held_bytes},
                                    {"budget_bytes", memory.budget_bytes}};
+    if (packed) {
+      json.erase("records_per_rank");
+      json["packing"] = {{"rows", packed->rows},
+                         {"row_elements", reading->pack->length},
+                         {"elements", packed->elements},
+                         {"full", packed->Full(reading->pack->length)},
+                         {"left_over_rows", packed->left_over},
+                         {"balance", packed->balance}};
+    }
     if (store) {
       json["store"] = {{"requests", store->cost.requests},
                        {"bytes", store->cost.bytes},
@@ -181,11 +201,22 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   fmt::print("data:    {} records in {} shards, {}, {} per record\n", FormatCount(order.size()),
              FormatCount(table.num_shards()), FormatSize(table.stream_bytes()), FormatSize(mean));
   fmt::print("order:   {}\n", order.Describe());
-  fmt::print("epoch:   {} batches of {} on each of {} ranks",
-             FormatCount((*reader)->batches_per_epoch()), flags.order.batch, flags.order.world);
+  fmt::print("epoch:   {} batches of {}{} on each of {} ranks", FormatCount(batches),
+             flags.order.batch, packed ? " rows" : "", flags.order.world);
+  if (packed && packed->left_over > 0) {
+    fmt::print("; {} rows are left over", FormatCount(packed->left_over));
+  }
   if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
   if (padding > 0) fmt::print("; {} records appear twice", FormatCount(padding));
   fmt::print("\n");
+  if (packed) {
+    fmt::print(
+        "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most has on average "
+        "{:.3f} "
+        "times the mean\n",
+        FormatCount(packed->rows), FormatCount(reading->pack->length), reading->pack->lengths,
+        100 * packed->Full(reading->pack->length), packed->balance);
+  }
   if (shuffled) {
     fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
     fmt::print(
@@ -222,6 +253,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
 
 struct ReplayFlags {
   OrderFlags order;
+  PackFlags pack;
   uint64_t epoch = 0;
   std::optional<uint64_t> step;
   std::optional<uint64_t> find;
@@ -234,12 +266,56 @@ nlohmann::ordered_json Describe(const ShardTable& table, uint64_t record) {
           {"shard_record", record - table.begins()[shard]}};
 }
 
+// Prints the parts of records that rows consist of. `find`: with the batches that have the rows.
+int PrintParts(const Reader& reader, absl::Span<const PlacedPart> parts, bool find, bool as_json) {
+  const uint64_t world = reader.options().world;
+  const uint64_t batch = reader.options().batch;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const PlacedPart& placed : parts) {
+    nlohmann::ordered_json json =
+        Describe(reader.table(), reader.selection().RecordAt(placed.part.item));
+    json.update(
+        {{"row", placed.row}, {"begin", placed.part.begin}, {"elements", placed.part.count}});
+    const uint64_t of_rank = placed.row / world;
+    if (find) {
+      json.update(
+          {{"rank", placed.row % world}, {"step", of_rank / batch}, {"index", of_rank % batch}});
+    }
+    if (as_json) {
+      list.push_back(std::move(json));
+    } else if (find) {
+      fmt::print("elements {} to {} are in row {}: rank {}, step {}, index {} in the batch\n",
+                 placed.part.begin, placed.part.begin + placed.part.count - 1, placed.row,
+                 placed.row % world, of_rank / batch, of_rank % batch);
+    } else {
+      fmt::print("{}\t{}\t{}\t{}\t{}\t{}\n", placed.row, json["record"].get<uint64_t>(),
+                 json["shard"].get<std::string>(), json["shard_record"].get<uint64_t>(),
+                 placed.part.begin, placed.part.count);
+    }
+  }
+  if (as_json) fmt::print("{}\n", list.dump(1));
+  return kExitDone;
+}
+
+int ReplayRows(const Reader& reader, const ReplayFlags& flags, std::optional<uint64_t> item,
+               const CommandOptions& options) {
+  const absl::StatusOr<std::vector<PlacedPart>> parts =
+      item ? PartsOfItem(reader, flags.epoch, *item)
+           : PartsOfBatch(reader, flags.epoch, flags.step.value_or(0));
+  if (!parts.ok()) return ReportError(parts.status());
+  if (parts->empty() && !options.json) {
+    fmt::print("record {} has no elements, so no row has it\n", *flags.find);
+  }
+  return PrintParts(reader, *parts, item.has_value(), options.json);
+}
+
 int Replay(const ReplayFlags& flags, const CommandOptions& options) {
   absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
   if (!opened.ok()) return ReportError(opened.status());
   const ShardTable& table = **opened;
   absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
   if (!reading.ok()) return ReportError(reading.status());
+  reading->pack = PackSpecOf(flags.pack);
   absl::StatusOr<std::unique_ptr<Reader>> made = Reader::Open(*opened, *reading);
   if (!made.ok()) return ReportError(made.status());
   const Reader& reader = **made;
@@ -252,6 +328,7 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
           fmt::format("--find {}: this record is not among the {} records that are read",
                       *flags.find, reader.selection().size())));
     }
+    if (reading->pack) return ReplayRows(reader, flags, item, options);
     const uint64_t position = reader.order().PositionOf(flags.epoch, item);
     const uint64_t rank = position % world;
     const uint64_t step = position / world / batch;
@@ -277,6 +354,7 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
     }
     return kExitDone;
   }
+  if (reading->pack) return ReplayRows(reader, flags, std::nullopt, options);
   const uint64_t step = flags.step.value_or(0);
   if (step >= reader.batches_per_epoch()) {
     return ReportError(absl::InvalidArgumentError(fmt::format(
@@ -306,6 +384,7 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "plan", "Show what an order means before it is run: batches, memory, mixing");
   auto flags = std::make_shared<PlanFlags>();
   AddOrderFlags(*command, flags->order);
+  AddPackFlags(*command, flags->pack);
   command->add_option("--rate", flags->rate, "records/s that training needs; default 10000")
       ->check(WholeNumber(1));
   command
@@ -319,7 +398,8 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->footer(
       "Examples:\n"
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
-      "  shardfeed plan out/train@64 --shuffle --window 64MiB --chunk 256KiB --json\n");
+      "  shardfeed plan out/train@64 --shuffle --window 64MiB --chunk 256KiB --json\n"
+      "  shardfeed plan out/tokens@64 --shuffle 1 --pack 4096 --lengths tokens --world 8\n");
   command->callback([flags, &options, exit] { *exit = Plan(*flags, options); });
 }
 
@@ -328,6 +408,7 @@ void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "replay", "List the records of a batch, or find when a record is delivered");
   auto flags = std::make_shared<ReplayFlags>();
   AddOrderFlags(*command, flags->order);
+  AddPackFlags(*command, flags->pack);
   command->add_option("--epoch", flags->epoch, "counted from 0; default 0")->check(WholeNumber(0));
   CLI::Option* step =
       command->add_option("--step", flags->step, "number of the batch on this rank; default 0")
@@ -340,7 +421,9 @@ void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "Prints a line for each record: its number, its shard, and its number in the shard.\n\n"
+      "Prints a line for each record: its number, its shard, and its number in the shard. With "
+      "--pack,\na line for each part of a row: the row, these, the part's first element, and how "
+      "many it has.\n\n"
       "Examples:\n"
       "  shardfeed replay out/train@64 --seed 1 --epoch 2 --step 1234 --batch 256 --rank 3 --world "
       "8\n"

@@ -1,0 +1,160 @@
+#include "cli/packed_rows.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// The number of rows of all windows before each, and of all.
+absl::StatusOr<std::vector<uint64_t>> RowsBefore(const PackPlan& plan, uint64_t epoch) {
+  std::vector<uint64_t> before(plan.num_windows() + 1);
+  absl::Status status =
+      plan.ForEachWindow(epoch, InterruptToken(), [&](uint64_t window, const PackedWindow& rows) {
+        before[window + 1] = rows.rows();
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  return before;
+}
+
+void AppendRow(const PackedWindow& window, size_t row, uint64_t number,
+               std::vector<PlacedPart>* parts) {
+  for (const PackedPart& part : window.row(row)) parts->push_back({number, part});
+}
+
+}  // namespace
+
+void AddPackFlags(CLI::App& command, PackFlags& flags) {
+  CLI::Option* length =
+      command
+          .add_option("--pack", flags.length,
+                      "pack sequences into rows of this many elements, as pack(lengths=...) does; "
+                      "--batch counts rows then")
+          ->check(WholeNumber(1))
+          ->type_name("LENGTH");
+  CLI::Option* lengths =
+      command
+          .add_option("--lengths", flags.lengths,
+                      "--pack: name of the lengths, as given to 'index --length'")
+          ->type_name("NAME")
+          ->needs(length);
+  length->needs(lengths);
+  command
+      .add_option("--pack-how", flags.how,
+                  "--pack: best_fit (default), or concatenate, which cuts sequences where a row "
+                  "ends")
+      ->check(CLI::IsMember({"best_fit", "concatenate"}))
+      ->type_name("HOW")
+      ->needs(length);
+  command
+      .add_option("--longer", flags.longer,
+                  "--pack: what to do with sequences longer than a row: refuse (default), truncate "
+                  "or split")
+      ->check(CLI::IsMember({"refuse", "truncate", "split"}))
+      ->type_name("WHAT")
+      ->needs(length);
+  command
+      .add_option("--pack-window", flags.window,
+                  "--pack: number of records that are packed together; default 16384")
+      ->check(WholeNumber(1))
+      ->needs(length);
+}
+
+std::optional<PackSpec> PackSpecOf(const PackFlags& flags) {
+  if (flags.length == 0) return std::nullopt;
+  return PackSpec{
+      .lengths = flags.lengths,
+      .length = flags.length,
+      .how = flags.how == "best_fit" ? PackSpec::How::kBestFit : PackSpec::How::kConcatenate,
+      .longer = flags.longer == "split"      ? PackSpec::Longer::kSplit
+                : flags.longer == "truncate" ? PackSpec::Longer::kTruncate
+                                             : PackSpec::Longer::kRefuse,
+      .window = flags.window};
+}
+
+absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader) {
+  const PackPlan& plan = *reader.shared_pack();
+  std::vector<std::vector<uint32_t>> used(plan.num_windows());  // elements of each row
+  absl::Status status =
+      plan.ForEachWindow(0, InterruptToken(), [&](uint64_t window, const PackedWindow& rows) {
+        for (size_t i = 0; i < rows.rows(); ++i) {
+          uint64_t elements = 0;
+          for (const PackedPart& part : rows.row(i)) elements += part.count;
+          used[window].push_back(static_cast<uint32_t>(elements));
+        }
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  const uint64_t world = reader.options().world;
+  const uint64_t round = world * reader.options().batch;
+  PackedEpoch epoch;
+  for (const auto& window : used) epoch.rows += window.size();
+  epoch.batches_per_rank = epoch.rows / round;
+  epoch.left_over = epoch.rows % round;
+  std::vector<uint64_t> of_rank(world);
+  double balances = 0;
+  uint64_t row = 0;
+  for (const auto& window : used) {
+    for (uint32_t elements : window) {
+      epoch.elements += elements;
+      of_rank[row++ % world] += elements;
+      if (row % round > 0) continue;
+      const uint64_t sum = std::accumulate(of_rank.begin(), of_rank.end(), uint64_t{0});
+      const uint64_t most = *std::max_element(of_rank.begin(), of_rank.end());
+      balances += static_cast<double>(most * world) / static_cast<double>(sum);
+      std::fill(of_rank.begin(), of_rank.end(), 0);
+    }
+  }
+  if (epoch.batches_per_rank > 0) {
+    epoch.balance = balances / static_cast<double>(epoch.batches_per_rank);
+  }
+  return epoch;
+}
+
+absl::StatusOr<std::vector<PlacedPart>> PartsOfBatch(const Reader& reader, uint64_t epoch,
+                                                     uint64_t step) {
+  const PackPlan& plan = *reader.shared_pack();
+  const ReaderOptions& options = reader.options();
+  absl::StatusOr<std::vector<uint64_t>> before = RowsBefore(plan, epoch);
+  if (!before.ok()) return before.status();
+  const uint64_t batches = before->back() / options.world / options.batch;
+  if (step >= batches) {
+    return absl::OutOfRangeError(fmt::format(
+        "--step {}: epoch {} has {} batches of rows, numbered from 0", step, epoch, batches));
+  }
+  std::vector<PlacedPart> parts;
+  for (uint64_t i = 0; i < options.batch; ++i) {
+    const uint64_t row = (step * options.batch + i) * options.world + options.rank;
+    const size_t window =
+        std::upper_bound(before->begin(), before->end(), row) - before->begin() - 1;
+    const absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = plan.Window(epoch, window);
+    if (!rows.ok()) return rows.status();
+    AppendRow(**rows, row - (*before)[window], row, &parts);
+  }
+  return parts;
+}
+
+absl::StatusOr<std::vector<PlacedPart>> PartsOfItem(const Reader& reader, uint64_t epoch,
+                                                    uint64_t item) {
+  const PackPlan& plan = *reader.shared_pack();
+  absl::StatusOr<std::vector<uint64_t>> before = RowsBefore(plan, epoch);
+  if (!before.ok()) return before.status();
+  const uint64_t window = reader.order().PositionOf(epoch, item) / plan.window_records();
+  const absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = plan.Window(epoch, window);
+  if (!rows.ok()) return rows.status();
+  std::vector<PlacedPart> parts;
+  for (size_t i = 0; i < (*rows)->rows(); ++i) {
+    AppendRow(**rows, i, (*before)[window] + i, &parts);
+  }
+  std::erase_if(parts, [&](const PlacedPart& placed) { return placed.part.item != item; });
+  return parts;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,69 @@
+// What plan and replay say of rows that are packed by lengths.
+
+#ifndef SHARDFEED_CLI_PACKED_ROWS_H_
+#define SHARDFEED_CLI_PACKED_ROWS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "reader/pack_plan.h"
+#include "reader/reader.h"
+
+namespace shardfeed {
+
+struct PackFlags {
+  uint64_t length = 0;
+  std::string lengths;
+  std::string how = "best_fit";
+  std::string longer = "refuse";
+  uint64_t window = 0;
+};
+
+// Declares these options.
+void AddPackFlags(CLI::App& command, PackFlags& flags);
+
+// Nullopt: records are not to be packed.
+std::optional<PackSpec> PackSpecOf(const PackFlags& flags);
+
+// The rows of an epoch as ranks share them.
+struct PackedEpoch {
+  uint64_t rows = 0;
+  uint64_t elements = 0;
+  uint64_t batches_per_rank = 0;
+  uint64_t left_over = 0;  // rows of the incomplete last round
+  // Of a step, the number of elements of the rank that has most, relative to the mean of the ranks:
+  // the mean over all steps.
+  double balance = 1;
+
+  // How much of the rows is not padding.
+  double Full(uint64_t length) const {
+    return rows == 0 ? 1 : static_cast<double>(elements) / static_cast<double>(rows * length);
+  }
+};
+
+// `reader` has a plan. Errors: as PackPlan::Window; Cancelled: the user has interrupted.
+absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader);
+
+// A part of a record in a row.
+struct PlacedPart {
+  uint64_t row = 0;  // in the epoch, over all ranks
+  PackedPart part;
+};
+
+// The parts of the rows of batch `step` of the reader's rank. OutOfRange: there is no such batch.
+// Other errors: as DescribePackedEpoch.
+absl::StatusOr<std::vector<PlacedPart>> PartsOfBatch(const Reader& reader, uint64_t epoch,
+                                                     uint64_t step);
+
+// The parts of an item, and the rows that have them; none if it has no elements. Errors: as
+// DescribePackedEpoch.
+absl::StatusOr<std::vector<PlacedPart>> PartsOfItem(const Reader& reader, uint64_t epoch,
+                                                    uint64_t item);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_PACKED_ROWS_H_
