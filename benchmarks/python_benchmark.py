@@ -2,7 +2,7 @@
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
-PART: import, batches, raw_images, images, webdataset, writing, tf_data, tfrecord, array_record, dali, processes,
+PART: import, batches, raw_images, images, webdataset, packing, writing, tf_data, tfrecord, array_record, dali, processes,
 iterators, soak; by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
 array_record and DALI are measured if they are installed. Each figure is a median over rounds that alternate with
 its reference in one process; data comes from the page cache.
@@ -178,6 +178,63 @@ def webdataset(folder, quick):
         for order, window in (("in order", 0), ("exactly shuffled", None)):
             compare(f"{name} samples of {size >> 10} KiB, {order}", 5 if quick else 9,
                     **{"tar in place": epoch(tars, window), "TFRecord": epoch(f"{folder}/{name}@4", window)})
+
+
+def packing(folder, quick):
+    """Rows of 4,096 tokens from documents of 512 on average (2 KiB as int32): planned from the indexes, as they come,
+    and the parsed documents alone. Then Grain's first-fit packing, if it is installed, of the same tokens in an
+    ArrayRecord file."""
+    rng = np.random.default_rng(0)
+    documents = 40_000 if quick else 200_000
+    lengths = np.clip(rng.lognormal(5.7, 1.0, documents).astype(int), 1, 4096)
+    spec = f"{folder}/tokens@8"
+    with sf.write(spec, sync=False) as writer:
+        for length in lengths:
+            writer.write({"tokens": rng.integers(0, 1 << 15, length)})
+    subprocess.run([sys.executable, "-m", "shardfeed", "index", spec, "--length", "tokens"], check=True)
+    total = int(lengths.sum())
+    read = sf.read(spec).shuffle(seed=1).parse({"tokens": sf.var(sf.int64)})
+
+    def planned(**options):
+        ds = read.pack("tokens", 4096, lengths="tokens", **options).batch(16)
+        return lambda: sum(int(np.count_nonzero(batch["tokens_segment_ids"])) for batch in ds)
+
+    def as_they_come():
+        return sum(int(np.count_nonzero(batch["tokens_segment_ids"])) for batch in read.pack("tokens", 4096).batch(16))
+
+    def parsed():
+        return sum(len(batch["tokens"].values) for batch in read.batch(128))
+
+    for options in ({}, {"how": "concatenate"}):
+        rows = len(read.pack("tokens", 4096, lengths="tokens", **options))
+        print(f"packing by a plan{options or ''}: rows are {100 * total / rows / 4096:.1f} % full")
+    rows = sum(1 for _ in read.pack("tokens", 4096))
+    print(f"packing as documents come: rows are {100 * total / rows / 4096:.1f} % full")
+    rounds = 3 if quick else 7
+    compare(f"{documents} documents", rounds, **{"packing by a plan": planned(), "concatenating by a plan":
+                                                planned(how="concatenate"), "packing as they come": as_they_come,
+                                                "parsing alone": parsed})
+    try:
+        import grain.python as grain
+        from array_record.python import array_record_module
+        from grain import experimental
+    except ImportError as error:
+        print(f"packing: Grain is not installed: {error}")
+        return
+    path = f"{folder}/tokens.array_record"
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+    for row in sf.read(spec).parse({"tokens": sf.var(sf.int64)}):
+        writer.write(row["tokens"].astype(np.int32).tobytes())
+    writer.close()
+
+    def grains():
+        source = (grain.MapDataset.source(grain.ArrayRecordDataSource(path)).shuffle(seed=1)
+                  .map(lambda record: {"tokens": np.frombuffer(record, np.int32)}).to_iter_dataset())
+        packed = experimental.FirstFitPackIterDataset(source, length_struct={"tokens": 4096}, num_packing_bins=16)
+        return sum(int(np.count_nonzero(batch[0]["tokens_segment_ids"] if isinstance(batch, tuple) else
+                                        batch["tokens_segment_ids"])) for batch in packed.batch(16))
+
+    compare(f"{documents} documents", 1 if quick else 3, **{"packing by a plan": planned(), "Grain's packing": grains})
 
 
 def count_of(spec):
@@ -412,7 +469,7 @@ def soak(folder, quick):
 
 
 PARTS = {"import": import_time, "batches": batches, "raw_images": raw_images, "images": images,
-         "webdataset": webdataset, "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord,
+         "webdataset": webdataset, "packing": packing, "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord,
          "array_record": array_record, "dali": dali, "processes": processes, "iterators": iterators, "soak": soak}
 
 

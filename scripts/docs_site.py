@@ -39,6 +39,7 @@ NAVIGATION = [
         {"Object stores": "stores.md"}, {"Order": "order.md"},
         {"Reading": "reading.md"}, {"Convert": "convert.md"}, {"Jobs": "jobs.md"},
         {"Reshard": "reshard.md"}, {"Verify": "verify.md"}, {"Statistics": "statistics.md"}, {"View": "view.md"}, {"TFDS": "tfds.md"},
+        {"Planned rows": "packing.md"},
         {"WebDataset": "webdataset.md"},
         {"Repair": "repair.md"}]},
     {"Formats": [

@@ -1,9 +1,10 @@
-"""Runs examples/python/ddp.py on processes that are forked from this one, which has imported torch already,
+"""Runs programs of examples/python on processes that are forked from this one, which has imported torch already,
 since that takes seconds.
 
     python ddp_runs.py
 
-Each line of the standard input is a run: {"processes", "arguments", "kill_at"}, where "kill_at" is the step at
+Each line of the standard input is a run: {"program", "processes", "arguments", "kill_at"}, where "program" is ddp or
+language_model, and "kill_at" is the step at
 which all its processes are killed. Each line of the output is a result: {"out", "statuses"}.
 """
 
@@ -20,6 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # as in torchrun; threads would not exist a
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/python"))
 
 import ddp
+import language_model
 import torch._dynamo  # noqa: F401  which DistributedDataParallel imports
 
 
@@ -28,7 +30,10 @@ def free_port():
         return server.getsockname()[1]
 
 
-def work(rank, world, port, out, arguments, kill_at):
+PROGRAMS = {"ddp": ddp, "language_model": language_model}
+
+
+def work(program, rank, world, port, out, arguments, kill_at):
     """The body of one of the processes; does not return."""
     def tell(line, **options):
         print(line, **options)
@@ -36,13 +41,13 @@ def work(rank, world, port, out, arguments, kill_at):
             signal.pause()  # to be killed here, and not when all is done
 
     status = 1
-    ddp.print = tell
+    program.print = tell
     try:
         os.dup2(out, 1)
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
                           MASTER_PORT=str(port))
-        sys.argv = ["ddp.py", *arguments]
-        ddp.main()
+        sys.argv = [program.__name__, *arguments]
+        program.main()
         sys.stdout.flush()
         status = 0
     except BaseException:
@@ -51,14 +56,14 @@ def work(rank, world, port, out, arguments, kill_at):
         os._exit(status)
 
 
-def run(processes, arguments, kill_at):
+def run(program, processes, arguments, kill_at):
     port = free_port()
     read, write = os.pipe()
     children = []
     for rank in range(processes):
         pid = os.fork()
         if pid == 0:
-            work(rank, processes, port, write, arguments, kill_at)
+            work(PROGRAMS[program], rank, processes, port, write, arguments, kill_at)
         children.append(pid)
     os.close(write)
     out = []

@@ -1,5 +1,6 @@
 """The examples of the Python package."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -61,23 +62,27 @@ def images(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ddp(images):
-    """Trains with ddp.py: ddp(processes, checkpoint, kill_at=STEP) returns its output. See
-    ddp_runs.py."""
+def training():
+    """Trains: training(program, dataset)(processes, checkpoint, kill_at=STEP) returns its steps. See ddp_runs.py."""
     needs("torch")
     script = REPOSITORY / "tests/examples/ddp_runs.py"
     with subprocess.Popen([sys.executable, script], text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, env=ENVIRONMENT) as runs:
-        def run(processes, checkpoint, kill_at=None):
-            request = {"processes": processes, "kill_at": kill_at,
-                       "arguments": [str(images), str(checkpoint), str(STEPS)]}
+        def run(program, dataset, processes, checkpoint, kill_at=None):
+            request = {"program": program, "processes": processes, "kill_at": kill_at,
+                       "arguments": [str(dataset), str(checkpoint), str(STEPS)]}
             runs.stdin.write(json.dumps(request) + "\n")
             runs.stdin.flush()
             done = json.loads(runs.stdout.readline())
             assert done["statuses"] == [0 if kill_at is None else -9] * processes
             return steps_of(done["out"])
-        yield run
+        yield lambda program, dataset: functools.partial(run, program, dataset)
         runs.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def ddp(training, images):
+    return training("ddp", images)
 
 
 def steps_of(out):
@@ -117,6 +122,36 @@ def test_ddp_goes_on_with_any_number_of_processes(ddp, alone, tmp_path, processe
     assert 1 < first <= len(start) + 2
     assert start[:first - 1] + rest == alone[0]
     assert np.allclose(losses, alone[1][first - 1:], rtol=1e-4)
+
+
+# ---- A language model on packed rows
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    dataset = tmp_path_factory.mktemp("documents") / "train@3"
+    needs("torch")
+    example(EXAMPLES / "language_model.py", "--make", REPOSITORY / "testdata/tables/poem.txt", dataset)
+    return dataset
+
+
+@pytest.fixture(scope="module")
+def lines_alone(training, documents, tmp_path_factory):
+    steps, losses = training("language_model", documents)(1, tmp_path_factory.mktemp("lines") / "checkpoint")
+    assert [step for step, _ in steps] == list(range(1, STEPS + 1))
+    assert losses[-1] < losses[0] * 0.9
+    return steps, losses
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_language_model_goes_on_with_any_number_of_processes(training, documents, lines_alone, tmp_path, processes):
+    trains = training("language_model", documents)
+    start, _ = trains(2, tmp_path / "checkpoint", kill_at=random.randint(2, STEPS - 3))
+    rest, losses = trains(processes, tmp_path / "checkpoint")
+    first = rest[0][0]  # after the last complete checkpoint
+    assert 1 < first <= len(start) + 2
+    assert start[:first - 1] + rest == lines_alone[0]
+    assert np.allclose(losses, lines_alone[1][first - 1:], rtol=1e-4)
 
 
 def check_two_processes(out, batch):

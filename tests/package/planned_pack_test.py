@@ -1,0 +1,213 @@
+"""pack(lengths=...): rows that are planned from the indexes, against a plain model, in any world and through resumes."""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+from harness import REPOSITORY, run
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+DOCUMENTS = 2500
+LENGTH = 96
+ORDERS = {
+    "sequential": lambda ds: ds,
+    "interleave": lambda ds: ds.interleave(3, 2),
+    "window": lambda ds: ds.shuffle(seed=3, window=600, chunk=10, lanes=4),
+    "exact": lambda ds: ds.shuffle(seed=3, window=None),
+}
+
+
+def length_of(n):
+    return 0 if n % 40 == 7 else (n * 2654435761) % 61 + (200 if n % 500 == 3 else 0)
+
+
+def tokens_of(n):
+    return np.arange(length_of(n), dtype=np.int64) + 1000 * n
+
+
+def write(spec, compression=None):
+    with sf.write(spec, sync=False, compression=compression) as writer:
+        for n in range(DOCUMENTS):
+            writer.write({"ids": tokens_of(n), "labels": tokens_of(n) + 1, "n": n, "name": b"%d" % n})
+    assert run("index", spec, "--length", "ids").status == 0
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    spec = str(tmp_path_factory.mktemp("packed") / "d@7")
+    write(spec)
+    return spec
+
+
+def parsed(spec, order, **reading):
+    return ORDERS[order](sf.read(spec, **reading)).parse(
+        {"ids": sf.var(sf.int64), "labels": sf.var(sf.int64), "n": sf.int64, "name": sf.bytes})
+
+
+def packed(ds, **options):
+    options = {"split": True, "window": 1024, **options}
+    return ds.pack(["ids", "labels"], LENGTH, lengths="ids", pad={"labels": -100}, **options)
+
+
+def segments(batch):
+    """The segments of each row: their tokens."""
+    rows = []
+    for ids, labels, numbers, positions in zip(batch["ids"], batch["labels"], batch["ids_segment_ids"],
+                                               batch["ids_positions"]):
+        found = [ids[numbers == s] for s in range(1, numbers.max() + 1)]
+        used = sum(map(len, found))
+        assert np.array_equal(np.concatenate([[], *found]), ids[:used])
+        assert np.array_equal(labels[:used], ids[:used] + 1)
+        assert np.array_equal(positions[:used], np.concatenate([np.arange(len(f)) for f in found]))
+        assert not ids[used:].any() and not positions[used:].any() and (labels[used:] == -100).all()
+        rows.append([f.tolist() for f in found])
+    return rows
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+@pytest.mark.parametrize("how", ["best_fit", "concatenate"])
+def test_every_token_is_in_one_row(spec, order, how):
+    ds = packed(parsed(spec, order), how=how, keep=["n"], cu_seqlens=True).batch(8)
+    seen = {}
+    for batch in ds:
+        rows = segments(batch)
+        for row, numbers, ends in zip(rows, batch["n"], batch["ids_cu_seqlens"]):
+            used = np.cumsum([0, *map(len, row)]).tolist()
+            assert ends.tolist() == used + [LENGTH] * (used[-1] < LENGTH)
+            for tokens, n in zip(row, numbers.tolist()):
+                seen.setdefault(n, []).extend(tokens)
+    for n in range(DOCUMENTS):
+        assert sorted(seen.get(n, [])) == tokens_of(n).tolist()
+    assert len(ds) == sum(1 for _ in ds.start(epoch=0))
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+def test_random_worlds_kills_and_resumes(spec, order):
+    draw = random.Random(order)
+    wanted = [row for batch in packed(parsed(spec, order)).batch(1).start(epoch=0) for row in segments(batch)]
+    for _ in range(6):
+        state, done = None, []
+        while len(wanted) - len(done) >= 60:
+            world, batch = draw.choice([1, 2, 3, 4, 8]), draw.choice([1, 2, 3])
+            batches = draw.randrange(12)
+            ranks, states = [], set()
+            for rank in range(world):
+                ds = packed(parsed(spec, order, batch=batch)).batch(batch).shard(rank, world)
+                with ds.start(epoch=0) as it:
+                    if state is not None:
+                        it.load_state_dict(state)
+                    ranks.append([row for _ in range(batches) for row in segments(next(it))])
+                    saved = it.state_dict()
+                    states.add(str(saved))
+            assert len(states) == 1, "ranks differ in where they are"
+            state = saved
+            done += [row for rows in zip(*ranks) for row in rows]
+        assert done == wanted[:len(done)]
+
+
+def test_all_ranks_have_equally_many_batches(spec):
+    for world in (1, 3, 5):
+        lengths = []
+        for rank in range(world):
+            ds = packed(parsed(spec, "window", batch=4)).shard(rank, world).batch(4)
+            assert len(ds) == sum(1 for _ in ds)
+            lengths.append(len(ds))
+        assert len(set(lengths)) == 1
+
+
+def test_compressed_shards(tmp_path):
+    write(str(tmp_path / "z@3"), compression="gzip")
+    ds = packed(parsed(str(tmp_path / "z@3"), "window")).batch(8)
+    tokens = sorted(token for batch in ds for row in segments(batch) for part in row for token in part)
+    assert tokens == [token for n in range(DOCUMENTS) for token in tokens_of(n).tolist()]
+
+
+def test_epochs_differ_and_repeat_from_any_place(spec):
+    ds = packed(parsed(spec, "window").repeat(2)).batch(4)
+    rows = [row for batch in ds.start(epoch=0) for row in segments(batch)]
+    half = len(rows) // 2
+    assert rows[:half] != rows[half:2 * half]
+    with ds.start(epoch=0) as it:
+        for _ in range(half // 4 + 5):
+            next(it)
+        state = it.state_dict()
+        rest = [row for batch in it for row in segments(batch)]
+    with ds.start(epoch=0) as it:
+        it.load_state_dict(state)
+        assert [row for batch in it for row in segments(batch)] == rest
+    assert len(ds) == -(-len(rows) // 4)
+
+
+def test_an_index_made_anew_has_no_lengths_of_its_own_accord(tmp_path):
+    spec = str(tmp_path / "d@2")
+    with sf.write(spec) as writer:
+        writer.write({"ids": [1, 2], "labels": [3, 4], "n": 1, "name": b""})
+    with pytest.raises(RuntimeError, match="the index has no lengths of 'ids'; add them with"):
+        next(iter(packed(parsed(spec, "sequential"))))
+
+
+BAD = {
+    "filter": (lambda ds: packed(ds.filter(lambda row: True)), "which filter is not"),
+    "take": (lambda ds: packed(ds.take(5)), r"which take\(5\) is not"),
+    "batches": (lambda ds: packed(ds.batch(4)), "batch"),
+    "merged ends": (lambda ds: packed(ds.select("ids", "labels").repeat(2).shuffle(1, window=8)),
+                    "which shuffle"),
+    "split without lengths": (lambda ds: ds.pack("ids", 8, split=True), "name the lengths"),
+    "truncate and split": (lambda ds: packed(ds, truncate=True), "not both"),
+    "padding of another column": (lambda ds: ds.pack("ids", 8, pad={"labels": 1}), "'labels' is not one of"),
+    "kept ragged column": (lambda ds: ds.pack("ids", 8, keep=["labels"]), "cannot be kept for each segment"),
+    "a window too small": (lambda ds: list(packed(ds, window=10)), "between 1024 and 1048576 records, got 10"),
+    "a column twice": (lambda ds: ds.pack(["ids", "ids"], 8), "would appear twice"),
+    "no column": (lambda ds: ds.pack([], 8), "there are no columns"),
+    "no such column": (lambda ds: ds.pack(["id"], 8), "id"),
+    "too long": (lambda ds: list(packed(ds, split=False)), "do not fit into a row of 96; raise the length"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_what_cannot_be_planned_is_refused(spec, case):
+    chain, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        chain(parsed(spec, "window"))
+
+
+def test_out_of_order_runs_are_refused(spec):
+    ds = packed(parsed(spec, "window")).with_options(deterministic=False)
+    with pytest.raises(ValueError, match="run without deterministic=False"):
+        next(iter(ds))
+
+
+def test_lengths_that_are_not_true_name_the_record(spec):
+    ds = parsed(spec, "window").map(lambda row: {"ids": np.append(row["ids"], 1)}, output={"ids": sf.var(sf.int64)})
+    with pytest.raises(ValueError, match=r"record \d+ at byte \d+: pack: 'ids' has \d+ elements, but the index says"):
+        list(ds.pack("ids", 400, lengths="ids"))
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+def test_batches_of_similar_lengths(spec, order):
+    ds = parsed(spec, order).batch_by_length("ids", 500, lengths="ids", window=1024)
+    seen, room = [], 0
+    for batch in ds:
+        lengths = batch["ids"].lengths()
+        assert len(lengths) * lengths.max() <= 500 or len(lengths) == 1
+        room += len(lengths) * lengths.max()
+        seen += batch["n"].tolist()
+        assert [ids.tolist() for ids in batch["ids"]] == [tokens_of(n).tolist() for n in batch["n"].tolist()]
+    assert sorted(seen) == list(range(DOCUMENTS))
+    assert sum(map(length_of, range(DOCUMENTS))) > 0.8 * room
+    ranks = [[batch["n"].tolist() for batch in ds.shard(rank, 4).start(epoch=0)] for rank in range(4)]
+    assert len({len(of_rank) for of_rank in ranks}) == 1
+    wanted = [batch["n"].tolist() for batch in ds.start(epoch=0)]
+    assert [batch for batches in zip(*ranks) for batch in batches] == wanted[:len(wanted) // 4 * 4]
+
+
+def test_a_state_of_another_plan_is_refused(spec):
+    with packed(parsed(spec, "window")).start(epoch=0) as it:
+        next(it)
+        state = it.state_dict()
+    with packed(parsed(spec, "window"), window=2048).start(epoch=0) as it:
+        with pytest.raises(ValueError, match="chain"):
+            it.load_state_dict(state)
