@@ -1,18 +1,16 @@
-#include <charconv>
 #include <memory>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "cli/commands.h"
+#include "cli/length_report.h"
 #include "cli/progress.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/file.h"
-#include "io/output_file.h"
-#include "io/parallel.h"
 #include "nlohmann/json.hpp"
-#include "shard/index_build.h"
-#include "shard/index_pack_write.h"
+#include "shard/dataset_indexes.h"
 #include "shard/manifest_build.h"
 #include "shard/spec.h"
 #include "shard/text_index.h"
@@ -26,6 +24,30 @@ struct IndexFlags {
   std::string export_format;
   bool import = false;
   bool manifest = false;
+  std::vector<std::string> lengths;
+};
+
+// What the indexes of all shards have. Thread-safe.
+class IndexTotals {
+ public:
+  void Add(const ShardIndex& index) {
+    MutexLock lock(mutex_);
+    bytes_ += index.bytes().size();
+    lengths_.Add(index);
+  }
+  uint64_t bytes() const {
+    MutexLock lock(mutex_);
+    return bytes_;
+  }
+  LengthReport lengths() const {
+    MutexLock lock(mutex_);
+    return lengths_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  LengthReport lengths_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<Manifest> WriteManifestOf(const ShardSet& set, const IndexFlags& flags,
@@ -59,22 +81,26 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   // The sizes of objects are known only after they have been read.
   uint64_t total = SizeOfFiles(set->paths);
   const bool sizes_known = total > 0;
-  std::atomic<uint64_t> indexed{0};
   std::atomic<uint64_t> passed{0};
   std::atomic<uint64_t> bytes_read{0};
-  std::atomic<uint64_t> records{0};
-  std::atomic<uint64_t> index_bytes{0};
-  // Shards are indexed in parallel; if there are more threads than shards, several threads work on
-  // each shard.
-  const int threads = ThreadCount(options.threads);
-  IndexBuildOptions building;
-  building.threads = std::max<int>(1, threads / static_cast<int>(set->paths.size()));
-  building.stop = InterruptToken();
-  building.bytes_passed = &passed;
-  building.bytes_read = &bytes_read;
-  // Of each shard.
-  std::vector<std::vector<std::string>> notes_of(set->paths.size());
-  absl::Status status;
+  IndexTotals totals;
+  DatasetIndexesOptions indexing;
+  indexing.lengths = flags.lengths;
+  indexing.threads = options.threads;
+  indexing.stop = InterruptToken();
+  indexing.bytes_passed = &passed;
+  indexing.bytes_read = &bytes_read;
+  indexing.on_index = [&](size_t i, const ShardIndex& index) -> absl::Status {
+    totals.Add(index);
+    const std::string& path = set->paths[i];
+    if (flags.import) {
+      absl::Status matches = CompareTextIndex(path, index);
+      if (!matches.ok()) return matches;
+    }
+    if (flags.export_format.empty()) return absl::OkStatus();
+    return WriteTextIndex(TextIndexPath(path, flags.export_format), index);
+  };
+  absl::StatusOr<DatasetIndexes> indexed;
   {
     ProgressDisplay display(options, [&] {
       return Progress{.what = "indexing",
@@ -83,59 +109,40 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
                       .total = total,
                       .bytes = true};
     });
-    status =
-        ParallelFor(set->paths.size(), threads, InterruptToken(), [&](size_t i) -> absl::Status {
-          const std::string& path = set->paths[i];
-          IndexBuildOptions building_one = building;
-          building_one.notes = &notes_of[i];
-          absl::StatusOr<IndexSummary> summary = WriteIndex(path, building_one);
-          if (!summary.ok()) return summary.status();
-          records += summary->records;
-          indexed += summary->shard_bytes;
-          absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
-              ShardIndex::Open(IndexPath(path));
-          if (!index.ok()) return index.status();
-          index_bytes += (*index)->bytes().size();
-          if (flags.import) {
-            absl::Status matches = CompareTextIndex(path, **index);
-            if (!matches.ok()) return matches;
-          }
-          if (flags.export_format.empty()) return absl::OkStatus();
-          return WriteTextIndex(TextIndexPath(path, flags.export_format), **index);
-        });
+    indexed = WriteIndexes(*set, indexing);
   }
-  if (status.ok()) {
-    status = set->sharded_name ? WriteIndexPack(*set, InterruptToken())
-                               : RefreshIndexPacks(set->paths, InterruptToken());
-  }
-  if (!status.ok()) return ReportError(set->version.CheckUnchanged(status));
-  if (!sizes_known) total = indexed;
+  if (!indexed.ok()) return ReportError(indexed.status());
+  if (!sizes_known) total = indexed->shard_bytes;
   absl::StatusOr<Manifest> manifest;
   if (flags.manifest) {
     manifest = WriteManifestOf(*set, flags, options);
     if (!manifest.ok()) return ReportError(set->version.CheckUnchanged(manifest.status()));
   }
   const double seconds = watch.Seconds();
-  std::vector<std::string> notes;
-  for (std::vector<std::string>& of_one : notes_of) {
-    for (std::string& note : of_one) notes.push_back(std::move(note));
-  }
+  const LengthReport lengths = totals.lengths();
   if (options.json) {
     nlohmann::ordered_json json = {{"shards", set->paths.size()},
-                                   {"records", records.load()},
+                                   {"records", indexed->records},
                                    {"bytes", total},
                                    {"bytes_read", bytes_read.load()},
-                                   {"index_bytes", index_bytes.load()},
+                                   {"index_bytes", totals.bytes()},
                                    {"seconds", seconds},
                                    {"peak_rss_bytes", PeakResidentBytes()}};
     if (flags.manifest) json["features"] = manifest->schema.features().size();
-    if (!notes.empty()) json["notes"] = notes;
+    if (!lengths.empty()) json["lengths"] = lengths.ToJson();
+    if (!flags.lengths.empty()) json["shards_measured"] = indexed->shards_measured;
+    if (!indexed->notes.empty()) json["notes"] = indexed->notes;
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!options.quiet) {
     fmt::print("{} shards, {} records indexed in {} ({} of {} read), {} of indexes\n",
-               set->paths.size(), FormatCount(records), FormatDuration(seconds),
-               FormatSize(bytes_read), FormatSize(total), FormatSize(index_bytes));
-    PrintNotes(notes, "--json shows all");
+               set->paths.size(), FormatCount(indexed->records), FormatDuration(seconds),
+               FormatSize(bytes_read), FormatSize(total), FormatSize(totals.bytes()));
+    const uint64_t unread = set->paths.size() - indexed->shards_measured;
+    if (!flags.lengths.empty() && unread > 0) {
+      fmt::print("{} had these lengths already\n", Counted(unread, "shard"));
+    }
+    lengths.Print(fmt::format("{}", fmt::join(flags.specs, " ")));
+    PrintNotes(indexed->notes, "--json shows all");
     if (flags.manifest) {
       fmt::print("the manifest describes {}, with statistics: shardfeed inspect {} --statistics\n",
                  Counted(manifest->schema.features().size(), "feature"),
@@ -163,6 +170,12 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->add_flag("--manifest", flags->manifest,
                     "also write the manifest that other programs leave out: the schema and the "
                     "statistics, for which all records are read and checked");
+  command
+      ->add_option("--length", flags->lengths,
+                   "also keep the length of this feature in each record (tokens), for which all "
+                   "records are read and checked; can be given several times")
+      ->type_name("FEATURE")
+      ->allow_extra_args(false);
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
@@ -172,10 +185,13 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "records are read. Indexes of compressed shards hold restart points, from which reading\n"
       "can start. Of tar archives (WebDataset), whose samples are read in place, the headers of\n"
       "the members are read.\n\n"
+      "A length is a number of values, or of bytes if the feature has bytes, or of steps if it is\n"
+      "a feature list. Lengths stay in the index as long as the shard has the same records.\n\n"
       "Examples:\n"
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed index old/train@64 --manifest\n"
       "  shardfeed index 'data/train-{00000..00146}.tar'\n"
+      "  shardfeed index out/train@64 --length tokens\n"
       "  shardfeed index out/train@64 --export dali\n");
   command->callback([flags, &options, exit] { *exit = Index(*flags, options); });
 }

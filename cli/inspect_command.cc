@@ -10,6 +10,7 @@
 
 #include "base/suggestion.h"
 #include "cli/commands.h"
+#include "cli/length_report.h"
 #include "cli/progress.h"
 #include "cli/schema_text.h"
 #include "cli/statistics_export.h"
@@ -151,6 +152,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   uint64_t bytes = 0;
   Compression compression = Compression::kNone;
   bool tar = false;
+  LengthReport lengths;
   for (size_t i = 0; i < (*access)->table().num_shards(); ++i) {
     absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = (*access)->table().Index(i);
     if (!opened.ok()) return ReportError(opened.status());
@@ -158,6 +160,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     bytes += index.summary().shard_bytes;
     compression = index.summary().compression;
     tar |= index.summary().framing == Framing::kTar;
+    lengths.Add(index);
     uint64_t offset = 0;
     for (uint64_t record = 0; record < index.records(); ++record) {
       const uint64_t next = index.Offset(record + 1);
@@ -285,6 +288,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
                               {"sum", histogram.sum},
                               {"histogram", counts}};
     }
+    if (!lengths.empty()) json["lengths"] = lengths.ToJson();
     if (!classes.empty()) json["classes"] = ClassesToJson(classes);
     if (tfds != nullptr) json["tfds"] = TfdsFeaturesToJson(*tfds);
     if (statistics) {
@@ -323,6 +327,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   PrintSchema(schema, flags.feature);
   if (tfds != nullptr) PrintTfdsFeatures(*tfds, flags.feature);
   PrintClasses(classes, flags.feature);
+  lengths.Print(fmt::format("{}", fmt::join(flags.specs, " ")), flags.feature);
   PrintHistogram(histogram);
   if (statistics) {
     fmt::print("statistics, {}:\n",

@@ -11,8 +11,6 @@
 #include "io/file.h"
 #include "io/parallel.h"
 #include "net/open.h"
-#include "net/upload.h"
-#include "shard/file_replacement.h"
 #include "shard/header_file.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
@@ -168,11 +166,12 @@ absl::StatusOr<IndexSummary> IndexRaw(const File& file, const IndexBuildOptions&
   return summary;
 }
 
-absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
-                                             const IndexBuildOptions& options,
-                                             IndexBuilder* builder) {
+// Indexes any shard from its beginning to its end.
+absl::StatusOr<IndexSummary> IndexByReading(const std::string& path,
+                                            const IndexBuildOptions& options,
+                                            const RecordsFn& on_records, IndexBuilder* builder) {
   ShardReaderOptions reading;
-  reading.check = CrcCheck::kHeader;
+  reading.check = on_records ? CrcCheck::kAll : CrcCheck::kHeader;
   reading.decompress.restart_interval = options.restart_interval;
   reading.decompress.on_restart_point = [&](const RestartPoint& point) {
     builder->AddRestartPoint(point);
@@ -202,6 +201,8 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
       if (tar) notes.AddKey(TarKeyOf(record.payload), record.offset);
     }
     digest.Add(block.records);
+    if (on_records) status = on_records(block);
+    if (!status.ok()) return status;
     const uint64_t position = (*reader)->file_position();
     if (options.bytes_passed != nullptr) *options.bytes_passed += position - passed;
     if (options.bytes_read != nullptr) *options.bytes_read += position - passed;
@@ -210,32 +211,6 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
   notes.AddSkipped((*reader)->stream().tar_members_skipped());
   if (options.notes != nullptr) *options.notes = notes.Texts(path);
   summary.records_digest = digest.value();
-  return summary;
-}
-
-absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuildOptions& options,
-                                        IndexBuilder* builder) {
-  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<ShardFormat> format = DetectShardFormat(**file);
-  if (!format.ok()) return format.status();
-  absl::StatusOr<IndexSummary> summary;
-  try {
-    if (format->compression != Compression::kNone) {
-      summary = IndexCompressed(path, options, builder);
-    } else if (format->framing == Framing::kTar) {
-      summary = IndexTar(**file, options, builder);
-    } else {
-      summary = IndexRaw(**file, options, builder);
-    }
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "{}: record {} at byte {}: out of memory; the whole record must fit into memory", path,
-        builder->records(), builder->stream_bytes()));
-  }
-  if (!summary.ok()) return summary;
-  summary->records = builder->records();
-  summary->stream_bytes = builder->stream_bytes();
   return summary;
 }
 
@@ -261,33 +236,36 @@ absl::Status CheckNotBeginning(const std::string& path, const ShardIndex& now,
 
 }  // namespace
 
-absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
-  if (IsRemote(path)) {
-    if (absl::Status status = CheckWritable(path); !status.ok()) return status;
-    IndexBuilder builder;
-    absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
-    if (!summary.ok()) return summary.status();
-    const absl::StatusOr<std::string> bytes = builder.Finish(*summary);
-    if (!bytes.ok()) return bytes.status();
-    if (absl::Status put = PutObject(IndexPath(path), *bytes); !put.ok()) return put;
-    return summary;
+absl::StatusOr<IndexSummary> WalkShard(const std::string& path, const IndexBuildOptions& options,
+                                       IndexBuilder* builder, const RecordsFn& on_records) {
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<ShardFormat> format = DetectShardFormat(**file);
+  if (!format.ok()) return format.status();
+  absl::StatusOr<IndexSummary> summary;
+  try {
+    if (on_records || format->compression != Compression::kNone) {
+      summary = IndexByReading(path, options, on_records, builder);
+    } else if (format->framing == Framing::kTar) {
+      summary = IndexTar(**file, options, builder);
+    } else {
+      summary = IndexRaw(**file, options, builder);
+    }
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{}: record {} at byte {}: out of memory; the whole record must fit into memory", path,
+        builder->records(), builder->stream_bytes()));
   }
-  absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
-      FileReplacement::Begin(IndexPath(path), options.stop);
-  if (!replacement.ok()) return replacement.status();
-  IndexBuilder builder(&(*replacement)->file());
-  absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
-  absl::Status status = summary.status();
-  if (status.ok()) status = builder.Finish(*summary).status();
-  if (status.ok()) status = (*replacement)->Commit();
-  if (!status.ok()) return status;
+  if (!summary.ok()) return summary;
+  summary->records = builder->records();
+  summary->stream_bytes = builder->stream_bytes();
   return summary;
 }
 
 absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& path,
                                                              const IndexBuildOptions& options) {
   IndexBuilder builder;
-  absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
+  absl::StatusOr<IndexSummary> summary = WalkShard(path, options, &builder);
   if (!summary.ok()) return summary.status();
   absl::StatusOr<std::string> bytes = builder.Finish(*summary);
   if (!bytes.ok()) return bytes.status();

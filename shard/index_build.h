@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -13,10 +14,23 @@
 #include "absl/status/statusor.h"
 #include "shard/index.h"
 #include "shardfeed/index.h"
+#include "tfrecord/record_stream.h"
 
 namespace shardfeed {
 
-// Builds the index that WriteIndex writes, but in memory.
+// Receives the records of a shard, block by block in order.
+using RecordsFn = std::function<absl::Status(const RecordBlock& block)>;
+
+// Walks the headers of the shard at `path` and adds its frames and restart points to `builder`,
+// which it leaves to the caller to finish. With `on_records`, all records are read and checked
+// instead, and are passed to it; its errors end the walk.
+//
+// DataLoss: damage that keeps records from being told apart.
+absl::StatusOr<IndexSummary> WalkShard(const std::string& path, const IndexBuildOptions& options,
+                                       IndexBuilder* builder,
+                                       const RecordsFn& on_records = nullptr);
+
+// Builds the index that WriteIndex writes, but in memory and without length columns.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& path,
                                                              const IndexBuildOptions& options);
 

@@ -124,4 +124,8 @@ absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std:
   return absl::OkStatus();
 }
 
+absl::Status UpdateIndexPacks(const ShardSet& set, const std::stop_token& stop) {
+  return set.sharded_name ? WriteIndexPack(set, stop) : RefreshIndexPacks(set.paths, stop);
+}
+
 }  // namespace shardfeed

@@ -24,6 +24,10 @@ absl::Status WriteIndexPack(const ShardSet& set, const std::stop_token& stop);
 // WriteIndexPack.
 absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std::stop_token& stop);
 
+// Brings the packs up to date after the indexes of `set` were written: WriteIndexPack if the set
+// has a stem, otherwise RefreshIndexPacks.
+absl::Status UpdateIndexPacks(const ShardSet& set, const std::stop_token& stop);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_SHARD_INDEX_PACK_WRITE_H_

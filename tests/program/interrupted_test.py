@@ -213,6 +213,26 @@ def test_killed_index_leaves_the_old_index_or_none(faults, tmp_path):
     assert left > 0
 
 
+def test_killed_index_leaves_old_or_new_lengths(faults, tmp_path):
+    data = tmp_path / "data"
+    convert("jsonl", EVENTS, tmp_path / "old/x@2")
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    feature = next(iter(harness.succeed("inspect", tmp_path / "old/x@2", "--json").json["features"]))
+    harness.succeed("index", tmp_path / "new/x@2", "--length", feature)
+    old, new = harness.tree(tmp_path / "old"), harness.tree(tmp_path / "new")
+    changed = sorted(name for name in new if new[name] != old[name])
+    assert changed == [".shardfeed/x-00000-of-00002.index", ".shardfeed/x-00001-of-00002.index", ".shardfeed/x.indexes"]
+    arguments = ["index", data / "x@2", "--length", feature, "-q", "-j", "1"]
+    seen = set()
+    for step in each_step(faults, arguments, lambda: shutil.copytree(tmp_path / "old", data), data):
+        left = harness.tree(data)
+        assert all(left[name] in (old[name], new[name]) for name in new), step
+        seen.add(tuple(left[name] == new[name] for name in changed))
+        harness.succeed("index", data / "x@2", "--length", feature)
+        assert harness.tree(data) == new, step
+    assert {(False, False, False), (True, False, False), (True, True, False)} <= seen
+
+
 def test_clean_leaves_what_a_process_writes(tmp_path):
     (tmp_path / ".shardfeed").mkdir()
     mine = [".shardfeed/a-00000-of-00001.index.tmp", ".shardfeed/a.manifest.json.1.tmp", ".shardfeed/b.indexes.tmp"]
@@ -240,13 +260,13 @@ def test_interrupt_ends_read(out, options):
     assert error.endswith("shardfeed: interrupted\n")
 
 
-@pytest.mark.parametrize("command", ["verify", "index"])
+@pytest.mark.parametrize("command", [["verify"], ["index"], ["index", "--length", "x"]], ids=" ".join)
 def test_interrupt_ends_what_reads_whole_shards(tmp_path, command):
     # Small to store, and half a minute to inflate.
     member = gzip.compress(harness.frame(b"") * 4_000_000, 1)
     shard = tmp_path / "x.tfrecord.gz"
     shard.write_bytes(member * 200)
-    process = start(command, shard)
+    process = start(*command, shard)
     time.sleep(0.5)
     assert process.poll() is None, "it ended too soon: " + process.stderr.read().decode()
     process.send_signal(signal.SIGINT)
