@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "nanobind/ndarray.h"
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/optional.h"
 #include "nanobind/stl/pair.h"
@@ -25,6 +26,7 @@
 #include "python/core/images.h"
 #include "python/core/iterator.h"
 #include "reader/shard_table.h"
+#include "shard/index_write.h"
 #include "shard/spec.h"
 #include "shardfeed/index.h"
 
@@ -196,6 +198,25 @@ class Records {
     return nb::make_tuple(table.path(shard), record, index->Offset(record));
   }
 
+  // Adds length columns, {name: uint64 of each record}, to the index of a shard.
+  void AddLengths(size_t shard, nb::dict columns) const {
+    using Lengths = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    std::vector<NewLengthColumn> added;
+    for (auto [name, values] : columns) {
+      const auto lengths = nb::cast<Lengths>(values);
+      added.push_back(
+          {nb::cast<std::string>(name), {lengths.data(), lengths.data() + lengths.size()}});
+    }
+    absl::Status status;
+    {
+      const GilRelease release;
+      const auto index = access_->table().Index(shard);
+      status = index.ok() ? AddLengthColumns(access_->table().path(shard), **index, added, {})
+                          : index.status();
+    }
+    Check(status);
+  }
+
  private:
   std::shared_ptr<const RandomAccess> access_;
 };
@@ -241,7 +262,8 @@ void BindDatasets(nb::module_& m) {
       .def("get", &Records::Get)
       .def("rows", &Records::Rows)
       .def("shards", &Records::Shards)
-      .def("place", &Records::Place);
+      .def("place", &Records::Place)
+      .def("add_lengths", &Records::AddLengths);
 
   nb::class_<Dataset>(m, "Dataset")
       .def_static("shards", &Shards, arg("specs"), arg("records").none(), arg("batch"), arg("end"),

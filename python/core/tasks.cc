@@ -15,6 +15,7 @@
 #include "pipeline/data/known_features.h"
 #include "python/core/errors.h"
 #include "python/core/gil.h"
+#include "shard/index_pack_write.h"
 #include "shard/job_commit.h"
 #include "shard/names.h"
 #include "shard/shard_report.h"
@@ -163,6 +164,15 @@ void BindTasks(nb::module_& m) {
   m.def("verify_shard", &Verify);
   m.def("merge_reports", &Merge);
   m.def("commit", &Commit);
+  m.def("update_index_packs", [](const std::vector<std::string>& specs) {
+    absl::Status status;
+    {
+      const GilRelease release;
+      const absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
+      status = set.ok() ? UpdateIndexPacks(*set, {}) : set.status();
+    }
+    Check(status);
+  });
   m.def("index_shard", [](const std::string& path) {
     absl::StatusOr<IndexSummary> summary;
     {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Literal, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _core
 from ._core import DataLossError
@@ -113,12 +113,26 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
 
 @checked
 def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal["dali", "tfindex"]] = None,
-          manifest: bool = False, threads: Optional[Threads] = None) -> Dict[str, Any]:
+          manifest: bool = False, lengths: Union[Sequence[str], Mapping[str, Callable[[Any], int]]] = (),
+          threads: Optional[Threads] = None) -> Dict[str, Any]:
     """Writes an index beside each shard. export="dali" or "tfindex" also writes the indexes of
     these tools. manifest=True also writes the manifest of a whole dataset that another program
-    wrote, with the schema and the statistics, for which all records are read and checked."""
-    return _run("index", *specs_of(spec),
-                *_options({"export": export, "manifest": manifest, "threads": threads}))
+    wrote, with the schema and the statistics, for which all records are read and checked.
+
+    `lengths` keeps a length of each record in the indexes (docs/index.md#lengths-of-records):
+
+    - ["tokens"]: of these features. Shards that have them already are not read again.
+    - {"tokens": fn}: what fn(row) returns for the rows of sf.read(spec).parse(), an integer of at
+      least 0. Functions are called for all rows each time, on the library's threads."""
+    specs = specs_of(spec)
+    functions = lengths if isinstance(lengths, Mapping) else {}
+    done = _run("index", *specs, *_options({"export": export, "manifest": manifest, "threads": threads,
+                                            "length": () if functions else list(lengths)}))
+    if functions:
+        from .lengths import measure
+        lengths_of = {**done.get("lengths", {}), **measure(specs, functions, threads)}
+        done["lengths"] = dict(sorted(lengths_of.items()))
+    return done
 
 
 def _paragraph(text: str) -> str:
@@ -230,6 +244,9 @@ class Inspection:
             first = ", ".join(map(repr, list(names.values())[:5]))
             more = ", ..." if len(names) > 5 else ""
             lines.append(f"  {len(names)} classes of {feature}: {first}{more}")
+        for name, lengths in self.data.get("lengths", {}).items():
+            lines.append(f"  lengths of {name}: {lengths['total']} in all, mean {lengths['mean']:.1f}, "
+                         f"largest {lengths['max']}")
         return "\n".join([head] + lines)
 
     def _repr_html_(self) -> str:

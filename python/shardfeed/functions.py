@@ -319,6 +319,19 @@ class RowPredicate(RowFunction):
         return bool(self.element(columns))
 
 
+def integer_of(value: Any, function: str, what: str) -> int:
+    """Returns the integer of 64 bits that `function` returned as `what`."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{function} must return {what}, an integer, not {shown(value)}") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{function} returned {what} of {shown(number)}")
+    return number
+
+
 class NumberFunction(RowFunction):
     """An adapter for fn(element) that returns an integer: `what` of the step `step`."""
 
@@ -328,17 +341,7 @@ class NumberFunction(RowFunction):
         self.what = what
 
     def __call__(self, columns: Dict[str, Any]) -> Any:
-        value = self.element(columns)
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            value = value[()]
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise TypeError(f"{self.step}: {self.name} must return {self.what}, an integer, not "
-                            f"{shown(value)}") from None
-        if not -(1 << 63) <= number < 1 << 63:
-            raise ValueError(f"{self.step}: {self.name} returned {self.what} of {shown(number)}")
-        return number
+        return integer_of(self.element(columns), f"{self.step}: {self.name}", self.what)
 
 
 def key_bytes(value: Any, function: str) -> bytes:
