@@ -221,6 +221,7 @@ def scenarios(library):
                  foreign_shard(True), True),
         Scenario("index_set", shardfeed("index", f"{FOLDER}/d@3"), [], without_sidecars, True),
         Scenario("index_set_again", shardfeed("index", f"{FOLDER}/d@3"), [], with_old_pack, True),
+        Scenario("index_lengths", shardfeed("index", f"{FOLDER}/d@3", "--length", "t"), [], with_old_pack, True),
         Scenario("cat", shardfeed("cat", f"{FOLDER}/d@8"), [], eight, reads=True),
         Scenario("cat_gzip", shardfeed("cat", f"{FOLDER}/e@*.gz", "--records", "150-170"), [], zipped,
                  reads=True),

@@ -113,6 +113,7 @@ READING = {
     "verify": ["verify"],
     "verify examples": ["verify", "--level", "examples"],
     "index": ["index"],
+    "index lengths": ["index", "--length", "text"],
     "read": ["bench"],
     "cat": ["cat"],
     "inspect": ["inspect"],
