@@ -109,6 +109,26 @@ def test_steps_that_raise_name_the_batch():
     assert viewed.batch(0, 0)["rows"] == 2
 
 
+def test_sys_exit_of_a_step_is_shown(recipe, table):
+    path = os.path.join(os.path.dirname(recipe), "exits.py")
+    with open(path, "w") as file:
+        file.write("import sys\nimport shardfeed as sf\ndef stop(row):\n    if row['value'] == 1:\n        sys.exit('no labels')\n"
+                   "    return row\nchain = sf.range(4).map(stop).batch(2)\ndef made():\n    sys.exit(3)\n")
+    with pytest.raises(BadChain, match="exits.py:9: SystemExit: 3"):
+        load_chain(path + ":made")
+    with Server([ViewedDataset(table)], chain=ViewedChain("chain", load_chain(path + ":chain"))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = urllib.parse.urlsplit(server.url)
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+        connection.request("GET", url.path + "api/training")
+        response = connection.getresponse()
+        assert response.status == 404
+        assert json.load(response)["error"].startswith("batch 0: SystemExit: no labels")
+        server.shutdown()
+        thread.join()
+
+
 def test_a_chain_that_is_made_by_a_function(recipe):
     assert ViewedChain("made", load_chain(recipe + ":made")).batch(0, 0)["rows"] == 10
 

@@ -145,6 +145,15 @@ def test_arrays_that_are_no_images_are_not_shown():
         assert media.image_of_array(array).startswith(b"\x89PNG")
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [(-1e308, 0, 1e308), (-1.7e308, 0, 1.7e308), (-5e-324, 0, 5e-324), (-2, 0, 2)])
+def test_numbers_of_any_size_are_stretched_between_their_extremes(values):
+    image = pytest.importorskip("PIL.Image")
+    array = np.array([[*values, np.nan, np.inf, -np.inf]] * 2)
+    decoded = np.asarray(image.open(io.BytesIO(media.image_of_array(array))))
+    assert decoded[1].tolist() == [0, 128, 255, 0, 255, 0]
+
+
 def test_html_and_text_have_no_media_type():
     for value in (b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<html>", b"BMW", b"", b"RIFF....AVI "):
         assert media.media_type(value) is None

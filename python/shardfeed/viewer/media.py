@@ -90,6 +90,9 @@ def image_of_array(array: np.ndarray) -> Optional[bytes]:
     if array.dtype != np.uint8:
         array = array.astype(np.float64)
         finite = array[np.isfinite(array)]
+        if finite.size:  # in units of the largest, so that the difference of extremes is never infinite
+            unit = np.abs(finite).max() or 1.0
+            array, finite = array / unit, finite / unit
         least, most = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
         scaled = (np.nan_to_num(array, nan=least, posinf=most, neginf=least) - least) / ((most - least) or 1.0)
         array = (scaled * 255).round().astype(np.uint8)

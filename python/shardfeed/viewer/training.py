@@ -49,7 +49,7 @@ def load_chain(place: str) -> Dataset:
         found = getattr(module, name, None)
         if callable(found) and not isinstance(found, Dataset):
             found = found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit of a file or a step ends no viewer
         lines = traceback.extract_tb(error.__traceback__)
         line = next((one.lineno for one in reversed(lines) if one.filename == os.path.abspath(path)), None)
         raise BadChain(f"{path}{'' if line is None else f':{line}'}: {type(error).__name__}: {error}") from error
@@ -128,7 +128,7 @@ class ViewedChain:
         except StopIteration:
             # Those that are kept can still be seen.
             raise Missing(f"epoch {epoch} has {self._next:,} batches" if self._next else f"epoch {epoch} is empty") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._it, self._epoch = None, None
             raise Missing(f"batch {self._next}: {type(error).__name__}: {error}") from error
         return True
