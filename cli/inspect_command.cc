@@ -304,7 +304,8 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     absl::Status status = (*access)->Read(0, shown, [&](uint64_t, std::string_view payload) {
       absl::StatusOr<std::string> text = ExampleToJson(payload);
       if (!text.ok()) return absl::OkStatus();
-      nlohmann::ordered_json sample = nlohmann::ordered_json::parse(*text);
+      // Parsed by name, because ordered_json looks at all names for each new one.
+      nlohmann::ordered_json sample = nlohmann::json::parse(*text);
       if (!flags.feature.empty()) {
         sample = {{flags.feature, sample.value(flags.feature, nlohmann::ordered_json())}};
       }

@@ -18,7 +18,7 @@
 namespace shardfeed {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // Only the values of the kind are there. Bytes are borrowed from the record.
 struct Feature {

@@ -178,6 +178,8 @@ absl::Status RecordStream::Next(RecordBlock* block) {
     if (!source_error_.ok()) return source_error_;
     // No bytes are left, since otherwise the scan would have found a defect.
     if (source_ended_) return absl::OkStatus();
+    // A sample tells its size file by file, and each scan begins with its first one.
+    if (tar && incomplete) wanted = std::max<uint64_t>(wanted, unread.size() + unread.size() / 2);
     Fill(wanted);
   }
 }

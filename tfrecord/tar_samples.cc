@@ -107,6 +107,21 @@ TarSampleWalk::Outcome TarSampleWalk::Fits(const TarMember& member, uint64_t beg
   return Outcome::kSample;
 }
 
+// Returns whether no part of the sample has the extension, which is that of the next part.
+bool TarSampleWalk::IsNew(const std::string& extension, const TarSample& sample) {
+  // Nearly all samples have a few files, for which looking at each of them is quicker.
+  constexpr size_t kFew = 16;
+  if (sample.parts.size() < kFew) {
+    return std::none_of(sample.parts.begin(), sample.parts.end(),
+                        [&](const TarPart& part) { return part.extension == extension; });
+  }
+  if (sample.parts.size() == kFew) {
+    extensions_.clear();
+    for (const TarPart& part : sample.parts) extensions_.insert(part.extension);
+  }
+  return extensions_.insert(extension).second;
+}
+
 // Adds the pending member to the sample. kSample: done.
 TarSampleWalk::Outcome TarSampleWalk::Add(const TarName& name, TarSample* sample) {
   const TarMember& member = pending_->member;
@@ -121,10 +136,8 @@ TarSampleWalk::Outcome TarSampleWalk::Add(const TarName& name, TarSample* sample
       !simdjson::validate_utf8(name.extension)) {
     return defect("has an ending that is not UTF-8, so it cannot name a column");
   }
-  for (const TarPart& part : sample->parts) {
-    if (part.extension == name.extension) {
-      return defect(fmt::format("is the second {:?} of its sample", part.extension));
-    }
+  if (!IsNew(name.extension, *sample)) {
+    return defect(fmt::format("is the second {:?} of its sample", name.extension));
   }
   if (sample->parts.empty()) sample->key = name.key;
   sample->parts.push_back({name.extension, member.offset, member.size});

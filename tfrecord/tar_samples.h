@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "tfrecord/tar_header.h"
@@ -102,6 +103,7 @@ class TarSampleWalk {
   Outcome Defect(std::string what, uint64_t offset);
   Outcome Fits(const TarMember& member, uint64_t begin);
   Outcome Add(const TarName& name, TarSample* sample);
+  bool IsNew(const std::string& extension, const TarSample& sample);
 
   const Extent extent_;
   const uint64_t end_;
@@ -111,6 +113,7 @@ class TarSampleWalk {
   std::optional<Pending> pending_;
   uint64_t skipped_ = 0;
   uint64_t needed_ = 0;
+  absl::flat_hash_set<std::string> extensions_;  // of a sample with many files
   TarDefect defect_;
 };
 

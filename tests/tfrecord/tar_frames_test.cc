@@ -243,6 +243,44 @@ TEST(TarFrames, AStreamDeliversTheSame) {
                                     archive.size())));
 }
 
+// Counts how often it is read from.
+class Counted : public ByteSource {
+ public:
+  explicit Counted(std::string_view bytes) : source_(bytes) {}
+  absl::StatusOr<size_t> Read(absl::Span<char> dst) override {
+    ++reads;
+    return source_.Read(dst);
+  }
+  int reads = 0;
+
+ private:
+  MemorySource source_;
+};
+
+TEST(TarFrames, ASampleOfManyFilesIsScannedAFewTimes) {
+  std::string archive;
+  Features expected = {{"__key__", "a"}};
+  for (int i = 0; i < 3000; ++i) {
+    archive += Member(fmt::format("a.x{}", i), "1");
+    expected[fmt::format("x{}", i)] = "1";
+  }
+  const std::string whole = archive + kEnd;
+  Counted source(whole);
+  RecordStreamOptions options;
+  options.framing = Framing::kTar;
+  options.block_bytes = 4096;
+  RecordStream stream(&source, options);
+  RecordBlock block;
+  ASSERT_OK(stream.Next(&block));
+  ASSERT_EQ(block.records.size(), 1u);
+  EXPECT_EQ(FeaturesOf(block.records[0].payload), expected);
+  // Each read is followed by a scan from the sample's first file on.
+  EXPECT_LT(source.reads, 30);
+  ExpectDefect(archive + Member("a.x2000", "") + kEnd,
+               "the member \"a.x2000\", which is the second \"x2000\" of its sample");
+  ExpectDefect(archive + Member("a.x3", "") + kEnd, "which is the second \"x3\" of its sample");
+}
+
 TEST(TarFrames, AnyBytesAreSafe) {
   const std::string sound = Member("a.txt", "some text") +
                             Pax({{"path", "b/c.cls"}, {"size", "2"}}) + Member("b.cls", "12") +
