@@ -277,6 +277,13 @@ absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
     tar_damage_ = std::move(place);
     return absl::OkStatus();
   }
+  if (!agrees) {
+    place.detail +=
+        fmt::format("; it and all behind it are lost{}",
+                    !raw               ? ""
+                    : index == nullptr ? ", because no index tells where they begin"
+                                       : ", because the index is that of another archive");
+  }
   damage_.push_back(std::move(place));
   ended_ = true;
   return absl::OkStatus();

@@ -106,16 +106,23 @@ FrameScan RecordStream::Scan(std::vector<Record>* records) {
 }
 
 // Reads what follows the last sample of a tar archive, of which the bytes from `zeros` on must be
-// zeros.
-absl::Status RecordStream::EndTar(size_t zeros) {
+// zeros. If they are not, takes back the last one of `records`: a header that was overwritten with
+// zeros looks like the end, so the sample before it may lack files.
+absl::Status RecordStream::EndTar(size_t zeros, std::vector<Record>* records) {
   const uint64_t end = offset_ + zeros;
   uint64_t at = end;
   std::string bytes(Unread().substr(zeros));
   while (true) {
     if (const size_t wrong = bytes.find_first_not_of('\0'); wrong != bytes.npos) {
+      if (!records->empty()) {
+        offset_ = records->back().offset;
+        --record_;
+        records->pop_back();
+      }
       const TarDefect defect = DataAfterEnd(end, at + wrong);
       defect_ = FrameDefect::kTar;
-      return absl::DataLossError(fmt::format("{} at byte {}", defect.what, defect.offset));
+      return absl::DataLossError(fmt::format("record {} at byte {}: {} at byte {}", record_,
+                                             offset_, defect.what, defect.offset));
     }
     at += bytes.size();
     if (!source_error_.ok()) return source_error_;
@@ -126,7 +133,6 @@ absl::Status RecordStream::EndTar(size_t zeros) {
     source_ended_ = *n == 0;
     bytes.resize(*n);
   }
-  tar_ended_ = true;
   return absl::OkStatus();
 }
 
@@ -134,9 +140,9 @@ absl::Status RecordStream::Next(RecordBlock* block) {
   block->buffer.reset();
   block->records.clear();
   block->first_record = record_;
+  if (tar_end_) return *tar_end_;
   defect_ = FrameDefect::kNone;
   uint64_t wanted = 0;
-  if (tar_ended_) return absl::OkStatus();
   while (true) {
     const std::string_view unread = Unread();
     const FrameScan scan = Scan(&block->records);
@@ -144,14 +150,15 @@ absl::Status RecordStream::Next(RecordBlock* block) {
     begin_ += scan.consumed;
     offset_ += scan.consumed;
     record_ += block->records.size();
+    if (scan.ends) {
+      skipped_ += scan.skipped_at_end;
+      tar_end_ = EndTar(scan.frame_bytes, &block->records);
+    }
     if (!block->records.empty()) {
       block->buffer = buffer_;
       return absl::OkStatus();
     }
-    if (scan.ends) {
-      skipped_ += scan.skipped_at_end;
-      return EndTar(scan.frame_bytes);
-    }
+    if (tar_end_) return *tar_end_;
     FrameDefect defect = scan.defect;
     wanted = scan.frame_bytes;
     if (defect == FrameDefect::kTar) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -81,7 +82,7 @@ class RecordStream {
 
  private:
   FrameScan Scan(std::vector<Record>* records);
-  absl::Status EndTar(size_t zeros);
+  absl::Status EndTar(size_t zeros, std::vector<Record>* records);
   std::string_view Unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // Reads more bytes into a buffer that can grow to hold a frame of `frame_bytes` (0: unknown).
   void Fill(uint64_t frame_bytes);
@@ -94,7 +95,8 @@ class RecordStream {
   size_t end_ = 0;
   bool source_ended_ = false;
   uint64_t skipped_ = 0;
-  bool tar_ended_ = false;  // the end of the archive has been passed
+  // What followed the last sample of a tar archive; nullopt before.
+  std::optional<absl::Status> tar_end_;
   // Reported after the records that precede it.
   absl::Status source_error_;
   uint64_t record_;

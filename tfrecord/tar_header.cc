@@ -264,6 +264,8 @@ TarDefect CutInMember(std::string_view name, uint64_t missing, uint64_t end) {
 }
 
 TarDefect DataAfterEnd(uint64_t end, uint64_t offset) {
+  // At least two zero blocks end an archive.
+  if (offset < end + 2 * kTarBlock) return {"zeros instead of a header", end};
   return {fmt::format("the archive ends at byte {}, but other data follows, as if several tar "
                       "files had been concatenated; split them:",
                       end),

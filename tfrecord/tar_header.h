@@ -70,7 +70,7 @@ bool IsZeroBlock(std::string_view bytes);
 // bytes; or within a member or its padding.
 TarDefect CutBeforeEnd(size_t bytes, uint64_t end);
 TarDefect CutInMember(std::string_view name, uint64_t missing, uint64_t end);
-// The defect of an archive with bytes other than zeros, at `offset`, after its end at `end`.
+// The defect of an archive with bytes other than zeros, at `offset`, after a zero block at `end`.
 TarDefect DataAfterEnd(uint64_t end, uint64_t offset);
 
 }  // namespace shardfeed

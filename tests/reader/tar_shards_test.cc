@@ -82,6 +82,12 @@ class TarShardsTest : public ::testing::Test {
     bytes[OffsetOf(sample) + 5] ^= 1;
     folder_.Write(fmt::format("d-{}.tar", sample / kSamples), bytes);
   }
+  // Overwrites headers of the first shard with zeros.
+  void Overwrite(const std::vector<uint64_t>& headers) {
+    std::string bytes = testing::ReadBytes(ShardPath(0));
+    for (const uint64_t at : headers) bytes.replace(at, 512, 512, '\0');
+    folder_.Write("d-0.tar", bytes);
+  }
   absl::StatusOr<std::shared_ptr<const ShardIndex>> IndexOf(const std::string& archive) {
     return BuildIndex(folder_.Write("one.tar", archive), {});
   }
@@ -306,6 +312,71 @@ TEST_F(TarShardsTest, VerifyFindsAllDamageByTheIndex) {
   ASSERT_EQ(report->num_defects, 1u);
   EXPECT_EQ(report->records, 16u);
   EXPECT_EQ(report->records_lost, std::nullopt);
+}
+
+TEST_F(TarShardsTest, OverwrittenHeadersCostOnlyTheirSamplesWithAnIndex) {
+  const ShardSet set = Write();
+  ASSERT_OK(WriteIndex(set.paths[0], {}));
+  // The second header of two samples and the first of one; the last sample is cut short by zeros.
+  Overwrite({OffsetOf(17) + 1024, OffsetOf(50), OffsetOf(99) + 1024});
+  for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
+    const auto report = VerifyShard(set.paths[0], {.level = level});
+    ASSERT_OK(report);
+    EXPECT_EQ(report->records, kSamples - 3);
+    EXPECT_EQ(report->records_lost, 3u);
+    ASSERT_EQ(report->num_defects, 3u);
+    EXPECT_THAT(report->defects[0].detail,
+                HasSubstr(fmt::format("d-0.tar: record 17 at byte {}: zeros instead of a header at "
+                                      "byte {}",
+                                      OffsetOf(17), OffsetOf(17) + 1024)));
+    EXPECT_EQ(report->defects[1].record, 50u);
+    EXPECT_EQ(report->defects[2].record, 99u);
+  }
+  const auto account =
+      Repair(*ResolveSpecs({set.paths[0]}), *ParseOutputSpec(folder_ / "whole@1"), {});
+  ASSERT_OK(account);
+  EXPECT_EQ(account->records_lost(), 3u);
+  const auto whole = Drain(*MakeReader(OpenTable(*ResolveSpec(folder_ / "whole@1")), {}));
+  ASSERT_OK(whole);
+  std::vector<std::string> expected;
+  for (uint64_t sample = 0; sample < kSamples; ++sample) {
+    if (sample != 17 && sample != 50 && sample != 99) expected.push_back(JsonOf(sample));
+  }
+  std::vector<std::string> found;
+  for (const std::string& record : whole->records) found.push_back(*ExampleToJson(record));
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
+  for (const uint64_t header : {OffsetOf(17) + 1024, OffsetOf(18)}) {
+    const ShardSet set = Write();
+    Overwrite({header});
+    const auto report = VerifyShard(set.paths[0], {});
+    ASSERT_OK(report);
+    EXPECT_EQ(report->records, 17u);
+    EXPECT_EQ(report->records_lost, std::nullopt);
+    ASSERT_EQ(report->num_defects, 1u);
+    EXPECT_EQ(report->defects[0].record, 17u);
+    EXPECT_THAT(report->defects[0].detail,
+                HasSubstr(fmt::format("d-0.tar: record 17 at byte {}: zeros instead of a header at "
+                                      "byte {}; it and all behind it are lost, because no index "
+                                      "tells where they begin",
+                                      OffsetOf(17), header)));
+    EXPECT_EQ(report->skipped_bytes, std::filesystem::file_size(set.paths[0]) - OffsetOf(17));
+    EXPECT_FAILS(BuildIndex(set.paths[0], {}), kDataLoss,
+                 fmt::format("zeros instead of a header at byte {}", header));
+  }
+  // An index that lists other samples tells nothing.
+  const ShardSet set = Write();
+  std::filesystem::create_directories(folder_ / ".shardfeed");
+  ASSERT_OK(WriteIndex(set.paths[1], {}));
+  std::filesystem::rename(IndexPath(set.paths[1]), IndexPath(set.paths[0]));
+  Overwrite({OffsetOf(18)});
+  const auto report = VerifyShard(set.paths[0], {});
+  ASSERT_OK(report);
+  EXPECT_EQ(report->records, 17u);
+  EXPECT_THAT(report->defects[0].detail,
+              HasSubstr("it and all behind it are lost, because the index is that of another"));
 }
 
 TEST_F(TarShardsTest, DamageAtTheEndOfTheArchiveLosesNothing) {

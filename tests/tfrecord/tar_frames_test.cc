@@ -243,6 +243,30 @@ TEST(TarFrames, AStreamDeliversTheSame) {
                                     archive.size())));
 }
 
+TEST(TarFrames, AStreamDoesNotDeliverASampleWhoseEndIsUncertain) {
+  const std::string a = Member("a.x", "1") + Member("a.y", "2");
+  std::string archive = a + Member("b.x", "3") + Member("b.y", "4") + kEnd;
+  const size_t header = a.size() + 1024;
+  archive.replace(header, 512, 512, '\0');
+  for (size_t block : {512, 4096, 1 << 20}) {
+    Trickle source(archive, 300);
+    RecordStreamOptions options;
+    options.framing = Framing::kTar;
+    options.block_bytes = block;
+    RecordStream stream(&source, options);
+    RecordBlock records;
+    ASSERT_OK(stream.Next(&records));
+    ASSERT_EQ(records.records.size(), 1u);
+    EXPECT_EQ(TarKeyOf(records.records[0].payload), "a");
+    EXPECT_FAILS(
+        stream.Next(&records), kDataLoss,
+        fmt::format("record 1 at byte {}: zeros instead of a header at byte {}", a.size(), header));
+    EXPECT_EQ(stream.defect(), FrameDefect::kTar);
+    EXPECT_EQ(stream.record(), 1u);
+    EXPECT_EQ(stream.offset(), a.size());
+  }
+}
+
 // Counts how often it is read from.
 class Counted : public ByteSource {
  public:
