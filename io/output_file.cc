@@ -139,6 +139,14 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes, bool syn
   return status;
 }
 
+absl::Status ReplaceFile(const std::string& path, std::string_view bytes, bool sync) {
+  const std::string written = path + ".tmp";
+  absl::Status status = WriteFile(written, bytes, sync);
+  if (status.ok()) status = MoveFile(written, path);
+  if (!status.ok()) ::unlink(written.c_str());
+  return status;
+}
+
 absl::Status CreateFolders(const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   struct stat info;

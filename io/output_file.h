@@ -63,6 +63,11 @@ absl::Status SyncDirectory(const std::string& directory);
 // Writes a whole (small) file. With `sync`, returns once the bytes are on the storage device.
 absl::Status WriteFile(const std::string& path, std::string_view bytes, bool sync);
 
+// As WriteFile, but writes `path`.tmp and renames it: readers find the old file, if there is one,
+// or the new one, and never a part of it. Nothing else may write the same file meanwhile. After an
+// error, `path`.tmp is removed.
+absl::Status ReplaceFile(const std::string& path, std::string_view bytes, bool sync);
+
 // Creates the folder and its missing parents, and makes each of them durable.
 absl::Status CreateFolders(const std::string& path);
 

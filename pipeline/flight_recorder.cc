@@ -68,11 +68,7 @@ absl::Status FlightRecorder::Write(const LiveRun& run) const {
   const std::string path =
       fmt::format("{}/flight-{}-{}-{}.json", folder_, TimeText(run.updated), run.pid, run.number);
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  // Whoever looks for files finds whole ones.
-  absl::Status status = WriteFile(path + ".tmp", text, /*sync=*/false);
-  if (status.ok()) status = MoveFile(path + ".tmp", path);
-  if (!status.ok()) ::unlink((path + ".tmp").c_str());
-  return status;
+  return ReplaceFile(path, text, /*sync=*/false);
 }
 
 }  // namespace shardfeed

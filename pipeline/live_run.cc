@@ -311,11 +311,7 @@ void LivePublisher::Publish() {
   if (!MakePrivateFolder(path_.substr(0, path_.rfind('/')))) return;
   const std::string text =
       LiveRunToJson(run_).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  // Readers find the old file or the new one.
-  const std::string written = path_ + ".tmp";
-  absl::Status status = WriteFile(written, text, /*sync=*/false);
-  if (status.ok()) status = MoveFile(written, path_);
-  if (!status.ok()) ::unlink(written.c_str());
+  ReplaceFile(path_, text, /*sync=*/false).IgnoreError();  // the next one may succeed
 }
 
 }  // namespace shardfeed

@@ -74,10 +74,8 @@ absl::Status WriteFinished(const std::string& folder, size_t number, const Finis
     json["statistics"] = shard.values->FormatText(/*whole=*/true);
   }
   const std::string path = fmt::format("{}/{:05}.done", folder, number);
-  absl::Status status = WriteFile(
-      path + ".tmp", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), sync);
-  if (!status.ok()) return status;
-  return MoveFile(path + ".tmp", path);
+  return ReplaceFile(path, json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                     sync);
 }
 
 absl::StatusOr<std::optional<FinishedShard>> ReadFinished(const std::string& folder, size_t number,

@@ -278,9 +278,7 @@ absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard
                        sync);
   }
   if (status.ok() && leaves_messages_) {
-    const std::string path = base + std::string(kMessageEnding);
-    status = WriteFile(path + ".tmp", text, sync);
-    if (status.ok()) status = MoveFile(path + ".tmp", path);
+    status = ReplaceFile(base + std::string(kMessageEnding), text, sync);
   }
   if (status.ok() && sync) {
     status = SyncDirectory(path_);

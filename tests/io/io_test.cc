@@ -168,6 +168,20 @@ TEST(MoveFile, ReplacesWhatIsThere) {
                "b: cannot move the finished file into place");
 }
 
+TEST(ReplaceFile, LeavesTheOldFileOrTheNewOneAndNothingElse) {
+  TestFolder folder;
+  for (const bool sync : {false, true}) {
+    EXPECT_OK(ReplaceFile(folder / "a", "old", sync));
+    EXPECT_OK(ReplaceFile(folder / "a", "new", sync));
+    EXPECT_EQ(ReadBytes(folder / "a"), "new");
+  }
+  std::filesystem::create_directory(folder / "taken");
+  EXPECT_FAILS(ReplaceFile(folder / "taken", "x", false), kFailedPrecondition,
+               "taken: cannot move the finished file into place: Is a directory");
+  EXPECT_FAILS(ReplaceFile(folder / "no/a", "x", false), kNotFound, "a.tmp: cannot create");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
+}
+
 TEST(SyncDirectory, MissingFolderIsNotFound) {
   TestFolder folder;
   EXPECT_OK(SyncDirectory(folder.path()));
