@@ -49,8 +49,8 @@ absl::StatusOr<Credentials> Call(PyObject* function, const std::string& source) 
       result = Take(given, source);
     } catch (nb::python_error& e) {
       // Such as SystemExit: its text may be anything, and nobody is there to end.
-      result = absl::UnavailableError(fmt::format(
-          "{} raised {}", source, nb::cast<std::string>(nb::str(e.type().attr("__name__")))));
+      result = absl::UnavailableError(
+          fmt::format("{} raised {}", source, TextOf(e.type().attr("__name__"))));
     } catch (const std::exception&) {
       result = absl::InternalError(fmt::format("{} gave something unexpected", source));
     }

@@ -121,11 +121,20 @@ void Raise(const absl::Status& status) {
   throw nb::python_error();
 }
 
+std::string TextOf(nb::handle value) {
+  const nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  if (!text.is_valid()) nb::raise_python_error();
+  const nb::object utf8 =
+      nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
+  if (!utf8.is_valid()) nb::raise_python_error();
+  return {PyBytes_AS_STRING(utf8.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(utf8.ptr()))};
+}
+
 absl::Status KeepException(nb::python_error exception, nb::handle function) {
   const nb::object value = nb::borrow(exception.value());
-  std::string what = nb::cast<std::string>(nb::str(exception.type().attr("__name__")));
+  std::string what = TextOf(exception.type().attr("__name__"));
   try {
-    const std::string text = nb::cast<std::string>(nb::str(value));
+    const std::string text = TextOf(value);
     if (!text.empty()) what += ": " + text;
   } catch (nb::python_error&) {  // the exception's __str__ fails
   }
@@ -134,7 +143,7 @@ absl::Status KeepException(nb::python_error exception, nb::handle function) {
     what = fmt::format(
         "the function {} raised {}, which does not end the data; give next() a default, or drop "
         "elements with filter",
-        nb::cast<std::string>(nb::str(name)), what);
+        TextOf(name), what);
   }
   if (Kept().size() >= kMaxKept) {
     Py_DECREF(Kept().begin()->second);

@@ -34,6 +34,9 @@ T Check(absl::StatusOr<T> value) {
 // RuntimeError. `exception` is empty afterwards.
 absl::Status KeepException(nanobind::python_error exception, nanobind::handle function);
 
+// Returns str(value) in UTF-8, with lone surrogates escaped. Throws python_error if str() raises.
+std::string TextOf(nanobind::handle value);
+
 // Returns the error's message, and drops the exception that caused it, if any. Keeps an exception
 // that must not be ignored, such as SystemExit, and returns nullopt. Call without the GIL.
 std::optional<std::string> DropException(const absl::Status& status);

@@ -96,6 +96,28 @@ def test_exceptions_keep_their_traceback_and_name_the_record(parsed, batched):
         assert f"train-00000-of-00004: record {number} at byte" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_exceptions_may_have_lone_surrogates(parsed, batched):
+    def bad(element):
+        raise Odd("no file \udcff.jpg")
+
+    def stop(element):
+        raise StopIteration("\ud800")
+
+    def chain(function):
+        probed = iter([False])  # map calls functions once to find their columns
+        call = lambda element: {"n": element["n"]} if not next(probed, True) else function(element)
+        return parsed.batch(10).map(call, batched=True) if batched else parsed.map(call).batch(10)
+
+    with pytest.raises(Odd) as caught:
+        list(chain(bad))
+    assert str(caught.value) == "no file \udcff.jpg"
+    if sys.version_info >= (3, 11):
+        assert any("no file \\udcff.jpg" in note for note in caught.value.__notes__)
+    with pytest.raises(RuntimeError, match=r"raised StopIteration: \\ud800, which does not end the data"):
+        list(chain(stop))
+
+
 def test_a_filter_that_raises(parsed):
     with pytest.raises(ZeroDivisionError):
         list(parsed.filter(lambda e: 1 / 0))
