@@ -18,6 +18,10 @@ absl::Status WithPath(const absl::Status& status, const std::string& path) {
   return WithMessage(status, fmt::format("{}: {}", path, message));
 }
 
+bool IsNamedTar(std::string_view path) {
+  return path.ends_with(".tar") || path.ends_with(".tar.gz") || path.ends_with(".tgz");
+}
+
 }  // namespace
 
 absl::StatusOr<ShardFormat> DetectShardFormat(const File& file) {
@@ -34,7 +38,7 @@ absl::StatusOr<ShardFormat> DetectShardFormat(const File& file) {
   if (first.empty() && file.path().ends_with(".tar")) {
     return absl::DataLossError(fmt::format("{}: the file is empty", file.path()));
   }
-  absl::StatusOr<ShardFormat> format = DetectFormat(first);
+  absl::StatusOr<ShardFormat> format = DetectFormat(first, IsNamedTar(file.path()));
   if (!format.ok()) return WithPath(format.status(), file.path());
   return format;
 }

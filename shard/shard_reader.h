@@ -15,7 +15,8 @@
 
 namespace shardfeed {
 
-// Detects the format of a shard from its first bytes: see DetectFormat. Messages name the file.
+// Detects the format of a shard from its first bytes, and whether its name ends with .tar, .tar.gz
+// or .tgz: see DetectFormat. Messages name the file.
 // DataLoss also for an empty file named *.tar, which even an archive without members is not.
 absl::StatusOr<ShardFormat> DetectShardFormat(const File& file);
 

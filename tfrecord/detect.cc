@@ -18,7 +18,12 @@ namespace {
 struct Start {
   std::optional<bool> record;
   std::optional<bool> tar;
+  bool zeros = false;  // a block of them
 };
+
+bool IsBlockOfZeros(std::string_view bytes) {
+  return bytes.size() >= kTarBlock && IsZeroBlock(bytes.substr(0, kTarBlock));
+}
 
 Start StartOf(Compression compression, std::string_view first_bytes) {
   MemorySource source(first_bytes);
@@ -34,6 +39,7 @@ Start StartOf(Compression compression, std::string_view first_bytes) {
   uint64_t length;
   if (have >= kHeaderBytes) start.record = ReadHeader(head.data(), &length);
   if (have == head.size()) start.tar = IsTarHeader(head);
+  start.zeros = have == head.size() && IsZeroBlock(head);
   return start;
 }
 
@@ -50,13 +56,16 @@ std::string FirstBytes(std::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes) {
+absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool named_tar) {
   if (first_bytes.empty()) return ShardFormat();
   uint64_t length;
   if (first_bytes.size() >= kHeaderBytes && ReadHeader(first_bytes.data(), &length)) {
     return ShardFormat();
   }
-  if (IsTarHeader(first_bytes)) return ShardFormat{Compression::kNone, Framing::kTar};
+  const bool zeros = IsBlockOfZeros(first_bytes);
+  if (IsTarHeader(first_bytes) || (zeros && named_tar)) {
+    return ShardFormat{Compression::kNone, Framing::kTar};
+  }
   const auto byte = [&](size_t i) -> unsigned {
     return i < first_bytes.size() ? static_cast<unsigned char>(first_bytes[i]) : 0;
   };
@@ -65,7 +74,9 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes) {
     // rejected.
     const Start start = StartOf(Compression::kGzip, first_bytes);
     if (start.record.value_or(true)) return ShardFormat{Compression::kGzip};
-    if (start.tar.value_or(false)) return ShardFormat{Compression::kGzip, Framing::kTar};
+    if (start.tar.value_or(false) || (start.zeros && named_tar)) {
+      return ShardFormat{Compression::kGzip, Framing::kTar};
+    }
     return absl::DataLossError(
         "not a TFRecord file: GZIP data whose content does not start with a record");
   }
@@ -87,6 +98,12 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes) {
     return absl::DataLossError(
         fmt::format("not a TFRecord file, or truncated within its first record: {} bytes, {}",
                     first_bytes.size(), FirstBytes(first_bytes)));
+  }
+  if (zeros && IsZeroBlock(first_bytes)) {
+    return absl::DataLossError(
+        "not a TFRecord file: starts with zeros alone, as a tar archive without files does, which "
+        "is "
+        "read if its name ends with .tar");
   }
   return absl::DataLossError(fmt::format(
       "not a TFRecord file: starts with {}, which is neither a record nor GZIP, ZLIB or SNAPPY",

@@ -221,7 +221,6 @@ TEST_F(TarShardsTest, WhatIsWrongWithAnArchiveIsToldWithItsPlace) {
                "one.tar: record 1: the archive ends at byte 1024, but other data follows, as if "
                "several tar files had been concatenated; split them: at byte 2048");
   EXPECT_FAILS(IndexOf(""), kDataLoss, "one.tar: the file is empty");
-  EXPECT_FAILS(IndexOf(kEnd), kDataLoss, "one.tar: not a TFRecord file");
   EXPECT_OK(IndexOf(Member("README", "") + kEnd));
 }
 
@@ -246,6 +245,32 @@ TEST_F(TarShardsTest, SkippedMembersAndRepeatedKeysAreNoted) {
     EXPECT_EQ(report->records, 3u);
     EXPECT_THAT(report->notes, notes_are);
   }
+}
+
+TEST_F(TarShardsTest, AnArchiveWithoutFilesHasNoSamples) {
+  for (const std::string& zeros : {kEnd, std::string(10240, '\0')}) {
+    std::string gzip;
+    AppendGzipMember(zeros, 1, &gzip);
+    for (const std::string& path :
+         {folder_.Write("none.tar", zeros), folder_.Write("none.tar.gz", gzip),
+          folder_.Write("none.tgz", gzip)}) {
+      const auto report = VerifyShard(path, {});
+      ASSERT_OK(report);
+      EXPECT_EQ(report->num_defects, 0u);
+      EXPECT_EQ(report->records, 0u);
+      const auto all = Drain(*MakeReader(OpenTable(*ResolveSpecs({path})), {}));
+      ASSERT_OK(all);
+      EXPECT_THAT(all->records, IsEmpty());
+      EXPECT_OK(CompareIndexWithShard(path, *ShardIndex::Open(IndexPath(path)), {}));
+      std::filesystem::remove(IndexPath(path));
+    }
+  }
+  // Of an archive whose first header was overwritten, it tells more.
+  std::string wrong = Member("a.x", "1") + kEnd;
+  wrong.replace(0, 512, 512, '\0');
+  EXPECT_FAILS(IndexOf(wrong), kDataLoss, "one.tar: record 0: zeros instead of a header at byte 0");
+  EXPECT_FAILS(BuildIndex(folder_.Write("none", kEnd), {}), kDataLoss,
+               "none: not a TFRecord file: starts with zeros alone");
 }
 
 TEST_F(TarShardsTest, TextIndexesAreRefused) {

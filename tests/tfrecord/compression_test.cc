@@ -522,8 +522,23 @@ TEST(Detect, TarArchives) {
   AppendGzipMember(archive, 1, &gzip);
   EXPECT_EQ(DetectFormat(gzip)->framing, Framing::kTar);
   EXPECT_EQ(DetectFormat(gzip)->compression, Compression::kGzip);
-  // Zeros alone may be anything.
-  EXPECT_FAILS(DetectFormat(std::string(1024, '\0')), kDataLoss, "not a TFRecord file");
+}
+
+TEST(Detect, ZerosAreAnArchiveWithoutFilesIfTheNameSaysSo) {
+  for (const size_t size : {1024, 10240}) {
+    const std::string zeros(size, '\0');
+    EXPECT_EQ(DetectFormat(zeros, /*named_tar=*/true)->framing, Framing::kTar);
+    EXPECT_FAILS(DetectFormat(zeros), kDataLoss,
+                 "not a TFRecord file: starts with zeros alone, as a tar archive without files "
+                 "does, which is read if its name ends with .tar");
+    std::string gzip;
+    AppendGzipMember(zeros, 1, &gzip);
+    EXPECT_EQ(DetectFormat(gzip, /*named_tar=*/true)->framing, Framing::kTar);
+    EXPECT_EQ(DetectFormat(gzip, /*named_tar=*/true)->compression, Compression::kGzip);
+    EXPECT_FAILS(DetectFormat(gzip), kDataLoss, "content does not start with a record");
+  }
+  EXPECT_FAILS(DetectFormat(std::string(100, '\0'), /*named_tar=*/true), kDataLoss,
+               "starts with 00 00");
 }
 
 TEST(Detect, OtherFilesAreNotTFRecord) {
