@@ -1,5 +1,7 @@
 #include "shard/braces.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -7,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "net/open.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -83,6 +86,22 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(std::string_view text) {
     text.remove_prefix(close + 1);
   }
   append(text);
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> NamesInBraces(const std::string& name) {
+  struct stat info;
+  if (name.find('{') == name.npos || (!IsRemote(name) && ::stat(name.c_str(), &info) == 0)) {
+    return std::vector<std::string>();
+  }
+  // Each pair within another one takes a call of its own.
+  constexpr int64_t kMostBraces = 100;
+  if (std::count(name.begin(), name.end(), '{') > kMostBraces) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}...: more than {} pairs of braces", name.substr(0, 40), kMostBraces));
+  }
+  absl::StatusOr<std::vector<std::string>> names = ExpandBraces(name);
+  if (names.ok() && names->size() == 1 && names->front() == name) names->clear();
   return names;
 }
 

@@ -19,6 +19,11 @@ namespace shardfeed {
 // InvalidArgument: more than a million names. Thread-safe.
 absl::StatusOr<std::vector<std::string>> ExpandBraces(std::string_view text);
 
+// The names that the braces in a path or a spec stand for, which may have braces in them; empty if
+// there are none, or a file has them in its name. InvalidArgument: as ExpandBraces, and more than
+// 100 pairs of braces. Thread-safe.
+absl::StatusOr<std::vector<std::string>> NamesInBraces(const std::string& name);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_SHARD_BRACES_H_

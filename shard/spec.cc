@@ -532,24 +532,6 @@ absl::StatusOr<ShardSet> Joined(ShardSet all) {
   return all;
 }
 
-// The names that the braces in a spec stand for; empty if there are none, or a file has them in its
-// name.
-absl::StatusOr<std::vector<std::string>> NamesInBraces(const std::string& spec) {
-  struct stat info;
-  if (spec.find('{') == spec.npos || (!IsRemote(spec) && ::stat(spec.c_str(), &info) == 0)) {
-    return std::vector<std::string>();
-  }
-  // Each pair within another one takes a call of its own.
-  constexpr int64_t kMostBraces = 100;
-  if (std::count(spec.begin(), spec.end(), '{') > kMostBraces) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}...: more than {} pairs of braces", spec.substr(0, 40), kMostBraces));
-  }
-  absl::StatusOr<std::vector<std::string>> names = ExpandBraces(spec);
-  if (names.ok() && names->size() == 1 && names->front() == spec) names->clear();
-  return names;
-}
-
 }  // namespace
 
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {

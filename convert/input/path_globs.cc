@@ -7,12 +7,20 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "shard/braces.h"
 
 namespace shardfeed {
 
 absl::StatusOr<std::vector<std::string>> ExpandGlobs(const std::vector<std::string>& paths) {
   std::vector<std::string> expanded;
   for (const std::string& path : paths) {
+    absl::StatusOr<std::vector<std::string>> names = NamesInBraces(path);
+    if (names.ok() && !names->empty()) names = ExpandGlobs(*names);
+    if (!names.ok()) return names.status();
+    if (!names->empty()) {
+      expanded.insert(expanded.end(), names->begin(), names->end());
+      continue;
+    }
     struct stat stat;
     if (path.find_first_of("*?[") == path.npos || ::lstat(path.c_str(), &stat) == 0) {
       expanded.push_back(path);

@@ -15,6 +15,7 @@
 #include "pipeline/data/known_features.h"
 #include "python/core/errors.h"
 #include "python/core/gil.h"
+#include "shard/braces.h"
 #include "shard/index_pack_write.h"
 #include "shard/job_commit.h"
 #include "shard/names.h"
@@ -160,6 +161,7 @@ nb::dict Commit(const std::string& name, const std::string& job, bool overwrite,
 
 void BindTasks(nb::module_& m) {
   m.def("resolve_shards", &Resolve);
+  m.def("names_in_braces", [](const std::string& name) { return Check(NamesInBraces(name)); });
   m.def("find_features", &FeaturesOfSpecs);
   m.def("verify_shard", &Verify);
   m.def("merge_reports", &Merge);

@@ -328,7 +328,7 @@ Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
 
 def _files(function: str, paths: Paths) -> List[str]:
-    """Files of Parquet, with globs expanded. pyarrow is there."""
+    """Files of Parquet, with braces and globs expanded. pyarrow is there."""
     _pyarrow(function)
     found = expanded(specs_of(paths))
     if not found:
@@ -359,8 +359,8 @@ class _GroupRows:
 @checked
 def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
                  defaults: Optional[Mapping[str, Any]] = None, stream: bool = False) -> Dataset:
-    """Delivers the rows of files of Parquet, one file after another, as from_arrow does. `paths` may be globs, whose
-    files are read in the order of their names. `columns` chooses those that are read.
+    """Delivers the rows of files of Parquet, one file after another, as from_arrow does. `paths` may have braces, and
+    be globs, whose files are read in the order of their names. `columns` chooses those that are read.
 
     - `stream`: reads row groups as they are needed, on several threads; groups that are smaller than 16 MiB
       together. What does not fit into memory is read so. Otherwise the columns are held in memory, which

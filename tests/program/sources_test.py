@@ -157,6 +157,24 @@ def test_globs_are_expanded(out, tmp_path):
     assert message == f"{tmp_path}/c*: no file matches"
 
 
+def test_braces_are_expanded(out, tmp_path):
+    for number in range(4):
+        with tarfile.open(tmp_path / f"a-{number:03}.tar", "w") as archive:
+            member = tarfile.TarInfo(f"s{number}.cls")
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"%d" % number))
+    convert("tar", tmp_path / "a-{000..003}.tar", out / "x@4")
+    assert [row["cls"] for row in values(out / "x@4")] == [0, 1, 2, 3]
+    (tmp_path / "a-{0,1}.txt").write_text("literally\n")
+    (tmp_path / "b1.txt").write_text("b1\n")
+    convert("text", tmp_path / "a-{0,1}.txt", tmp_path / "{b1,b?}.txt", out / "y@1")
+    assert [row["text"] for row in values(out / "y@1")] == ["literally", "b1", "b1"]
+    message = fail(IO_FAILED, "convert", "tar", tmp_path / "a-{002..004}.tar", out / "z@1")
+    assert message.startswith(f"{tmp_path}/a-004.tar: ")
+    message = fail(USAGE, "convert", "tar", tmp_path / "a-{0..1000000}.tar", out / "z@1")
+    assert "{0..1000000} stands for more than 1000000 names" in message
+
+
 # ---- images and files
 
 
