@@ -17,8 +17,8 @@
 #include "net/store.h"
 #include "reader/permutation.h"
 #include "shard/index_build.h"
+#include "shard/index_match.h"
 #include "shard/names.h"
-#include "shard/tar_index.h"
 
 namespace shardfeed {
 namespace {
@@ -121,14 +121,13 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   if (!birth.ok()) return birth.status();
   shard.birth = *birth;
   absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(shard.path));
-  bool matches = summary.ok() && (S_ISBLK(info.st_mode) ||
-                                  summary->shard_bytes == static_cast<uint64_t>(info.st_size));
-  if (matches && IsRawTar(*summary)) {
-    const absl::StatusOr<std::shared_ptr<File>> file = shardfeed::OpenFile(shard.path);
-    if (!file.ok()) return file.status();
-    matches = EndsAsIndexed(**file, summary->stream_bytes);
+  absl::StatusOr<bool> matches = false;
+  if (summary.ok()) {
+    const uint64_t size = S_ISBLK(info.st_mode) ? summary->shard_bytes : info.st_size;
+    matches = IndexMatches(*summary, size, [&] { return shardfeed::OpenFile(shard.path); });
   }
-  if (matches) {
+  if (!matches.ok()) return matches.status();
+  if (*matches) {
     shard.summary = *summary;
     return absl::OkStatus();
   }
@@ -240,8 +239,16 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
   if (!index.ok() && !absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
     return index.status();
   }
-  if (!index.ok() || (*index)->summary().shard_bytes != size ||
-      (listed != nullptr && (*index)->summary().records_digest != listed->records_digest)) {
+  absl::StatusOr<bool> matches = false;
+  if (index.ok() &&
+      (listed == nullptr || (*index)->summary().records_digest == listed->records_digest)) {
+    matches = IndexMatches((*index)->summary(), size, [&] {
+      ++requests_;
+      return RemoteFile::Open({.path = shard.path, .size = size, .version = shard.version});
+    });
+  }
+  if (!matches.ok()) return matches.status();
+  if (!*matches) {
     if (!options.build_indexes) {
       return absl::NotFoundError(fmt::format(
           "{}: has no index that matches it; build one with 'shardfeed index' where the "

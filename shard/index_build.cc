@@ -12,6 +12,7 @@
 #include "io/parallel.h"
 #include "net/open.h"
 #include "shard/header_file.h"
+#include "shard/index_match.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
 #include "shard/tar_index.h"
@@ -291,11 +292,10 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::st
   if (old.ok()) {
     absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
     if (!file.ok()) return file.status();
-    const IndexSummary& summary = (*old)->summary();
-    if (summary.shard_bytes == (*file)->size() &&
-        (!IsRawTar(summary) || EndsAsIndexed(**file, summary.stream_bytes))) {
-      return old;
-    }
+    const absl::StatusOr<bool> matches =
+        IndexMatches((*old)->summary(), (*file)->size(), [&] { return *file; });
+    if (!matches.ok()) return matches.status();
+    if (*matches) return old;
   } else if (!absl::IsNotFound(old.status()) && !absl::IsDataLoss(old.status())) {
     return old.status();
   }

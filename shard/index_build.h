@@ -38,10 +38,9 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& 
 // there, so that a rebuilt index would forget that there were more. All other states are OK here.
 absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& options);
 
-// Returns the index beside the shard if it matches, otherwise one built in memory. An index matches
-// if it has the size of the shard; CompareIndexWithShard (index_check.h) checks all of it. `built`
-// is set to whether the index was built, and thus certainly correct. Errors: those of BuildIndex
-// and of CheckNotCut.
+// Returns the index beside the shard if it matches (IndexMatches), otherwise one built in memory.
+// CompareIndexWithShard (index_check.h) checks all of an index. `built` is set to whether the index
+// was built, and thus certainly correct. Errors: those of BuildIndex and of CheckNotCut.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
                                                                    const IndexBuildOptions& options,
                                                                    bool* built = nullptr);

@@ -10,6 +10,7 @@
 #include "net/open.h"
 #include "shard/content_stretches.h"
 #include "shard/index.h"
+#include "shard/index_match.h"
 #include "shard/spec.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/tar_frames.h"
@@ -270,8 +271,12 @@ absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
   place.file_begin = raw ? offset : 0;
   place.file_end = file_->size();
   place.bytes = raw ? file_->size() - std::min(file_->size(), offset) : 0;
-  if (agrees && raw && records_ < index->records() &&
-      index->summary().shard_bytes == file_->size()) {
+  absl::StatusOr<bool> matches = false;
+  if (agrees && raw && records_ < index->records()) {
+    matches = IndexMatches(index->summary(), file_->size(), [this] { return file_; });
+  }
+  if (!matches.ok()) return matches.status();
+  if (*matches) {
     tar_index_ = std::move(index);
     tar_next_ = records_;
     tar_damage_ = std::move(place);

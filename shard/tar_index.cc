@@ -107,18 +107,4 @@ absl::StatusOr<IndexSummary> IndexTar(const File& file, const IndexBuildOptions&
   return summary;
 }
 
-bool EndsAsIndexed(const File& file, uint64_t stream_bytes) {
-  const IndexBuildOptions options;
-  HeaderFile bytes(file, options);
-  const auto peek = [&](uint64_t offset, size_t size) -> absl::StatusOr<std::string_view> {
-    const absl::StatusOr<const char*> at = bytes.Get(offset, size, /*near=*/false);
-    if (!at.ok()) return at.status();
-    return std::string_view(*at, size);
-  };
-  TarSampleWalk walk(stream_bytes, file.size(), TarSampleWalk::Extent::kArchive);
-  TarSample sample;
-  const absl::StatusOr<TarSampleWalk::Outcome> outcome = walk.Next(peek, &sample);
-  return !outcome.ok() || *outcome != TarSampleWalk::Outcome::kSample;
-}
-
 }  // namespace shardfeed

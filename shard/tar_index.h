@@ -45,11 +45,6 @@ class TarNotes {
 absl::StatusOr<IndexSummary> IndexTar(const File& file, const IndexBuildOptions& options,
                                       IndexBuilder* builder);
 
-// Whether no sample follows `stream_bytes`, where the index of an archive ends. Tar fills archives
-// up with zeros, so one to which samples were appended may have the size that it had before. True
-// if that cannot be told.
-bool EndsAsIndexed(const File& file, uint64_t stream_bytes);
-
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_SHARD_TAR_INDEX_H_

@@ -234,7 +234,6 @@ def test_links_are_refused(tmp_path):
         list(sf.read(path).batch(1))
 
 
-@pytest.mark.folder_only("in stores, an index belongs to every archive of its size")
 def test_samples_that_were_appended_after_indexing_are_read(tmp_path):
     """Archives are filled up with zeros, so their size may stay the same."""
     for i in range(3):

@@ -1,0 +1,40 @@
+#include "shard/index_match.h"
+
+#include <string_view>
+
+#include "shard/header_file.h"
+#include "shard/index.h"
+#include "tfrecord/tar_samples.h"
+
+namespace shardfeed {
+namespace {
+
+// Whether no sample follows `stream_bytes`, where the index of an archive ends. True if that cannot
+// be told.
+bool EndsAsIndexed(const File& file, uint64_t stream_bytes) {
+  const IndexBuildOptions options;
+  HeaderFile bytes(file, options);
+  const auto peek = [&](uint64_t offset, size_t size) -> absl::StatusOr<std::string_view> {
+    const absl::StatusOr<const char*> at = bytes.Get(offset, size, /*near=*/false);
+    if (!at.ok()) return at.status();
+    return std::string_view(*at, size);
+  };
+  TarSampleWalk walk(stream_bytes, file.size(), TarSampleWalk::Extent::kArchive);
+  TarSample sample;
+  const absl::StatusOr<TarSampleWalk::Outcome> outcome = walk.Next(peek, &sample);
+  return !outcome.ok() || *outcome != TarSampleWalk::Outcome::kSample;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> IndexMatches(
+    const IndexSummary& summary, uint64_t shard_bytes,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<const File>>()> open) {
+  if (summary.shard_bytes != shard_bytes) return false;
+  if (!IsRawTar(summary)) return true;
+  const absl::StatusOr<std::shared_ptr<const File>> file = open();
+  if (!file.ok()) return file.status();
+  return EndsAsIndexed(**file, summary.stream_bytes);
+}
+
+}  // namespace shardfeed
