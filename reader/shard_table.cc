@@ -94,6 +94,11 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
       table->fingerprint_ = DeriveKey(table->fingerprint_, number);
     }
   }
+  std::vector<std::string> notes;
+  for (Shard& shard : table->shards_) {
+    for (std::string& note : std::exchange(shard.notes, {})) notes.push_back(std::move(note));
+  }
+  if (options.on_notes && !notes.empty()) options.on_notes(notes);
   return table;
 }
 
@@ -141,6 +146,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   IndexBuildOptions building;
   building.stop = options.stop;
   building.bytes_passed = options.bytes_indexed;
+  building.notes = &shard.notes;
   // With few shards, each one gets several threads.
   building.threads =
       std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
@@ -258,6 +264,7 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
     IndexBuildOptions building;
     building.stop = options.stop;
     building.bytes_passed = options.bytes_indexed;
+    building.notes = &shard.notes;
     index = BuildIndex(shard.path, building);
     if (absl::IsDataLoss(index.status()) && options.salvage) return Salvage(i, options);
     if (!index.ok()) return index.status();

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -37,6 +38,9 @@ struct ShardTableOptions {
   std::stop_token stop;
   // Counts the bytes of shards whose indexes are being built, for progress.
   std::atomic<uint64_t>* bytes_indexed = nullptr;
+  // Called before Open returns with the notes (IndexBuildOptions) on shards whose indexes had to be
+  // built, in the order of the shards, if there are any.
+  std::function<void(const std::vector<std::string>&)> on_notes;
   // What lets the shards be read through a cache (reader/disk_cache.h), for as long as the table
   // lives; may be null.
   std::shared_ptr<const void> disk_cache;
@@ -127,6 +131,7 @@ class ShardTable {
     // The index in memory, for a shard whose index could not be stored.
     std::shared_ptr<const ShardIndex> built;
     std::shared_ptr<const SoundCopy> copy;
+    std::vector<std::string> notes;  // from building its index; empty once they are told
   };
   struct Opened {
     std::shared_ptr<const ShardIndex> index;

@@ -135,6 +135,9 @@ struct ReaderOptions {
   DamagePolicy damage;
   // Called by Next for each damaged record that is skipped, before its block is returned.
   std::function<void(const DamagedRecord&)> on_skip;
+  // Called with the notes on archives whose indexes had to be built (IndexBuildOptions::notes), if
+  // there are any; by the thread that builds them.
+  std::function<void(const std::vector<std::string>&)> on_notes;
   // Called by reading threads, concurrently, after each piece of work: "read" from storage or
   // "check" of `records` records, with its times (steady_clock).
   std::function<void(std::string_view what, uint64_t begin_ns, uint64_t end_ns, uint64_t records)>

@@ -16,6 +16,7 @@ Dataset Dataset::Read(const std::string& spec, ReaderOptions options) {
 Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
   ShardTableOptions opening;
   opening.salvage = options.damage.skip && options.check == CrcCheck::kAll;
+  opening.on_notes = options.on_notes;
   absl::StatusOr<std::shared_ptr<const void>> cache = ServeFromDisk(set, options);
   if (!cache.ok()) return Dataset(cache.status());
   opening.disk_cache = *std::move(cache);

@@ -25,6 +25,7 @@
 #include "python/core/gil.h"
 #include "python/core/images.h"
 #include "python/core/iterator.h"
+#include "python/core/notes.h"
 #include "reader/shard_table.h"
 #include "shard/index_write.h"
 #include "shard/spec.h"
@@ -108,6 +109,7 @@ Dataset Shards(const std::vector<std::string>& specs,
   options.block_records = block_records;
   options.disk_cache = disk_cache;
   options.disk_cache_bytes = disk_cache_bytes;
+  options.on_notes = KeepNotes;
   absl::Status status;
   std::optional<Dataset> ds;
   {
@@ -224,6 +226,7 @@ class Records {
 nb::object NextElement(PyIterator& it, const nb::object& convert) {
   nb::object element = it.Next(convert);
   if (!element.is_valid()) EndIteration();
+  TellNotes();
   return element;
 }
 
@@ -532,6 +535,7 @@ void BindDatasets(nb::module_& m) {
                length = ds.CountElements();
              }
              Length counted = Check(std::move(length));
+             TellNotes();
              if (counted.known()) return counted.elements;
              return std::move(counted.why);
            })
@@ -550,6 +554,7 @@ void BindDatasets(nb::module_& m) {
           const GilRelease release;
           table = ds.table();
         }
+        TellNotes();
         if (auto shards = Check(std::move(table))) return Records(std::move(shards));
         return std::nullopt;
       });

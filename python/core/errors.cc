@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "net/block_cache.h"
+#include "python/core/notes.h"
 
 namespace shardfeed::python {
 namespace {
@@ -169,13 +170,18 @@ std::optional<std::string> DropException(const absl::Status& status) {
   return message;
 }
 
+void Warn(PyObject* category, std::string_view message) {
+  const nb::object text = Text(message);
+  if (PyErr_WarnFormat(category, 1, "%U", text.ptr()) < 0) throw nb::python_error();
+}
+
 void EndIteration() {
   static std::atomic<bool> told = false;
   const std::string trouble = told ? "" : GetBlockCacheStats().trouble;
   if (!trouble.empty() && !told.exchange(true)) {
-    const nb::object text = Text(fmt::format("the cache was not used for everything: {}", trouble));
-    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", text.ptr()) < 0) throw nb::python_error();
+    Warn(PyExc_RuntimeWarning, fmt::format("the cache was not used for everything: {}", trouble));
   }
+  TellNotes();
   throw nb::stop_iteration();
 }
 

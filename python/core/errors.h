@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -41,8 +42,12 @@ std::string TextOf(nanobind::handle value);
 // that must not be ignored, such as SystemExit, and returns nullopt. Call without the GIL.
 std::optional<std::string> DropException(const absl::Status& status);
 
+// Warns in Python; the message may contain file names, which need not be UTF-8. Throws python_error
+// if filters make the warning an exception.
+void Warn(PyObject* category, std::string_view message);
+
 // Raises StopIteration. What a cache on disk could not keep, which ends no run, is told before,
-// once a process, by a RuntimeWarning.
+// once a process, by a RuntimeWarning; and what there is to be told by TellNotes.
 [[noreturn]] void EndIteration();
 
 void BindErrors(nanobind::module_& m);

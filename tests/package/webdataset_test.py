@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import warnings
 
 import harness
 import pytest
@@ -222,6 +223,38 @@ def test_what_is_skipped_or_repeated_is_told(tmp_path):
         notes = harness.succeed(command, path, "--json").json["notes"]
         assert "skipped 1 member with hidden names or without an ending" in notes[0]
         assert '1 sample has the key of an earlier one, the first is "a"' in notes[1]
+
+
+def test_reading_warns_once_of_what_an_index_that_it_builds_skips(tmp_path):
+    for name in "ab":
+        write_tar(tmp_path / f"{name}.tar", [("README", b""), (f"{name}.x", b"1"), (".hidden.x", b""), ("c.x", b"2")])
+    words = [f"{tmp_path}/{name}.tar: skipped 2 members with hidden names or without an ending" for name in "ab"]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        chain = sf.read(str(tmp_path / "{a,b}.tar")).parse({"x": sf.bytes})
+        assert len(list(chain)) == len(list(chain)) == len(chain) == 4
+    (warning,) = told
+    assert warning.category is UserWarning
+    found = str(warning.message).split("\n")
+    assert len(found) == 2 and all(line.endswith(word) for line, word in zip(found, words))
+
+
+def test_a_warning_does_not_fill_the_screen(tmp_path):
+    for number in range(22):
+        write_tar(tmp_path / f"{number:02}.tar", [("README", b""), (f"{number}.x", b"1")])
+    with pytest.warns(UserWarning, match="(?s)/00.tar: skipped 1 member .*/19.tar: skipped 1 member .*\n2 more notes; "
+                                         "'shardfeed verify --json' shows all$"):
+        assert len(sf.read(str(tmp_path / "{00..21}.tar"))) == 22
+
+
+@pytest.mark.folder_only("indexes of stores are built again by each run")
+def test_an_index_that_exists_is_no_reason_to_warn(tmp_path):
+    path = tmp_path / "a.tar"
+    write_tar(path, [("README", b""), ("a.x", b"1")])
+    sf.index(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(sf.read(path)) == len(list(sf.read(path))) == 1
 
 
 def test_links_are_refused(tmp_path):
