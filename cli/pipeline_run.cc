@@ -59,6 +59,7 @@ absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::
   const size_t count = std::min(batch.rows, kMaxImages);
   const auto across = static_cast<uint32_t>(std::ceil(std::sqrt(static_cast<double>(count))));
   const auto down = static_cast<uint32_t>(CeilDivide(count, across));
+  const size_t from_bytes = size_t{3} * width;
   const size_t row_bytes = size_t{3} * (across * (width + kGap) - kGap);
   const size_t rows = size_t{down} * (height + kGap) - kGap;
   std::vector<uint8_t> sheet(row_bytes * rows, 255);
@@ -66,8 +67,8 @@ absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::
     const uint8_t* from = batch.Row<uint8_t>(c, i).data();
     uint8_t* to =
         &sheet[i / across * (height + kGap) * row_bytes + i % across * (width + kGap) * 3];
-    for (uint32_t y = 0; y < height; ++y, from += width * 3, to += row_bytes) {
-      std::copy_n(from, width * 3, to);
+    for (uint32_t y = 0; y < height; ++y, from += from_bytes, to += row_bytes) {
+      std::copy_n(from, from_bytes, to);
     }
   }
   std::string png;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -35,7 +36,7 @@ double WaitShare(const LiveRun& run) { return Share(run.recent.wait_seconds, run
 
 std::string Rate(uint64_t count, double seconds) {
   return FormatCount(
-      static_cast<uint64_t>(static_cast<double>(count) / std::max(seconds, 1e-9) + 0.5));
+      static_cast<uint64_t>(std::round(static_cast<double>(count) / std::max(seconds, 1e-9))));
 }
 
 std::string RankText(const LiveRun& run) {

@@ -38,8 +38,8 @@ std::optional<uint64_t> ParseDuration(std::string_view text) {
   uint64_t seconds = 0;
   if (unit == "s") seconds = 1;
   if (unit == "m") seconds = 60;
-  if (unit == "h") seconds = 60 * 60;
-  if (unit == "d") seconds = 24 * 60 * 60;
+  if (unit == "h") seconds = uint64_t{60} * 60;
+  if (unit == "d") seconds = uint64_t{24} * 60 * 60;
   if (seconds == 0 || number > kMostSeconds / seconds) return std::nullopt;
   return number * seconds;
 }
@@ -69,7 +69,7 @@ std::string Counted(uint64_t n, std::string_view one) {
 
 std::string FormatDuration(double seconds) {
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);
-  const uint64_t whole = static_cast<uint64_t>(seconds + 0.5);
+  const auto whole = static_cast<uint64_t>(std::round(seconds));
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }

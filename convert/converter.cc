@@ -468,6 +468,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   };
   const auto finish_complete = [&outputs] {
     std::vector<Manifest> complete;
+    complete.reserve(outputs.size());
     for (Output& output : outputs) complete.push_back(*output.Finish({}));
     return complete;
   };

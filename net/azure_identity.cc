@@ -61,7 +61,7 @@ absl::Status Refused(const absl::Status& status, const HttpResponse& answer,
       fmt::format("the identity of {} gives no token: {}; {}", source, said, remedy));
 }
 
-absl::StatusOr<Credentials> Ask(HttpRequest request, const std::string& server,
+absl::StatusOr<Credentials> Ask(const HttpRequest& request, const std::string& server,
                                 std::string_view source, std::string_view remedy) {
   HttpResponse refused;
   const absl::StatusOr<HttpResponse> response = CallServer(request, server, &refused);

@@ -198,7 +198,7 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
     if (kind == EntryKind::kFile) FileTree::AddTo(fingerprint_, folder, i);
     const bool fits = IsImageName(name) || name.ends_with(".txt") || name.ends_with(".json");
     if (fits && kind == EntryKind::kBrokenLink) {
-      const absl::Status defect = absl::NotFoundError(
+      absl::Status defect = absl::NotFoundError(
           fmt::format("{}: the target of the link does not exist", PathOf(folder, name)));
       if (!LeaveOut(defect)) return defect;
       continue;

@@ -289,7 +289,7 @@ bool JpegSkimmer::SkimStretch() {
     // Limited to what the streams have room for and to the data that is left, estimated from the
     // mean size of MCUs so far.
     const double mcu_bytes = static_cast<double>(source_ + 1) / static_cast<double>(first_);
-    const auto half = static_cast<double>(kStreams * kMaxFound / 2);
+    const auto half = static_cast<double>(kStreams * kMaxFound) / 2;
     const double room = mcu_bytes * half / static_cast<double>(num_blocks_);
     const double left = mcu_bytes * static_cast<double>(end_ - first_) * 17 / 16;
     size = std::clamp(static_cast<size_t>(std::min(room, left)), kStreams * kMinStreamBytes, size);
