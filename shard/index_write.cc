@@ -23,8 +23,9 @@ absl::StatusOr<SharedIndex> FormerIndex(const std::string& path) {
   absl::StatusOr<SharedIndex> index = ShardIndex::Open(IndexPath(path));
   if (index.ok()) return index;
   const absl::Status& why = index.status();
-  // It is replaced without having been read, if that is allowed.
-  if (absl::IsNotFound(why) || absl::IsDataLoss(why) || absl::IsPermissionDenied(why)) {
+  // What is no file, or may not be read, is replaced as well, if that is allowed.
+  if (absl::IsNotFound(why) || absl::IsDataLoss(why) || absl::IsPermissionDenied(why) ||
+      absl::IsFailedPrecondition(why)) {
     return SharedIndex();
   }
   return why;
