@@ -18,7 +18,8 @@ absl::Status DefectOf(const File& file, uint64_t sample, const TarDefect& defect
       fmt::format("{}: record {}: {} at byte {}", file.path(), sample, defect.what, defect.offset));
 }
 
-// Checks that nothing but zeros follows the archive's end.
+// Checks that nothing but zeros follows the archive's end. Otherwise the last sample may lack files
+// (RecordStream::EndTar).
 absl::Status CheckZeros(const File& file, uint64_t end, uint64_t samples, HeaderFile* bytes) {
   for (uint64_t at = end; at < file.size();) {
     const size_t size = std::min<uint64_t>(64 * kTarBlock, file.size() - at);
@@ -26,7 +27,7 @@ absl::Status CheckZeros(const File& file, uint64_t end, uint64_t samples, Header
     if (!zeros.ok()) return zeros.status();
     const size_t wrong = std::string_view(*zeros, size).find_first_not_of('\0');
     if (wrong != std::string_view::npos) {
-      return DefectOf(file, samples, DataAfterEnd(end, at + wrong));
+      return DefectOf(file, samples - (samples > 0 ? 1 : 0), DataAfterEnd(end, at + wrong));
     }
     at += size;
   }

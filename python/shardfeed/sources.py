@@ -68,7 +68,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
 
     Shards may also be WebDataset's tar archives, "train-{00000..00146}.tar", read in place: a
     record is a sample, which parse() splits into one bytes column for each extension
-    (docs/webdataset.md).
+    (docs/webdataset.md). A UserWarning tells of files that belong to no sample, when an index is built.
 
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
     - `batch`, `end`: if shard() comes next, every rank gets the same number of whole batches of

@@ -218,7 +218,7 @@ TEST_F(TarShardsTest, WhatIsWrongWithAnArchiveIsToldWithItsPlace) {
   EXPECT_FAILS(IndexOf(a + Member("a.x", "2") + kEnd), kDataLoss,
                "one.tar: record 0: the member \"a.x\", which is the second \"x\" of its sample,");
   EXPECT_FAILS(IndexOf(a + kEnd + a + kEnd), kDataLoss,
-               "one.tar: record 1: the archive ends at byte 1024, but other data follows, as if "
+               "one.tar: record 0: the archive ends at byte 1024, but other data follows, as if "
                "several tar files had been concatenated; split them: at byte 2048");
   EXPECT_FAILS(IndexOf(""), kDataLoss, "one.tar: the file is empty");
   EXPECT_OK(IndexOf(Member("README", "") + kEnd));
@@ -389,7 +389,7 @@ TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
                                       OffsetOf(17), header)));
     EXPECT_EQ(report->skipped_bytes, std::filesystem::file_size(set.paths[0]) - OffsetOf(17));
     EXPECT_FAILS(BuildIndex(set.paths[0], {}), kDataLoss,
-                 fmt::format("zeros instead of a header at byte {}", header));
+                 fmt::format("record 17: zeros instead of a header at byte {}", header));
   }
   // An index that lists other samples tells nothing.
   const ShardSet set = Write();
