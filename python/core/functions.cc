@@ -10,6 +10,7 @@
 #include "pipeline/data/batch_builder.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
+#include "python/core/gil.h"
 #include "python/core/shared_object.h"
 
 namespace shardfeed::python {
@@ -22,6 +23,7 @@ namespace nb = nanobind;
 template <typename Work>
 absl::Status WithPython(const std::shared_ptr<PyObject>& function, const Work& work) {
   nb::gil_scoped_acquire gil;
+  const FunctionCall call;
   DropObjects();
   try {
     return work();

@@ -19,6 +19,8 @@ std::atomic<int> changing = 0;
 // How often CloseAtExit checks, at intervals of at least a millisecond.
 constexpr int kPatience = 1000;
 
+thread_local int function_calls = 0;
+
 // Whether this is a daemon thread after the exit has begun: by then all threads but the exiting one
 // are.
 bool ComesTooLate() { return exit_begun && std::this_thread::get_id() != exiting_thread; }
@@ -70,6 +72,10 @@ PyObject* CallOrStay(PyObject* function) {
     StayForGood();
   }
 }
+
+FunctionCall::FunctionCall() { ++function_calls; }
+FunctionCall::~FunctionCall() { --function_calls; }
+bool FunctionCall::Inside() { return function_calls > 0; }
 
 IteratorChange::IteratorChange(bool makes) {
   if (makes && ComesTooLate()) RaiseSystemExit();

@@ -30,6 +30,18 @@ bool WithGil(const std::function<void()>& work);
 // ends meanwhile, the thread blocks here forever.
 PyObject* CallOrStay(PyObject* function);
 
+// Marks, for its lifetime, that a thread of a run calls one of the user's functions.
+class FunctionCall {
+ public:
+  FunctionCall();
+  ~FunctionCall();
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+  // Whether this thread is in such a call.
+  static bool Inside();
+};
+
 // Marks, for its lifetime and with the GIL, that a thread makes or ends an iterator. Raises
 // SystemExit in a daemon thread that is too late to make one.
 class IteratorChange {

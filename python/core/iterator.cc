@@ -444,7 +444,7 @@ nb::dict PyIterator::Stats() {
 
 void PyIterator::Close() {
   if (forked_ || closed_.exchange(true)) return;
-  const IteratorChange change(/*makes=*/false);
+  auto change = std::make_shared<const IteratorChange>(/*makes=*/false);
   {
     nb::ft_lock_guard guard(Open().mutex);
     Open().all.erase(this);
@@ -452,10 +452,7 @@ void PyIterator::Close() {
   rows_ = RowViews();
   num_rows_ = at_ = 0;
   // Once the GIL is released, another thread may drop this iterator.
-  const std::shared_ptr<Run> run = run_;
-  {
-    // Python functions of this run need the GIL to finish.
-    const GilRelease release;
+  const auto end = [run = run_, change = std::move(change)] {
     run->iterator->Cancel();
     {
       MutexLock lock(run->mutex);
@@ -468,6 +465,20 @@ void PyIterator::Close() {
     run->iterator.reset();
     MutexLock lock(run->mutex);
     run->elements.clear();
+  };
+  if (FunctionCall::Inside()) {
+    // The thread may be one of this run, which would wait for itself: Python's garbage collector
+    // drops objects on any thread. If no thread can be started, the run is leaked.
+    absl::StatusOr<std::thread> ending = StartThread(end);
+    if (ending.ok()) {
+      ending->detach();
+    } else {
+      new std::shared_ptr<Run>(run_);
+    }
+  } else {
+    // Python functions of this run need the GIL to finish.
+    const GilRelease release;
+    end();
   }
   DropObjects();
 }

@@ -331,3 +331,36 @@ def test_records_that_are_left_out_are_no_error(tmp_path):
     assert (done["records"], done["skipped"]) == (2, 1)
     seen = sf.convert("csv", tmp_path / "t.csv", tmp_path / "y@1", on_error="skip", dry_run=True)
     assert (seen["dry_run"], seen["skipped"]) == (True, 1)
+
+
+def test_an_iterator_may_be_collected_on_a_thread_of_its_own(tmp_path):
+    # Its cycle is found while the function of the run allocates, so the thread would wait for itself.
+    script = tmp_path / "cycle.py"
+    script.write_text(f"""
+import gc, sys, time, weakref
+sys.path.insert(0, {str(REPOSITORY / "python")!r})
+import shardfeed as sf
+
+class Cycle:
+    pass
+
+def fn(row):
+    return {{"x": len([[i] for i in range(3000)])}}
+
+cycle = Cycle()
+cycle.iterator = iter(sf.range(10 ** 6).map(fn, output={{"x": sf.int64}}))
+cycle.itself = cycle
+next(cycle.iterator)
+gone = weakref.ref(cycle)
+gc.disable()
+del cycle
+gc.enable()
+for _ in range(1000):
+    if gone() is None:
+        break
+    time.sleep(0.01)
+assert gone() is None, "not collected"
+print(list(sf.range(3).map(fn, output={{"x": sf.int64}}))[-1]["x"])
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "3000\n"), done.stderr
