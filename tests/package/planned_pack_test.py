@@ -213,3 +213,65 @@ def test_a_state_of_another_plan_is_refused(spec):
     with packed(parsed(spec, "window"), window=2048).start(epoch=0) as it:
         with pytest.raises(RuntimeError, match="another chain"):
             it.load_state_dict(state)
+
+
+PLAN = ["--shuffle", "3", "--window", "600", "--chunk", "10", "--lanes", "4", "--pack", str(LENGTH), "--lengths", "ids",
+        "--longer", "split", "--pack-window", "1024", "--batch", "4"]
+
+
+def test_plan_and_replay_say_what_runs_deliver(spec):
+    world = 3
+    batches = [list(packed(parsed(spec, "window", rank, world, batch=4), keep=["n"]).batch(4).start(epoch=0))
+               for rank in range(world)]
+    done = run("plan", spec, *PLAN, "--world", str(world), "--json")
+    plan = done.json
+    assert plan["batches_per_rank"] == len(batches[0]) and "records_per_rank" not in plan
+    packing = plan["packing"]
+    assert packing["elements"] == sum(map(length_of, range(DOCUMENTS)))
+    assert packing["rows"] == len(batches[0]) * world * 4 + packing["left_over_rows"]
+    assert packing["full"] == pytest.approx(packing["elements"] / packing["rows"] / LENGTH) and packing["full"] > 0.98
+    assert 1 <= packing["balance"] < 1.02
+    assert f"{packing['rows']} of 96 'ids', {100 * packing['full']:.1f} % full" in run(
+        "plan", spec, *PLAN, "--world", str(world)).out.decode()
+    for rank in range(world):
+        for step in (0, 1, len(batches[rank]) - 1):
+            parts = run("replay", spec, *PLAN, "--world", str(world), "--rank", str(rank), "--step", str(step),
+                        "--json").json
+            wanted = [(n, len(tokens)) for row, numbers in zip(segments(batches[rank][step]), batches[rank][step]["n"])
+                      for n, tokens in zip(numbers.tolist(), row)]
+            # Record i went to shard i mod 7.
+            assert [(part["shard_record"] * 7 + int(part["shard"].split("-")[-3]), part["elements"])
+                    for part in parts] == wanted
+            rows = [part["row"] for part in parts]
+            assert sorted(set(rows)) == [(step * 4 + i) * world + rank for i in range(4)]
+    text = run("replay", spec, *PLAN, "--step", "1").out.decode().splitlines()
+    assert text[0].split("\t")[0] == "4" and len(text[0].split("\t")) == 6
+
+
+def test_replay_finds_a_record(spec):
+    for record in range(0, DOCUMENTS, 97):
+        parts = run("replay", spec, *PLAN, "--world", "2", "--find", str(record), "--json").json
+        for part in parts:
+            listed = run("replay", spec, *PLAN, "--world", "2", "--rank", str(part["rank"]), "--step", str(part["step"]),
+                         "--json")
+            if listed.status == 0:
+                assert {**part, "rank": 0, "step": 0, "index": 0} in [
+                    {**other, "rank": 0, "step": 0, "index": 0} for other in listed.json]
+            else:
+                assert "batches of rows, numbered from 0" in listed.err
+    empty = next(n for n in range(DOCUMENTS) if length_of(n) == 0)
+    record = sum(-(-(DOCUMENTS - shard) // 7) for shard in range(empty % 7)) + empty // 7
+    assert run("replay", spec, *PLAN, "--find", str(record)).out == b"record %d has no elements, so no row has it\n" % record
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--pack", "96"], "--lengths"),
+    (["--lengths", "ids"], "--pack"),
+    (["--pack", "0", "--lengths", "ids"], "--pack"),
+    (["--pack", "96", "--lengths", "id"], "the index has no lengths of 'id', only of ids"),
+    (["--pack", "96", "--lengths", "ids"], "'ids' has"),
+    (["--pack", "400", "--lengths", "ids", "--end", "pad"], "end with the last whole round of batches"),
+])
+def test_wrong_use_of_plan_is_told(spec, flags, message):
+    done = run("plan", spec, *flags)
+    assert done.status != 0 and message in done.err
