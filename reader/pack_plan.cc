@@ -18,6 +18,8 @@ constexpr uint64_t kLeastWindow = 1 << 10;
 constexpr uint64_t kMostWindow = 1 << 20;
 // Windows that are kept for those who ask for their rows again.
 constexpr size_t kKept = 4;
+// The most parts of a window: a length that lies makes no more.
+constexpr uint64_t kMostPlanned = 1 << 20;
 // Of a lane's rows, those with more room left than 1 / kTolerated of a row are made anew from the
 // sequences of all lanes, but no more than 1 / kRemade of the lane's rows: other ranks may have to
 // read their records, too.
@@ -150,7 +152,19 @@ void AppendRow(DraftRow* row, PackedWindow* window) {
                    [](const PackedSequence& a, const PackedSequence& b) {
                      return std::tuple(a.offset, a.part.begin) < std::tuple(b.offset, b.part.begin);
                    });
-  for (const PackedSequence& sequence : row->sequences) window->parts.push_back(sequence.part);
+  const size_t first = window->parts.size();
+  for (const PackedSequence& sequence : row->sequences) {
+    const PackedPart& part = sequence.part;
+    // Pieces of a sequence that have come together again are one.
+    if (window->parts.size() > first) {
+      PackedPart& last = window->parts.back();
+      if (last.item == part.item && last.begin + last.count == part.begin) {
+        last.count += part.count;
+        continue;
+      }
+    }
+    window->parts.push_back(part);
+  }
   window->begins.push_back(window->parts.size());
 }
 
@@ -210,8 +224,8 @@ absl::StatusOr<std::shared_ptr<const PackPlan>> PackPlan::Make(
   spec.window = PackWindowOf(spec);
   if (spec.window < kLeastWindow || spec.window > kMostWindow) {
     return absl::InvalidArgumentError(
-        fmt::format("pack: the window must have between {} and {} records, got {}", kLeastWindow,
-                    kMostWindow, spec.window));
+        fmt::format("the window of planned rows must have between {} and {} records, got {}",
+                    kLeastWindow, kMostWindow, spec.window));
   }
   std::shared_ptr<PackPlan> plan(
       new PackPlan(std::move(table), selection, std::move(order), std::move(spec)));
@@ -277,11 +291,12 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
     }
     if (spec_.longer == PackSpec::Longer::kTruncate) count = std::min(count, spec_.length);
     parts += 1 + count / spec_.length;
-    if (parts > kMostParts) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "pack: {} to {} of epoch {} make more than {} parts of rows of {} elements; use longer "
-          "rows or a smaller window",
-          first, first + items.size() - 1, epoch, kMostParts, spec_.length));
+    if (parts > kMostPlanned) {
+      return absl::ResourceExhaustedError(
+          fmt::format("pack: positions {} to {} of epoch {} make more than {} parts of rows of {} "
+                      "elements; use longer "
+                      "rows or a smaller window",
+                      first, first + items.size() - 1, epoch, kMostPlanned, spec_.length));
     }
     std::vector<PackedSequence>& lane = lanes[offset % lanes_];
     if (spec_.how == PackSpec::How::kBestFit) {

@@ -117,7 +117,7 @@ absl::StatusOr<int64_t> LengthOf(const Batch& batch, size_t row, const PackLayou
 class PackStage : public Stage {
  public:
   PackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open, bool truncate,
-            std::shared_ptr<const RunContext> context)
+            std::shared_ptr<RunContext> context)
       : rows_(std::move(input)),
         layout_(std::move(layout)),
         open_(open),
@@ -147,6 +147,7 @@ class PackStage : public Stage {
         length = layout_.length;
       }
       if (length == 0) {
+        context_->dropped_damaged += row.batch.damaged.size();
         rows_.Done(row.number);
         continue;
       }
@@ -201,7 +202,7 @@ class PackStage : public Stage {
   const PackLayout layout_;
   const size_t open_;
   const bool truncate_;
-  const std::shared_ptr<const RunContext> context_;
+  const std::shared_ptr<RunContext> context_;
   std::deque<Bin> bins_;
   bool ended_ = false;
 };
@@ -216,7 +217,7 @@ class PlannedRows {
   };
 
   PlannedRows(std::unique_ptr<Stage> input, std::shared_ptr<const PackPlan> plan,
-              std::shared_ptr<const RunContext> context)
+              std::shared_ptr<RunContext> context)
       : queue_(std::move(input)), plan_(std::move(plan)), context_(std::move(context)) {}
 
   // Sets `*row` to the next one, without parts at the end. It is valid until the next call.
@@ -242,11 +243,12 @@ class PlannedRows {
     if (static_cast<uint64_t>(length) == planned) return absl::OkStatus();
     return absl::InvalidArgumentError(fmt::format(
         "{}{}: '{}' has {} elements, but the index says {} of '{}': the steps before must not "
-        "change that number, and after another tool has written the shard, its lengths have to be "
-        "made anew with 'shardfeed index --length'",
-        context_->Prefix(batch, row), step, name, length, planned, plan_->spec().lengths));
+        "change that number; if the lengths are wrong, remove the shard's index and make them anew "
+        "with 'shardfeed index --length {}'",
+        context_->Prefix(batch, row), step, name, length, planned, plan_->spec().lengths,
+        plan_->spec().lengths));
   }
-  const RunContext& context() const { return *context_; }
+  RunContext& context() const { return *context_; }
 
   void Save(StateWords* words) const { queue_.Save(words); }
   absl::Status Load(StateReader* words) { return queue_.Load(words); }
@@ -255,6 +257,7 @@ class PlannedRows {
   // The row that begins with the queue's next record.
   absl::Status Find(Row* row) {
     if (!queue_.head().OriginOf(queue_.at(), &row->origin)) return NotInRows();
+    row->origin.first = 0;
     const uint64_t window = row->origin.position >> PackPlan::kPartBits;
     const uint64_t part = row->origin.position % PackPlan::kMostParts;
     absl::StatusOr<std::shared_ptr<const PackedWindow>> rows =
@@ -275,7 +278,7 @@ class PlannedRows {
 
   ElementQueue queue_;
   const std::shared_ptr<const PackPlan> plan_;
-  const std::shared_ptr<const RunContext> context_;
+  const std::shared_ptr<RunContext> context_;
   std::shared_ptr<const PackedWindow> window_;  // of the row that Next has returned
 };
 
@@ -287,7 +290,7 @@ bool IsDamaged(const Batch& batch, size_t row) {
 class PlannedPackStage : public Stage {
  public:
   PlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
-                   std::shared_ptr<const PackPlan> plan, std::shared_ptr<const RunContext> context)
+                   std::shared_ptr<const PackPlan> plan, std::shared_ptr<RunContext> context)
       : rows_(std::move(input), std::move(plan), std::move(context)), layout_(std::move(layout)) {}
 
   absl::Status Next(Batch* out) override {
@@ -299,7 +302,11 @@ class PlannedPackStage : public Stage {
     auto part = row.parts.begin();
     for (const Batch& batch : row.batches) {
       for (size_t i = 0; i < batch.rows; ++i, ++part) {
-        if (IsDamaged(batch, i)) continue;
+        if (IsDamaged(batch, i)) {
+          // The first part of a record counts it.
+          if (part->begin == 0) ++rows_.context().dropped_damaged;
+          continue;
+        }
         const absl::StatusOr<int64_t> length = LengthOf(batch, i, layout_, rows_.context());
         if (!length.ok()) return length.status();
         status = rows_.CheckLength(batch, i, *length, *part, "pack", (*layout_.spec)[0].name);
@@ -324,7 +331,7 @@ class PlannedBatchStage : public Stage {
  public:
   PlannedBatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec,
                     size_t column, std::shared_ptr<const PackPlan> plan,
-                    std::shared_ptr<const RunContext> context)
+                    std::shared_ptr<RunContext> context)
       : rows_(std::move(input), std::move(plan), std::move(context)),
         spec_(std::move(spec)),
         column_(column) {}
@@ -360,14 +367,14 @@ class PlannedBatchStage : public Stage {
 }  // namespace
 
 std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open,
-                                     bool truncate, std::shared_ptr<const RunContext> context) {
+                                     bool truncate, std::shared_ptr<RunContext> context) {
   return std::make_unique<PackStage>(std::move(input), std::move(layout), open, truncate,
                                      std::move(context));
 }
 
 std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
                                             std::shared_ptr<const PackPlan> plan,
-                                            std::shared_ptr<const RunContext> context) {
+                                            std::shared_ptr<RunContext> context) {
   return std::make_unique<PlannedPackStage>(std::move(input), std::move(layout), std::move(plan),
                                             std::move(context));
 }
@@ -375,7 +382,7 @@ std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLa
 std::unique_ptr<Stage> MakePlannedBatchStage(std::unique_ptr<Stage> input,
                                              std::shared_ptr<const RowSpec> spec, size_t column,
                                              std::shared_ptr<const PackPlan> plan,
-                                             std::shared_ptr<const RunContext> context) {
+                                             std::shared_ptr<RunContext> context) {
   return std::make_unique<PlannedBatchStage>(std::move(input), std::move(spec), column,
                                              std::move(plan), std::move(context));
 }

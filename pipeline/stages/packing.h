@@ -32,19 +32,19 @@ struct PackLayout {
 // room; if none has, the oldest is delivered. A sequence longer than a row is truncated, or else an
 // error. `context` names records in errors.
 std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open,
-                                     bool truncate, std::shared_ptr<const RunContext> context);
+                                     bool truncate, std::shared_ptr<RunContext> context);
 
 // Fills the rows of a plan, whose records `input` delivers row by row.
 std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
                                             std::shared_ptr<const PackPlan> plan,
-                                            std::shared_ptr<const RunContext> context);
+                                            std::shared_ptr<RunContext> context);
 
 // Batches the records of the rows of a plan made with PackSpec::How::kBatch, as they are. `column`
 // gives the length of a row.
 std::unique_ptr<Stage> MakePlannedBatchStage(std::unique_ptr<Stage> input,
                                              std::shared_ptr<const RowSpec> spec, size_t column,
                                              std::shared_ptr<const PackPlan> plan,
-                                             std::shared_ptr<const RunContext> context);
+                                             std::shared_ptr<RunContext> context);
 
 }  // namespace shardfeed
 

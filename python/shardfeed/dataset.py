@@ -14,6 +14,11 @@ from .metrics import address_of
 from .row_steps import RowSteps
 
 
+def _check_name(step: str, lengths: Optional[str]) -> None:
+    if lengths == "":
+        raise ValueError(f"{step}: lengths must name lengths of the indexes, or be None")
+
+
 @checked_methods
 class Dataset(RowSteps):
     """An immutable chain of steps over shards. Each step returns a new dataset; iterating runs
@@ -153,10 +158,11 @@ class Dataset(RowSteps):
         `budget`; a row longer than that is a batch of its own.
 
         Without `lengths`, rows are batched as they come. With the name of lengths that the indexes
-        have (`shardfeed index DATASET --length COLUMN`), batches of rows of similar length, out of
+        have (`shardfeed index DATASET --length FEATURE`), batches of rows of similar length, out of
         `window` records (16,384) at a time, are planned before anything is read, as rows are by
         pack(lengths=...), with what follows from it: ranks share batches evenly, a state resumes on any
         number of ranks, and len() is known."""
+        _check_name("batch_by_length", lengths)
         text = f"batch_by_length({column!r}, {budget}" + (f", lengths={lengths!r})" if lengths else ")")
         made = self._then("batch_by_length", column, budget, lengths or "", window or 0, text=text)
         return made._made_sparse()
@@ -241,7 +247,7 @@ class Dataset(RowSteps):
           the last one, as FlashAttention takes them. Padding is a segment of its own.
 
         With `lengths`, the name of lengths that the indexes have (`shardfeed index DATASET --length
-        COLUMN`), the rows of the whole epoch are planned before anything is read. Then ranks share
+        FEATURE`), the rows of the whole epoch are planned before anything is read. Then ranks share
         rows evenly, a state resumes on any number of ranks, and len() is known: that of the first
         epoch, from which others differ a little. Only shuffle, interleave, shard, repeat and steps
         that keep each row may precede.
@@ -249,11 +255,12 @@ class Dataset(RowSteps):
         - `how`: "best_fit" puts whole sequences where least room is left; "concatenate" puts one
           after the other, and cuts them where a row ends.
         - `split`: cuts a sequence longer than a row into several.
-        - `window`: how many records, in the order, are packed together (16,384); they are held in
-          memory besides what the shuffle holds.
+        - `window`: how many records, in the order, are packed together (16,384; 1,024 to 1,048,576);
+          they are held in memory besides what the shuffle holds.
 
         ValueError: what precedes drops or adds rows; in a run, a row has another length than its
         index says."""
+        _check_name("pack", lengths)
         names = [columns] if isinstance(columns, str) else list(columns)
         if isinstance(pad, Mapping):
             unknown = [name for name in pad if name not in names]

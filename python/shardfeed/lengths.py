@@ -56,7 +56,7 @@ def measure(specs: List[str], functions: Mapping[str, Callable[[Any], int]],
         for shard, columns in enumerate(_by_shard(blocks, counts, list(functions))):
             source._records.add_lengths(shard, {name: values.astype(np.uint64) for name, values in columns.items()})
             for name, values in columns.items():
-                totals[name] += int(values.sum())
+                totals[name] += int(values.astype(np.uint64).sum())
                 largest[name] = max(largest[name], int(values.max(initial=0)))
     _core.update_index_packs(specs)
     records = sum(counts)

@@ -159,6 +159,12 @@ BAD = {
     "truncate and split": (lambda ds: packed(ds, truncate=True), "not both"),
     "padding of another column": (lambda ds: ds.pack("ids", 8, pad={"labels": 1}), "'labels' is not one of"),
     "kept ragged column": (lambda ds: ds.pack("ids", 8, keep=["labels"]), "cannot be kept for each segment"),
+    "lengths without a name": (lambda ds: ds.pack("ids", 8, lengths=""), "lengths must name lengths of the indexes"),
+    "batches without a name": (lambda ds: ds.batch_by_length("ids", 8, lengths=""), "lengths must name lengths"),
+    "random numbers for pieces": (lambda ds: packed(ds.map(
+        lambda row, rng: {"ids": rng.permutation(row["ids"]), "labels": row["labels"]}, seed=1,
+        output={"ids": sf.var(sf.int64), "labels": sf.var(sf.int64)})),
+                                  "draws random numbers by a record's place"),
     "a window too small": (lambda ds: list(packed(ds, window=10)), "between 1024 and 1048576 records, got 10"),
     "a column twice": (lambda ds: ds.pack(["ids", "ids"], 8), "would appear twice"),
     "no column": (lambda ds: ds.pack([], 8), "there are no columns"),
@@ -184,6 +190,18 @@ def test_lengths_that_are_not_true_name_the_record(spec):
     ds = parsed(spec, "window").map(lambda row: {"ids": np.append(row["ids"], 1)}, output={"ids": sf.var(sf.int64)})
     with pytest.raises(ValueError, match=r"record \d+ at byte \d+: pack: 'ids' has \d+ elements, but the index says"):
         list(ds.pack("ids", 400, lengths="ids"))
+
+
+def test_rows_draw_random_numbers_of_their_own(spec):
+    def draws(rank, world):
+        ds = packed(parsed(spec, "window", rank, world)).map(lambda row, rng: {"x": rng.random()},
+                                                              output={"x": sf.float64}, seed=1)
+        return [row["x"] for row in ds.start(epoch=0)]
+
+    alone = draws(0, 1)
+    assert len(set(alone)) == len(alone)
+    for rank in range(3):
+        assert draws(rank, 3) == alone[rank::3][:len(alone) // 3]
 
 
 @pytest.mark.parametrize("order", list(ORDERS))

@@ -232,12 +232,58 @@ TEST_F(PlannedPackTest, MayFollowStepsThatKeepRows) {
   EXPECT_EQ(tokens, 0);
 }
 
+TEST_F(PlannedPackTest, GivesEachRowAPlaceOfItsOwn) {
+  const auto places = [](const Dataset& ds) {
+    const Dataset placed = ds.Map({{"place", DType::kInt64}}, [](RowContext& row) {
+      row.Out<int64_t>(0)[0] = static_cast<int64_t>(row.position());
+      return absl::OkStatus();
+    });
+    std::vector<int64_t> found;
+    const auto it = Start(placed);
+    for (Batch row; it->Next(&row).ok() && !row.empty();) {
+      for (size_t r = 0; r < row.rows; ++r) found.push_back(row.Row<int64_t>(4, r)[0]);
+    }
+    return found;
+  };
+  const std::vector<int64_t> all = places(Packed(Documents()));
+  EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), all.size());
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+  for (uint64_t rank = 0; rank < 3; ++rank) {
+    const std::vector<int64_t> mine = places(Packed(Documents()).ShardSources(rank, 3));
+    ASSERT_EQ(mine.size(), all.size() / 3);
+    for (size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine[i], all[3 * i + rank]);
+  }
+}
+
+TEST_F(PlannedPackTest, KnowsTheLengthOfRepeatedEpochs) {
+  for (const Dataset& ds :
+       {Packed(Documents().Repeat(3)), Packed(Documents()).Repeat(3),
+        Packed(Documents().Repeat(3)).Batch(7), Packed(Documents()).Batch(7).Repeat(3),
+        Documents().BatchByLength("ids", 100, "ids").Repeat(4)}) {
+    const auto length = ds.CountElements();
+    ASSERT_OK(length);
+    uint64_t elements = 0;
+    const auto it = Start(ds);
+    for (Batch batch; it->Next(&batch).ok() && !batch.empty();) elements += batch.num_elements();
+    EXPECT_EQ(length->elements, elements);
+  }
+}
+
 TEST_F(PlannedPackTest, RefusesWhatCannotBePlanned) {
   const auto error = [](const Dataset& ds) { return std::string(ds.status().message()); };
   const FilterFn all = [](RowContext&) { return true; };
   EXPECT_THAT(error(Packed(Documents().Filter(all))),
               ::testing::HasSubstr("steps that keep each row may precede, which filter is not"));
   EXPECT_THAT(error(Packed(Documents().Take(5))), ::testing::HasSubstr("which take(5) is not"));
+  PackOptions cutting = Options();
+  cutting.split = true;
+  const Dataset by_place = Documents().Map(
+      {{"ids", DType::kInt64, {}, true}}, [](RowContext&) { return absl::OkStatus(); }, {}, 1, {},
+      /*by_place=*/true);
+  EXPECT_THAT(error(by_place.Pack({"ids", "weights"}, cutting)),
+              ::testing::HasSubstr("draws random numbers by a record's place, of which it has "
+                                   "several if its sequence is cut"));
+  EXPECT_OK(Packed(by_place).status());
   EXPECT_THAT(error(Packed(Documents({.end = EpochEnd::kWrap}))),
               ::testing::HasSubstr("read with end=\"drop\""));
   PackOptions options = Options();
@@ -296,6 +342,7 @@ TEST_F(PlannedPackTest, FillsUpThePlaceOfASkippedRecord) {
   for (int64_t d = 0; d < kDocuments; ++d) {
     for (int64_t i = 0; i < LengthOf(d); ++i) EXPECT_EQ(times[Token(d, i)], d != 17) << d;
   }
+  EXPECT_EQ(it->stats().dropped_damaged, 1);
 }
 
 TEST_F(PlannedPackTest, BatchesRowsOfSimilarLength) {

@@ -189,6 +189,20 @@ TEST(PackLanes, TakesARowFromEachLaneInTurn) {
   }
 }
 
+TEST(PackLanes, CutsSequencesOnlyWhereARowEnds) {
+  std::mt19937_64 random(2);
+  std::vector<std::vector<PackedSequence>> lanes(8);
+  for (uint32_t i = 0; i < 2000; ++i) lanes[i % 8].push_back({{i, 0, 1 + random() % 9}, i});
+  const PackedWindow window = PackLanes(lanes, 7, PackSpec::How::kConcatenate);
+  for (size_t row = 0; row < window.rows(); ++row) {
+    const auto parts = window.row(row);
+    for (size_t i = 1; i < parts.size(); ++i) {
+      EXPECT_FALSE(parts[i].item == parts[i - 1].item &&
+                   parts[i].begin == parts[i - 1].begin + parts[i - 1].count);
+    }
+  }
+}
+
 TEST(PackLanes, MakesNoRowOfNothing) {
   EXPECT_EQ(PackLanes({{}, {}}, 10, PackSpec::How::kBestFit).rows(), 0);
   EXPECT_EQ(PackLanes({}, 10, PackSpec::How::kConcatenate).rows(), 0);
@@ -386,7 +400,8 @@ TEST_F(PackPlanTest, NamesWhatIsWrong) {
   small.window = 100;
   EXPECT_THAT(
       ErrorOf({.pack = small}),
-      ::testing::HasSubstr("the window must have between 1024 and 1048576 records, got 100"));
+      ::testing::HasSubstr(
+          "the window of planned rows must have between 1024 and 1048576 records, got 100"));
   PackSpec none = Spec();
   none.length = 0;
   EXPECT_THAT(ErrorOf({.pack = none}), ::testing::HasSubstr("the length must lie between 1 and"));
@@ -412,7 +427,7 @@ TEST_F(PackPlanTest, RefusesAFileThatClaimsMoreThanFitsMemory) {
   const auto reader = MakeReader(table, {.pack = spec});
   ReadBlock block;
   EXPECT_FAILS(reader->Next(&block), kResourceExhausted,
-               "make more than 16777216 parts of rows of 1 elements");
+               "make more than 1048576 parts of rows of 1 elements");
 }
 
 TEST_F(PackPlanTest, EndsWhereNoRoundOfBatchesIsComplete) {
