@@ -60,6 +60,7 @@ absl::Status AddZeros(const std::string& path, const std::vector<std::string>& f
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = OpenWritten(path);
   if (!index.ok()) return index.status();
   std::vector<NewLengthColumn> columns;
+  columns.reserve(features.size());
   for (const std::string& name : features) {
     columns.push_back({name, std::vector<uint64_t>((*index)->records())});
   }

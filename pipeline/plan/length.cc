@@ -63,7 +63,7 @@ absl::StatusOr<Length> LengthIn(const Step& step, uint64_t epoch) {
   if (repeat != nullptr && repeat->epochs > 0 && HasPlannedRows(step)) {
     Length sum = Length::Of(0);
     for (uint64_t e = 0; e < repeat->epochs; ++e) {
-      const absl::StatusOr<Length> length = LengthIn(*step.inputs[0], epoch * repeat->epochs + e);
+      absl::StatusOr<Length> length = LengthIn(*step.inputs[0], epoch * repeat->epochs + e);
       if (!length.ok() || !length->known()) return length;
       sum.elements += length->elements;
     }

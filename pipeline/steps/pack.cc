@@ -137,7 +137,7 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
                                    : options.split  ? PackSpec::Longer::kSplit
                                                     : PackSpec::Longer::kRefuse,
                          .window = options.window};
-  const Dataset input = WithPlannedRows("pack", pack);
+  Dataset input = WithPlannedRows("pack", pack);
   if (!input.status_.ok()) return input;
   // The length is that of the shards, which count rows.
   step.work = OnPlannedRows(
