@@ -94,6 +94,18 @@ struct PlannedBlock {
   std::vector<PackedRow> rows;
   uint64_t next_position = 0;
   uint64_t next_phase = 0;
+
+  // Sets what does not need the records.
+  void Describe(ReadBlock* block) const {
+    block->epoch = epoch;
+    block->position = position;
+    block->stride = stride;
+    block->place = place;
+    block->padded = padded;
+    block->rows = rows;
+    block->next_position = next_position;
+    block->next_phase = next_phase;
+  }
 };
 
 struct ReadPlanOptions {

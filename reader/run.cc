@@ -253,14 +253,7 @@ class ThreadedRun : public ReadRun {
           delivery_.NotifyAll();
           return false;
         }
-        block->out.epoch = block->epoch;
-        block->out.position = block->position;
-        block->out.stride = block->stride;
-        block->out.place = block->place;
-        block->out.padded = block->padded;
-        block->out.rows = std::move(block->rows);
-        block->out.next_position = block->next_position;
-        block->out.next_phase = block->next_phase;
+        block->Describe(&block->out);
         pending_ = std::move(block);
       }
       if (!budget_->TryReserve(pending_->new_memory)) {
