@@ -374,8 +374,9 @@ absl::StatusOr<bool> ReadPlanner::NextRows(PlannedBlock* block) {
     if (!rows.ok()) return rows.status();
     rows_ = *std::move(rows);
     absl::StatusOr<std::optional<RankRows::Row>> row = rows_->Next();
-    if (row.ok()) row_ = *std::move(row);
-    return row.status();
+    if (!row.ok()) return row.status();
+    row_ = *std::move(row);
+    return absl::OkStatus();
   };
   if (options_.epochs && epoch_ >= *options_.epochs) return false;
   if (!rows_) {
