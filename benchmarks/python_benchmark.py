@@ -191,7 +191,7 @@ def packing(folder, quick):
     with sf.write(spec, sync=False) as writer:
         for length in lengths:
             writer.write({"tokens": rng.integers(0, 1 << 15, length)})
-    subprocess.run([sys.executable, "-m", "shardfeed", "index", spec, "--length", "tokens"], check=True)
+    sf.index(spec, lengths=["tokens"])
     total = int(lengths.sum())
     read = sf.read(spec).shuffle(seed=1).parse({"tokens": sf.var(sf.int64)})
 
