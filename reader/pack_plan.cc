@@ -330,8 +330,8 @@ absl::StatusOr<std::shared_ptr<const PackedWindow>> PackPlan::Window(uint64_t ep
 }
 
 absl::StatusOr<PackedPart> PackPlan::PartAt(uint64_t epoch, uint64_t place) const {
-  const uint64_t window = place >> kPartBits;
-  const uint64_t part = place % kMostParts;
+  const uint64_t window = WindowOf(place);
+  const uint64_t part = PartOf(place);
   if (window < num_windows_) {
     absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = Window(epoch, window);
     if (!rows.ok()) return rows.status();
@@ -364,8 +364,8 @@ absl::StatusOr<RankRows> RankRows::From(std::shared_ptr<const PackPlan> plan, ui
                                         uint64_t place, uint64_t phase, uint64_t rank,
                                         uint64_t world, uint64_t batch) {
   RankRows rows(std::move(plan), epoch, phase, rank, world, batch);
-  rows.next_window_ = place >> PackPlan::kPartBits;
-  const uint64_t part = place % PackPlan::kMostParts;
+  rows.next_window_ = PackPlan::WindowOf(place);
+  const uint64_t part = PackPlan::PartOf(place);
   if (part == 0) return rows;
   absl::StatusOr<bool> any = rows.LookAhead();
   if (!any.ok()) return any.status();

@@ -72,6 +72,8 @@ class PackPlan {
   static constexpr int kPartBits = 24;
   static constexpr uint64_t kMostParts = uint64_t{1} << kPartBits;
   static uint64_t PlaceOf(uint64_t window, uint64_t part) { return window << kPartBits | part; }
+  static uint64_t WindowOf(uint64_t place) { return place >> kPartBits; }
+  static uint64_t PartOf(uint64_t place) { return place % kMostParts; }
 
   // Opens the indexes of all shards, which stay in memory.
   //
@@ -88,7 +90,7 @@ class PackPlan {
   // The number of elements of an item's sequence.
   uint64_t LengthOf(uint64_t item) const;
 
-  // ResourceExhausted: there are more than kMostParts parts.
+  // ResourceExhausted: there are more than 2^20 parts.
   absl::StatusOr<std::shared_ptr<const PackedWindow>> Window(uint64_t epoch, uint64_t window) const;
   // The part at a place that a row of the epoch has. OutOfRange: there is none.
   absl::StatusOr<PackedPart> PartAt(uint64_t epoch, uint64_t place) const;

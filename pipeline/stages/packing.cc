@@ -258,8 +258,8 @@ class PlannedRows {
   absl::Status Find(Row* row) {
     if (!queue_.head().OriginOf(queue_.at(), &row->origin)) return NotInRows();
     row->origin.first = 0;
-    const uint64_t window = row->origin.position >> PackPlan::kPartBits;
-    const uint64_t part = row->origin.position % PackPlan::kMostParts;
+    const uint64_t window = PackPlan::WindowOf(row->origin.position);
+    const uint64_t part = PackPlan::PartOf(row->origin.position);
     absl::StatusOr<std::shared_ptr<const PackedWindow>> rows =
         plan_->Window(row->origin.epoch, window);
     if (!rows.ok()) return rows.status();

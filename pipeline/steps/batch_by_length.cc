@@ -26,11 +26,10 @@ Dataset Dataset::BatchByLength(std::string column, int64_t budget, std::string l
   step.identity.Add("column", column).Add("budget", budget);
   step.batched = true;
   if (!lengths.empty()) {
-    const Dataset input =
-        WithPlannedRows("batch_by_length", {.lengths = std::move(lengths),
-                                            .length = static_cast<uint64_t>(budget),
-                                            .how = PackSpec::How::kBatch,
-                                            .window = window});
+    Dataset input = WithPlannedRows("batch_by_length", {.lengths = std::move(lengths),
+                                                        .length = static_cast<uint64_t>(budget),
+                                                        .how = PackSpec::How::kBatch,
+                                                        .window = window});
     if (!input.status_.ok()) return input;
     // The length is that of the shards, which count rows.
     step.work = OnPlannedRows(

@@ -114,14 +114,19 @@ def test_ddp_by_torchrun(images, alone, tmp_path):
         assert len(first) == len(second) == 4 and not first & second
 
 
-@pytest.mark.parametrize("processes", [1, 4])
-def test_ddp_goes_on_with_any_number_of_processes(ddp, alone, tmp_path, processes):
-    start, _ = ddp(2, tmp_path / "checkpoint", kill_at=random.randint(2, STEPS - 3))
-    rest, losses = ddp(processes, tmp_path / "checkpoint")
+def check_goes_on(train, alone, checkpoint, processes):
+    """Kills two processes that train, and goes on with another number of processes, as `alone` was without a stop."""
+    start, _ = train(2, checkpoint, kill_at=random.randint(2, STEPS - 3))
+    rest, losses = train(processes, checkpoint)
     first = rest[0][0]  # after the last complete checkpoint
     assert 1 < first <= len(start) + 2
     assert start[:first - 1] + rest == alone[0]
     assert np.allclose(losses, alone[1][first - 1:], rtol=1e-4)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_ddp_goes_on_with_any_number_of_processes(ddp, alone, tmp_path, processes):
+    check_goes_on(ddp, alone, tmp_path / "checkpoint", processes)
 
 
 # ---- A language model on packed rows
@@ -145,13 +150,7 @@ def lines_alone(training, documents, tmp_path_factory):
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_language_model_goes_on_with_any_number_of_processes(training, documents, lines_alone, tmp_path, processes):
-    trains = training("language_model", documents)
-    start, _ = trains(2, tmp_path / "checkpoint", kill_at=random.randint(2, STEPS - 3))
-    rest, losses = trains(processes, tmp_path / "checkpoint")
-    first = rest[0][0]  # after the last complete checkpoint
-    assert 1 < first <= len(start) + 2
-    assert start[:first - 1] + rest == lines_alone[0]
-    assert np.allclose(losses, lines_alone[1][first - 1:], rtol=1e-4)
+    check_goes_on(training("language_model", documents), lines_alone, tmp_path / "checkpoint", processes)
 
 
 def check_two_processes(out, batch):
