@@ -128,7 +128,7 @@ std::string TextOf(nb::handle value) {
   const nb::object utf8 =
       nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace"));
   if (!utf8.is_valid()) nb::raise_python_error();
-  return {PyBytes_AS_STRING(utf8.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(utf8.ptr()))};
+  return {PyBytes_AsString(utf8.ptr()), static_cast<size_t>(PyBytes_Size(utf8.ptr()))};
 }
 
 absl::Status KeepException(nb::python_error exception, nb::handle function) {

@@ -1,6 +1,7 @@
 """The package in one process with others: what it imports, in which order, and that codecs do not mix."""
 
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -95,3 +96,13 @@ def test_any_order(order, tmp_path):
     code = "import sys, numpy\n" + "".join(f"import {name}\n" for name in order)
     code += "".join(USES[name] for name in [*order, *reversed(order)]) + "print('alive')"
     assert run_python(code, tmp_path / "a@2").endswith("alive")
+
+
+def test_the_extension_has_no_macros_that_the_stable_abi_lacks():
+    """The wheel for CPython 3.12 and later uses the stable ABI; other builds do not notice these."""
+    macro = re.compile(r"\bPy(Bytes|Tuple|List|Float|Set|ByteArray|MemoryView)_(AS_|[GS]ET_)[A-Z]+\b|"
+                       r"\bPyUnicode_(DATA|KIND|READ|1BYTE_DATA|GET_LENGTH|READY)\b")
+    found = [f"{path.name}:{number}: {line.strip()}"
+             for path in sorted((REPOSITORY / "python" / "core").glob("*.*"))
+             for number, line in enumerate(path.read_text().splitlines(), 1) if macro.search(line)]
+    assert not found
