@@ -12,6 +12,7 @@
 #include "cuda/pinned_pool.h"
 #include "cuda/upload_ring.h"
 #include "fmt/format.h"
+#include "io/parallel.h"
 #include "io/thread.h"
 #include "shardfeed/cuda.h"
 
@@ -115,8 +116,9 @@ absl::StatusOr<std::unique_ptr<DeviceIterator::Run>> DeviceIterator::Run::Start(
   it->pool_ = PinnedPool::Create(
       it->device_, options.pinned_bytes > 0 ? options.pinned_bytes : run.budget_bytes);
   run.budget_bytes -= run.budget_bytes / 4;
-  absl::StatusOr<std::shared_ptr<UploadRing>> ring = UploadRing::Create(
-      it->device_, it->pool_, dataset.spec(), std::move(options.normalize), options.depth);
+  absl::StatusOr<std::shared_ptr<UploadRing>> ring =
+      UploadRing::Create(it->device_, it->pool_, dataset.spec(), std::move(options.normalize),
+                         options.depth, ThreadCount(run.threads));
   if (!ring.ok()) return ring.status();
   it->ring_ = *std::move(ring);
   run.allocator = [pool = it->pool_](size_t size) { return pool->Allocate(size); };

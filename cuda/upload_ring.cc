@@ -1,12 +1,12 @@
 #include "cuda/upload_ring.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/rounding.h"
 #include "cuda/host_columns.h"
+#include "cuda/staging.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -14,7 +14,6 @@ namespace {
 
 // Alignment of tensors in a buffer, the same as cuMemAlloc's.
 constexpr size_t kTensorAlignment = 256;
-constexpr size_t kStagingAlignment = 64;
 
 }  // namespace
 
@@ -37,13 +36,13 @@ absl::Status DeviceBatch::Use(CuStream stream) const {
 
 absl::StatusOr<std::shared_ptr<UploadRing>> UploadRing::Create(
     std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool, const RowSpec& spec,
-    std::map<std::string, Normalize> normalize, int depth) {
+    std::map<std::string, Normalize> normalize, int depth, int threads) {
   if (depth < 1) {
     return absl::InvalidArgumentError(fmt::format(
         "depth must be at least 1 buffer, or 2 to overlap copies with work, got {}", depth));
   }
   std::shared_ptr<UploadRing> ring(
-      new UploadRing(std::move(device), std::move(pool), static_cast<size_t>(depth)));
+      new UploadRing(std::move(device), std::move(pool), static_cast<size_t>(depth), threads));
   ring->normalize_ = std::move(normalize);
   for (const auto& [name, unused] : ring->normalize_) {
     if (FindColumn(spec, name) < 0) {
@@ -289,7 +288,7 @@ absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
 absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flight,
                                  DeviceBatch* out) {
   const CudaDriver& driver = device_->driver();
-  std::vector<Piece> pieces;
+  std::vector<UploadPiece> pieces;
   size_t size = 0;
   const auto reserve = [&](size_t bytes) {
     return std::exchange(size, size + RoundUp(bytes, kTensorAlignment));
@@ -353,33 +352,14 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     tensor.data += buffer->memory;
     if (targets_[t].spec.ragged) tensor.splits += buffer->memory;
   }
-  // Staging memory for pieces that are not in pinned memory.
-  size_t staging = 0;
-  for (const Piece& piece : pieces) {
-    if (!piece.pinned) staging += RoundUp(piece.bytes, kStagingAlignment);
-  }
-  if (staging > flight->staging_bytes) {
-    flight->staging.reset();
-    flight->staging_bytes = 0;
-    absl::StatusOr<std::shared_ptr<char>> memory = pool_->AllocatePinned(staging + staging / 8);
-    if (!memory.ok()) return memory.status();
-    flight->staging = *std::move(memory);
-    flight->staging_bytes = staging + staging / 8;
-  }
-  char* stage = flight->staging.get();
-  uint64_t staged_bytes = 0;
+  absl::StatusOr<uint64_t> staged_bytes =
+      StagePieces(*pool_, threads_, absl::MakeSpan(pieces), flight);
+  if (!staged_bytes.ok()) return staged_bytes.status();
   flight->bytes = 0;
-  for (Piece& piece : pieces) {
-    flight->bytes += piece.bytes;
-    if (piece.pinned) continue;
-    std::memcpy(stage, piece.from, piece.bytes);
-    piece.from = stage;
-    stage += RoundUp(piece.bytes, kStagingAlignment);
-    staged_bytes += piece.bytes;
-  }
+  for (const UploadPiece& piece : pieces) flight->bytes += piece.bytes;
   status = driver.Check(driver.EventRecord(flight->started, copying_), "cuEventRecord");
   if (!status.ok()) return status;
-  for (const Piece& piece : pieces) {
+  for (const UploadPiece& piece : pieces) {
     status = driver.Check(
         driver.MemcpyHtoDAsync(buffer->memory + piece.to, piece.from, piece.bytes, copying_),
         "cuMemcpyHtoDAsync");
@@ -406,7 +386,7 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
   if (!status.ok()) return status;
   MutexLock lock(mutex_);
   stats_.bytes += flight->bytes;
-  stats_.staged_bytes += staged_bytes;
+  stats_.staged_bytes += *staged_bytes;
   return absl::OkStatus();
 }
 

@@ -44,11 +44,12 @@ struct UploadStats {
 // A host batch is released once the event of its copy has passed.
 class UploadRing : public std::enable_shared_from_this<UploadRing> {
  public:
-  // Makes a ring of `depth` buffers for batches of `spec`; `normalize` is keyed by column.
+  // Makes a ring of `depth` buffers for batches of `spec`; `normalize` is keyed by column. What is
+  // not pinned is copied by up to `threads` threads.
   // InvalidArgument: an option does not fit the columns.
   static absl::StatusOr<std::shared_ptr<UploadRing>> Create(
       std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool,
-      const RowSpec& spec, std::map<std::string, Normalize> normalize, int depth);
+      const RowSpec& spec, std::map<std::string, Normalize> normalize, int depth, int threads);
 
   // Waits until the device has finished with all buffers. All batches are gone by then, because
   // each keeps the ring alive.
@@ -90,16 +91,9 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   };
   using Buffer = UploadBuffer;
   using Flight = UploadFlight;
-  // A piece of host memory and its place in the buffer.
-  struct Piece {
-    const void* from;
-    size_t bytes;
-    size_t to;
-    bool pinned;
-  };
-
-  UploadRing(std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool, int depth)
-      : device_(std::move(device)), pool_(std::move(pool)), depth_(depth) {}
+  UploadRing(std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool,
+             size_t depth, int threads)
+      : device_(std::move(device)), pool_(std::move(pool)), depth_(depth), threads_(threads) {}
 
   absl::StatusOr<std::unique_ptr<Flight>> NewFlight();
   absl::Status LimitCopies();
@@ -119,6 +113,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   const std::shared_ptr<const CudaDevice> device_;
   const std::shared_ptr<PinnedPool> pool_;
   const size_t depth_;
+  const int threads_;
   RowSpec spec_;
   std::vector<Target> targets_;  // one target per column of spec_
   std::vector<size_t> host_columns_;

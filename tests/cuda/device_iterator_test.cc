@@ -103,6 +103,21 @@ TEST_F(DeviceIteratorTest, MemoryThatIsNotPinnedIsStaged) {
   EXPECT_GT(stats.pinned.refused, 0);
 }
 
+TEST_F(DeviceIteratorTest, LargeBatchesAreStagedByThreads) {
+  for (int threads : {1, 5}) {
+    auto it = Start(Numbers(3000).Batch(1500), {.pinned_bytes = 1}, {.threads = threads});
+    TestStream stream(device_);
+    std::vector<NumbersRead> reads;
+    for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+      reads.push_back(ReadNumbers(batch, stream));
+    }
+    stream.Wait();
+    ASSERT_EQ(reads.size(), 2);
+    ExpectNumbers(reads);
+    EXPECT_EQ(it->stats().staged_bytes, it->stats().bytes);
+  }
+}
+
 TEST_F(DeviceIteratorTest, BatchesOfThePipelineArePinnedWithinTheBudget) {
   auto it = Start(Numbers(64).Select({"x", "ragged"}).Batch(8), {}, {.budget_bytes = 16 << 20});
   DeviceBatch batch;

@@ -1,5 +1,4 @@
-"""Arrays on the stand-in for CUDA's driver that frameworks use on streams of their own; and torch and JAX on
-this machine's GPU, if it has one."""
+"""Arrays on the stand-in for CUDA's driver that frameworks use on streams of their own."""
 
 import contextlib
 import ctypes
@@ -10,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from cuda_data import driver, ds, rows, sf
+from cuda_data import driver, ds, sf
 
 
 def test_the_array_interface(driver, ds):
@@ -360,38 +359,3 @@ def test_streams_of_all_kinds(driver, stream, ds):
             batch["label"].use(wrong)
         with pytest.raises(TypeError, match="expected a CUDA stream"):
             ds.cuda(stream=wrong)
-
-
-def test_torch_on_a_gpu(ds):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if not torch.cuda.is_available():
-        pytest.skip("torch sees no GPU")
-    for found, wanted in zip(ds.cuda().torch(), ds):
-        assert found["image"].is_cuda
-        assert np.array_equal(found["image"].cpu().numpy(), wanted["image"])
-
-
-def test_torch_captures_a_graph_meanwhile_on_a_gpu():
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    if not torch.cuda.is_available():
-        pytest.skip("torch sees no GPU")
-    ds = rows(400).batch(8)
-    image = torch.zeros(8, 8, 6, 3, dtype=torch.uint8, device="cuda")
-    with ds.cuda().torch(out={"image": image}).start() as it:
-        next(it)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):  # while the iterator's thread works
-            total = image.long().sum()
-        for found, wanted in zip(it, list(ds)[1:]):
-            graph.replay()
-            assert total.item() == wanted["image"].astype(np.int64).sum()
-
-
-def test_jax_on_a_gpu(ds):
-    jax = pytest.importorskip("jax", reason="jax is not installed")
-    if jax.default_backend() != "gpu":
-        pytest.skip("JAX sees no GPU")
-    step = jax.jit(lambda x: x.astype("int32").sum())
-    sums = [step(batch["image"]) for batch in ds.cuda().jax()]
-    for found, wanted in zip(sums, ds, strict=True):
-        assert int(found) == wanted["image"].astype(np.int64).sum()
