@@ -65,6 +65,13 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
                   "--pack: number of records that are packed together; default 16384")
       ->check(WholeNumber(1))
       ->needs(length);
+  command
+      .add_option("--min-length", flags.min_length, "--pack: leave out records that are shorter")
+      ->check(WholeNumber(0))
+      ->needs(length);
+  command.add_option("--max-length", flags.max_length, "--pack: leave out records that are longer")
+      ->check(WholeNumber(0))
+      ->needs(length);
 }
 
 std::optional<PackSpec> PackSpecOf(const PackFlags& flags) {
@@ -76,7 +83,9 @@ std::optional<PackSpec> PackSpecOf(const PackFlags& flags) {
       .longer = flags.longer == "split"      ? PackSpec::Longer::kSplit
                 : flags.longer == "truncate" ? PackSpec::Longer::kTruncate
                                              : PackSpec::Longer::kRefuse,
-      .window = flags.window};
+      .window = flags.window,
+      .min_length = flags.min_length,
+      .max_length = flags.max_length};
 }
 
 absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader) {
@@ -95,6 +104,7 @@ absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader) {
   const uint64_t world = reader.options().world;
   const uint64_t round = world * reader.options().batch;
   PackedEpoch epoch;
+  epoch.left_out = plan.CountLeftOut();
   for (const auto& window : used) epoch.rows += window.size();
   epoch.batches_per_rank = epoch.rows / round;
   epoch.left_over = epoch.rows % round;

@@ -21,6 +21,8 @@ struct PackFlags {
   std::string how = "best_fit";
   std::string longer = "refuse";
   uint64_t window = 0;
+  uint64_t min_length = 0;
+  uint64_t max_length = UINT64_MAX;
 };
 
 // Declares these options.
@@ -33,6 +35,7 @@ std::optional<PackSpec> PackSpecOf(const PackFlags& flags);
 struct PackedEpoch {
   uint64_t rows = 0;
   uint64_t elements = 0;
+  uint64_t left_out = 0;  // records, because of their lengths
   uint64_t batches_per_rank = 0;
   uint64_t left_over = 0;  // rows of the incomplete last round
   // Of a step, the number of elements of the rank that has most, relative to the mean of the ranks:

@@ -180,6 +180,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
       json["packing"] = {{"rows", packed->rows},
                          {"row_elements", reading->pack->length},
                          {"elements", packed->elements},
+                         {"left_out_records", packed->left_out},
                          {"full", packed->Full(reading->pack->length)},
                          {"left_over_rows", packed->left_over},
                          {"balance", packed->balance}};
@@ -216,6 +217,10 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
         "times the mean\n",
         FormatCount(packed->rows), FormatCount(reading->pack->length), reading->pack->lengths,
         100 * packed->Full(reading->pack->length), packed->balance);
+    if (packed->left_out > 0) {
+      fmt::print("         {} records are left out because of their lengths\n",
+                 FormatCount(packed->left_out));
+    }
   }
   if (shuffled) {
     fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
@@ -304,7 +309,14 @@ int ReplayRows(const Reader& reader, const ReplayFlags& flags, std::optional<uin
            : PartsOfBatch(reader, flags.epoch, flags.step.value_or(0));
   if (!parts.ok()) return ReportError(parts.status());
   if (parts->empty() && !options.json) {
-    fmt::print("record {} has no elements, so no row has it\n", *flags.find);
+    const uint64_t length = reader.shared_pack()->LengthOf(*item);
+    if (reader.shared_pack()->IsKept(length)) {
+      fmt::print("record {} has no elements, so no row has it\n", *flags.find);
+    } else {
+      fmt::print(
+          "record {} has {} elements, and is left out because of its length, so no row has it\n",
+          *flags.find, length);
+    }
   }
   return PrintParts(reader, *parts, item.has_value(), options.json);
 }

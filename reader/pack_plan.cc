@@ -227,6 +227,11 @@ absl::StatusOr<std::shared_ptr<const PackPlan>> PackPlan::Make(
         fmt::format("the window of planned rows must have between {} and {} records, got {}",
                     kLeastWindow, kMostWindow, spec.window));
   }
+  if (spec.min_length > spec.max_length) {
+    return absl::InvalidArgumentError(
+        fmt::format("planned rows: no record has a length between min_length {} and max_length {}",
+                    spec.min_length, spec.max_length));
+  }
   std::shared_ptr<PackPlan> plan(
       new PackPlan(std::move(table), selection, std::move(order), std::move(spec)));
   const OrderSpec& shuffle = plan->order_->spec();
@@ -252,15 +257,16 @@ absl::Status PackPlan::OpenLengths() {
           table_->path(shard), spec_.lengths,
           names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", ")), spec_.lengths));
     }
-    if (lengths->max() > spec_.length && spec_.how == PackSpec::How::kBestFit &&
-        spec_.longer == PackSpec::Longer::kRefuse) {
-      uint64_t record = 0;
-      while (lengths->At(record) <= spec_.length) ++record;
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: '{}' has {} elements, which do not fit into a row of {}; raise the length, or set "
-          "truncate or split",
-          table_->NameOf(table_->begins()[shard] + record), spec_.lengths, lengths->At(record),
-          spec_.length));
+    if (lengths->max() > spec_.length && spec_.max_length > spec_.length &&
+        spec_.how == PackSpec::How::kBestFit && spec_.longer == PackSpec::Longer::kRefuse) {
+      for (uint64_t record = 0; record < (*index)->records(); ++record) {
+        const uint64_t length = lengths->At(record);
+        if (length <= spec_.length || !IsKept(length)) continue;
+        return absl::InvalidArgumentError(fmt::format(
+            "{}: '{}' has {} elements, which do not fit into a row of {}; raise the length, set "
+            "truncate or split, or leave it out by max_length",
+            table_->NameOf(table_->begins()[shard] + record), spec_.lengths, length, spec_.length));
+      }
     }
     shards_.push_back({*std::move(index), *lengths});
   }
@@ -271,6 +277,13 @@ uint64_t PackPlan::LengthOf(uint64_t item) const {
   const uint64_t record = selection_.RecordAt(item);
   const size_t shard = table_->ShardOf(record);
   return shards_[shard].lengths.At(record - table_->begins()[shard]);
+}
+
+uint64_t PackPlan::CountLeftOut() const {
+  if (spec_.min_length == 0 && spec_.max_length == UINT64_MAX) return 0;
+  uint64_t left_out = 0;
+  for (uint64_t item = 0; item < selection_.size(); ++item) left_out += !IsKept(LengthOf(item));
+  return left_out;
 }
 
 absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t window) const {
@@ -284,7 +297,7 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
   for (uint32_t offset = 0; offset < items.size(); ++offset) {
     PackedSequence sequence{{items[offset], 0, LengthOf(items[offset])}, offset};
     uint64_t& count = sequence.part.count;
-    if (count == 0 && spec_.how != PackSpec::How::kBatch) continue;
+    if (!IsKept(count) || (count == 0 && spec_.how != PackSpec::How::kBatch)) continue;
     if (spec_.how == PackSpec::How::kBatch) {
       lanes[offset % lanes_].push_back(sequence);
       continue;

@@ -89,6 +89,12 @@ class PackPlan {
   uint64_t num_windows() const { return num_windows_; }
   // The number of elements of an item's sequence.
   uint64_t LengthOf(uint64_t item) const;
+  // Whether records of this length are not left out.
+  bool IsKept(uint64_t length) const {
+    return spec_.min_length <= length && length <= spec_.max_length;
+  }
+  // How many items are left out because of their lengths.
+  uint64_t CountLeftOut() const;
 
   // ResourceExhausted: there are more than 2^20 parts.
   absl::StatusOr<std::shared_ptr<const PackedWindow>> Window(uint64_t epoch, uint64_t window) const;

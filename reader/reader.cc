@@ -275,9 +275,12 @@ std::string Reader::OrderText() const {
   std::string text = order_->Describe();
   if (pack_ != nullptr) {
     const PackSpec& pack = pack_->spec();
-    text += fmt::format(" packed(lengths={}, length={}, how={}, longer={}, window={})",
-                        pack.lengths, pack.length, static_cast<int>(pack.how),
-                        static_cast<int>(pack.longer), pack.window);
+    text += fmt::format(" packed(lengths={}, length={}, how={}, longer={}, window={}", pack.lengths,
+                        pack.length, static_cast<int>(pack.how), static_cast<int>(pack.longer),
+                        pack.window);
+    if (pack.min_length > 0) text += fmt::format(", min_length={}", pack.min_length);
+    if (pack.max_length < UINT64_MAX) text += fmt::format(", max_length={}", pack.max_length);
+    text += ")";
   }
   if (options_.records) {
     uint64_t key = 0;

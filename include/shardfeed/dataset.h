@@ -84,12 +84,23 @@ struct PackOptions {
   PackSpec::How how = PackSpec::How::kBestFit;
   bool split = false;
   uint64_t window = 0;
+  // With a plan, leaves out records whose lengths are less or greater.
+  uint64_t min_length = 0;
+  uint64_t max_length = UINT64_MAX;
 
   // Columns of one value per row, which become ragged columns with one for each segment.
   std::vector<std::string> keep;
   // Adds the ragged int32 column NAME_cu_seqlens: where the segments begin, and the end of the last
   // one, as FlashAttention takes them; padding is a segment of its own.
   bool cu_seqlens = false;
+};
+
+// The plan of batches by length; each is as in PackOptions.
+struct BatchByLengthOptions {
+  std::string lengths;
+  uint64_t window = 0;
+  uint64_t min_length = 0;
+  uint64_t max_length = UINT64_MAX;
 };
 
 // What a mix does when one of its inputs ends.
@@ -223,8 +234,8 @@ class Dataset {
   // its longest row (length as in BucketByLength). A row longer than the budget is a batch of its
   // own. With `lengths`, which the indexes have, batches of rows of similar length are planned as
   // Pack's rows are, out of `window` records at a time (see PackSpec).
-  Dataset BatchByLength(std::string column, int64_t budget, std::string lengths = {},
-                        uint64_t window = 0) const;
+  Dataset BatchByLength(std::string column, int64_t budget,
+                        BatchByLengthOptions options = {}) const;
   // Pads the ragged columns of batches.
   Dataset Pad(std::map<std::string, Padding> padding = {}) const;
   // Adds for each of these ragged columns a column "NAME_indices" of shape [values, 2]: the row of

@@ -85,6 +85,9 @@ struct PackSpec {
   // Number of records whose sequences are packed together, in the order: 1,024 to 1,048,576; 0:
   // 16,384. They are held in memory besides what the order holds.
   uint64_t window = 0;
+  // Records whose lengths are less or greater are left out.
+  uint64_t min_length = 0;
+  uint64_t max_length = UINT64_MAX;
 };
 
 // A record that could not be read completely.

@@ -42,12 +42,15 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
     identity->Add("ranges", ranges);
   }
   if (reader.pack) {
+    const PackSpec& pack = *reader.pack;
     identity->Add("pack", Identity("pack")
-                              .Add("lengths", reader.pack->lengths)
-                              .Add("length", reader.pack->length)
-                              .Add("how", reader.pack->how)
-                              .Add("longer", reader.pack->longer)
-                              .Add("window", PackWindowOf(*reader.pack)));
+                              .Add("lengths", pack.lengths)
+                              .Add("length", pack.length)
+                              .Add("how", pack.how)
+                              .Add("longer", pack.longer)
+                              .Add("window", PackWindowOf(pack))
+                              .AddIf(pack.min_length > 0, "min_length", pack.min_length)
+                              .AddIf(pack.max_length < UINT64_MAX, "max_length", pack.max_length));
   }
   if (coverage >= Coverage::kElements) identity->Add("batch", reader.batch);
   if (coverage >= Coverage::kRank) identity->Add("rank", reader.rank).Add("world", reader.world);

@@ -9,27 +9,31 @@
 
 namespace shardfeed {
 
-Dataset Dataset::BatchByLength(std::string column, int64_t budget, std::string lengths,
-                               uint64_t window) const {
+Dataset Dataset::BatchByLength(std::string column, int64_t budget,
+                               BatchByLengthOptions options) const {
   if (!status_.ok()) return *this;
   absl::StatusOr<size_t> number = RowLengthColumn("batch_by_length", spec(), column, batched());
   if (!number.ok()) return Dataset(number.status());
   if (budget < 1) {
     return Dataset(absl::InvalidArgumentError("batch_by_length: the budget must be at least 1"));
   }
-  if (lengths.empty() && window > 0) {
+  if (options.lengths.empty() &&
+      (options.window > 0 || options.min_length > 0 || options.max_length < UINT64_MAX)) {
     return Dataset(absl::InvalidArgumentError(
-        "batch_by_length: the window is for batches that are planned: name the lengths"));
+        "batch_by_length: window, min_length and max_length are for batches that are planned: name "
+        "the lengths"));
   }
   Step step = Like("batch_by_length");
   step.text = fmt::format("batch_by_length({}, {})", column, budget);
   step.identity.Add("column", column).Add("budget", budget);
   step.batched = true;
-  if (!lengths.empty()) {
-    Dataset input = WithPlannedRows("batch_by_length", {.lengths = std::move(lengths),
+  if (!options.lengths.empty()) {
+    Dataset input = WithPlannedRows("batch_by_length", {.lengths = std::move(options.lengths),
                                                         .length = static_cast<uint64_t>(budget),
                                                         .how = PackSpec::How::kBatch,
-                                                        .window = window});
+                                                        .window = options.window,
+                                                        .min_length = options.min_length,
+                                                        .max_length = options.max_length});
     if (!input.status_.ok()) return input;
     // The length is that of the shards, which count rows.
     step.work = OnPlannedRows(

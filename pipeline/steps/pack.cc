@@ -94,9 +94,11 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
   absl::StatusOr<PackLayout> layout = LayoutOf(spec(), batched(), columns, options);
   if (!layout.ok()) return Dataset(layout.status());
   const bool planned = !options.lengths.empty();
-  if (!planned && (options.split || options.how != PackSpec::How::kBestFit || options.window > 0)) {
+  if (!planned && (options.split || options.how != PackSpec::How::kBestFit || options.window > 0 ||
+                   options.min_length > 0 || options.max_length < UINT64_MAX)) {
     return Dataset(absl::InvalidArgumentError(
-        "pack: split, how and window are for rows that are planned: name the lengths"));
+        "pack: split, how, window, min_length and max_length are for rows that are planned: name "
+        "the lengths"));
   }
   if (options.split && options.truncate) {
     return Dataset(absl::InvalidArgumentError(
@@ -135,7 +137,9 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
                          .longer = options.truncate ? PackSpec::Longer::kTruncate
                                    : options.split  ? PackSpec::Longer::kSplit
                                                     : PackSpec::Longer::kRefuse,
-                         .window = options.window};
+                         .window = options.window,
+                         .min_length = options.min_length,
+                         .max_length = options.max_length};
   Dataset input = WithPlannedRows("pack", pack);
   if (!input.status_.ok()) return input;
   // The length is that of the shards, which count rows.

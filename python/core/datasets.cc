@@ -438,8 +438,12 @@ void BindDatasets(nb::module_& m) {
            })
       .def("batch_by_length",
            [](const Dataset& ds, std::string column, int64_t budget, std::string lengths,
-              uint64_t window) {
-             return Made(ds.BatchByLength(std::move(column), budget, std::move(lengths), window));
+              uint64_t window, uint64_t min_length, uint64_t max_length) {
+             return Made(ds.BatchByLength(std::move(column), budget,
+                                          {.lengths = std::move(lengths),
+                                           .window = window,
+                                           .min_length = min_length,
+                                           .max_length = max_length}));
            })
       .def("sparse",
            [](const Dataset& ds, std::vector<std::string> columns) {
@@ -459,7 +463,8 @@ void BindDatasets(nb::module_& m) {
       .def("pack",
            [](const Dataset& ds, std::vector<std::string> columns, int64_t length, size_t open,
               std::vector<int64_t> pad, bool truncate, std::string lengths, bool concatenate,
-              bool split, uint64_t window, std::vector<std::string> keep, bool cu_seqlens) {
+              bool split, uint64_t window, uint64_t min_length, uint64_t max_length,
+              std::vector<std::string> keep, bool cu_seqlens) {
              return Made(ds.Pack(
                  std::move(columns),
                  {.length = length,
@@ -470,6 +475,8 @@ void BindDatasets(nb::module_& m) {
                   .how = concatenate ? PackSpec::How::kConcatenate : PackSpec::How::kBestFit,
                   .split = split,
                   .window = window,
+                  .min_length = min_length,
+                  .max_length = max_length,
                   .keep = std::move(keep),
                   .cu_seqlens = cu_seqlens}));
            })

@@ -13,6 +13,8 @@ from .choices import Exhausted, PackHow
 from .metrics import address_of
 from .row_steps import RowSteps
 
+_ANY_LENGTH = 2**64 - 1
+
 
 def _check_name(step: str, lengths: Optional[str]) -> None:
     if lengths == "":
@@ -153,7 +155,8 @@ class Dataset(RowSteps):
         return made._made_sparse()
 
     def batch_by_length(self, column: str, budget: Size, *, lengths: Optional[str] = None,
-                        window: Optional[Size] = None) -> "Dataset":
+                        window: Optional[Size] = None, min_length: Count = 0,
+                        max_length: Optional[Count] = None) -> "Dataset":
         """Makes batches in which the number of rows times the longest row's length is at most
         `budget`; a row longer than that is a batch of its own.
 
@@ -161,10 +164,12 @@ class Dataset(RowSteps):
         have (`shardfeed index DATASET --length FEATURE`), batches of rows of similar length, out of
         `window` records (16,384) at a time, are planned before anything is read, as rows are by
         pack(lengths=...), with what follows from it: ranks share batches evenly, a state resumes on any
-        number of ranks, and len() is known."""
+        number of ranks, and len() is known. Rows shorter than `min_length` or longer than
+        `max_length` are left out."""
         _check_name("batch_by_length", lengths)
         text = f"batch_by_length({column!r}, {budget}" + (f", lengths={lengths!r})" if lengths else ")")
-        made = self._then("batch_by_length", column, budget, lengths or "", window or 0, text=text)
+        made = self._then("batch_by_length", column, budget, lengths or "", window or 0, min_length,
+                          _ANY_LENGTH if max_length is None else max_length, text=text)
         return made._made_sparse()
 
     def unbatch(self) -> "Dataset":
@@ -232,7 +237,8 @@ class Dataset(RowSteps):
     def pack(self, columns: Union[str, Sequence[str]], length: Size, open: Size = 16,
              pad: Union[int, Mapping[str, int]] = 0, truncate: bool = False, *,
              lengths: Optional[str] = None, how: PackHow = "best_fit", split: bool = False,
-             window: Optional[Size] = None, keep: Sequence[str] = (),
+             window: Optional[Size] = None, min_length: Count = 0,
+             max_length: Optional[Count] = None, keep: Sequence[str] = (),
              cu_seqlens: bool = False) -> "Dataset":
         """Puts sequences end to end in rows of `length`: these columns as [length] and, named
         after the first of them, NAME_segment_ids (int32: 1, 2 ... for the sequences in a row,
@@ -257,6 +263,7 @@ class Dataset(RowSteps):
         - `split`: cuts a sequence longer than a row into several.
         - `window`: how many records, in the order, are packed together (16,384; 1,024 to 1,048,576);
           they are held in memory besides what the shuffle holds.
+        - `min_length`, `max_length`: leaves out records that are shorter or longer.
 
         ValueError: what precedes drops or adds rows; in a run, a row has another length than its
         index says."""
@@ -270,7 +277,8 @@ class Dataset(RowSteps):
         pads = [pad.get(name, 0) for name in names] if isinstance(pad, Mapping) else [pad]
         text = f"pack({columns!r}, {length}" + (f", lengths={lengths!r})" if lengths else ")")
         return self._then("pack", names, length, open, pads, truncate, lengths or "",
-                          how == "concatenate", split, window or 0, list(keep), cu_seqlens,
+                          how == "concatenate", split, window or 0, min_length,
+                          _ANY_LENGTH if max_length is None else max_length, list(keep), cu_seqlens,
                           text=text, structure=None)
 
     # ---- Elements

@@ -266,6 +266,34 @@ def test_plan_and_replay_say_what_runs_deliver(spec):
     assert text[0].split("\t")[0] == "4" and len(text[0].split("\t")) == 6
 
 
+def test_records_are_left_out_by_their_lengths(spec):
+    left = [n for n in range(DOCUMENTS) if 10 <= length_of(n) <= 50]
+    lengths = {"min_length": 10, "max_length": 50}
+    rows = [row for batch in packed(parsed(spec, "window"), **lengths).batch(4) for row in segments(batch)]
+    assert sorted(int(tokens[0]) // 1000 for row in rows for tokens in row) == left
+    batches = list(parsed(spec, "window").batch_by_length("ids", 400, lengths="ids", **lengths))
+    assert sorted(n for batch in batches for n in batch["n"].tolist()) == left
+    flags = ["--min-length", "10", "--max-length", "50"]
+    packing = run("plan", spec, *PLAN, *flags, "--json").json["packing"]
+    assert packing["left_out_records"] == DOCUMENTS - len(left)
+    assert f"{DOCUMENTS - len(left):,} records are left out because of their lengths" in run(
+        "plan", spec, *PLAN, *flags).out.decode()
+    short = next(n for n in range(DOCUMENTS) if 0 < length_of(n) < 10)
+    record = sum(-(-(DOCUMENTS - shard) // 7) for shard in range(short % 7)) + short // 7
+    assert run("replay", spec, *PLAN, *flags, "--find", str(record)).out == (
+        b"record %d has %d elements, and is left out because of its length, so no row has it\n"
+        % (record, length_of(short)))
+    for wrong in ({"min_length": -1}, {"max_length": -1}, {"max_length": 1.5}):
+        with pytest.raises((ValueError, TypeError), match="_length"):
+            packed(parsed(spec, "window"), **wrong)
+    with pytest.raises(ValueError, match="no record has a length between min_length 6 and max_length 5"):
+        list(packed(parsed(spec, "window"), min_length=6, max_length=5))
+    with pytest.raises(ValueError, match="min_length and max_length are for rows that are planned"):
+        parsed(spec, "window").pack("ids", 8, min_length=3)
+    with pytest.raises(ValueError, match="min_length and max_length are for batches that are planned"):
+        parsed(spec, "window").batch_by_length("ids", 8, max_length=3)
+
+
 def test_replay_finds_a_record(spec):
     for record in range(0, DOCUMENTS, 97):
         parts = run("replay", spec, *PLAN, "--world", "2", "--find", str(record), "--json").json

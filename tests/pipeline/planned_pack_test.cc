@@ -259,7 +259,7 @@ TEST_F(PlannedPackTest, KnowsTheLengthOfRepeatedEpochs) {
   for (const Dataset& ds :
        {Packed(Documents().Repeat(3)), Packed(Documents()).Repeat(3),
         Packed(Documents().Repeat(3)).Batch(7), Packed(Documents()).Batch(7).Repeat(3),
-        Documents().BatchByLength("ids", 100, "ids").Repeat(4)}) {
+        Documents().BatchByLength("ids", 100, {.lengths = "ids"}).Repeat(4)}) {
     const auto length = ds.CountElements();
     ASSERT_OK(length);
     uint64_t elements = 0;
@@ -346,7 +346,7 @@ TEST_F(PlannedPackTest, FillsUpThePlaceOfASkippedRecord) {
 }
 
 TEST_F(PlannedPackTest, BatchesRowsOfSimilarLength) {
-  const Dataset ds = Documents().BatchByLength("ids", 200, "ids", 1024);
+  const Dataset ds = Documents().BatchByLength("ids", 200, {.lengths = "ids", .window = 1024});
   ASSERT_OK(ds.status());
   std::set<int64_t> documents;
   int64_t tokens = 0;
@@ -384,8 +384,51 @@ TEST_F(PlannedPackTest, BatchesRowsOfSimilarLength) {
     for (size_t i = 0; i < rest.size(); ++i) ASSERT_EQ(rest[i], all[21 + 2 * i + rank % 2]);
     EXPECT_EQ(rest.size(), (all.size() - 21) / 2);
   }
-  EXPECT_THAT(std::string(Documents().BatchByLength("ids", 200, "", 5).status().message()),
-              ::testing::HasSubstr("batch_by_length: the window is for batches that are planned"));
+  for (const BatchByLengthOptions& options :
+       {BatchByLengthOptions{.window = 5}, BatchByLengthOptions{.min_length = 1},
+        BatchByLengthOptions{.max_length = 9}}) {
+    EXPECT_THAT(
+        std::string(Documents().BatchByLength("ids", 200, options).status().message()),
+        ::testing::HasSubstr("batch_by_length: window, min_length and max_length are for batches "
+                             "that are planned"));
+  }
+}
+
+TEST_F(PlannedPackTest, LeavesOutRecordsByTheirLengths) {
+  PackOptions options = Options();
+  options.min_length = 5;
+  options.max_length = 20;
+  for (bool packs : {false, true}) {
+    const Dataset ds = packs
+                           ? Documents().Pack({"ids", "weights"}, options)
+                           : Documents().BatchByLength(
+                                 "ids", 200, {.lengths = "ids", .min_length = 5, .max_length = 20});
+    std::map<int64_t, int> times;
+    uint64_t elements = 0;
+    const auto it = Start(ds);
+    for (Batch batch; it->Next(&batch).ok() && !batch.empty(); ++elements) {
+      for (int64_t id : batch.Values<int64_t>(0)) ++times[id];
+    }
+    times.erase(-1);  // padding
+    for (int64_t d = 0; d < kDocuments; ++d) {
+      const bool is_kept = LengthOf(d) >= 5 && LengthOf(d) <= 20;
+      for (int64_t i = 0; i < LengthOf(d); ++i) ASSERT_EQ(times[Token(d, i)], is_kept) << d;
+    }
+    const auto length = ds.CountElements();
+    ASSERT_OK(length);
+    EXPECT_EQ(length->elements, elements);
+  }
+  options.lengths.clear();
+  options.window = 0;
+  EXPECT_THAT(
+      std::string(Documents().Pack({"ids", "weights"}, options).status().message()),
+      ::testing::HasSubstr("pack: split, how, window, min_length and max_length are for rows "
+                           "that are planned"));
+  options = Options();
+  options.min_length = 6;
+  options.max_length = 5;
+  EXPECT_THAT(std::string(FirstError(Documents().Pack({"ids", "weights"}, options)).message()),
+              ::testing::HasSubstr("no record has a length between min_length 6 and max_length 5"));
 }
 
 TEST_F(PlannedPackTest, HasAFingerprintOfItsPlan) {
@@ -405,7 +448,11 @@ TEST_F(PlannedPackTest, HasAFingerprintOfItsPlan) {
   different.insert(fingerprint(options));
   options.pad = {0};
   different.insert(fingerprint(options));
-  EXPECT_EQ(different.size(), 6);
+  options.min_length = 1;
+  different.insert(fingerprint(options));
+  options.max_length = 40;
+  different.insert(fingerprint(options));
+  EXPECT_EQ(different.size(), 8);
   PackOptions open = Options();
   open.open = 3;
   EXPECT_EQ(fingerprint(open), fingerprint(Options()));

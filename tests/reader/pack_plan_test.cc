@@ -387,7 +387,22 @@ TEST_F(PackPlanTest, SplitsOrTruncatesLongSequences) {
   EXPECT_FAILS(refused.status(), kInvalidArgument, "d-00000-of-00006: record 17 at byte");
   EXPECT_FAILS(refused.status(), kInvalidArgument,
                "'tokens' has 1541 elements, which do not fit into a row of 512; raise the length, "
-               "or set truncate or split");
+               "set truncate or split, or leave it out by max_length");
+  PackSpec spec = Spec();
+  spec.max_length = kLength;
+  const auto reader = MakeReader(table, {.pack = spec});
+  ExpectAllElements(
+      AllRows(*reader->shared_pack(), 0), kRecords,
+      [](uint64_t record) {
+        const uint64_t length = WithLongRecords(record);
+        return length > kLength ? 0 : length;
+      },
+      kLength);
+  uint64_t left_out = 0;
+  for (uint64_t record = 0; record < kRecords; ++record) {
+    left_out += WithLongRecords(record) > kLength;
+  }
+  EXPECT_EQ(reader->shared_pack()->CountLeftOut(), left_out);
 }
 
 TEST_F(PackPlanTest, NamesWhatIsWrong) {
