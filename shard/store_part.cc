@@ -234,7 +234,7 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
       PartBase(JoinPath(job_folder, message.folder), message.part) + kIndexEnding;
   const absl::StatusOr<std::string> bytes = ReadObject(path, kMaxIndexBytes);
   if (absl::IsNotFound(bytes.status())) {
-    const absl::Status status = CheckStoreJob(job_folder);
+    absl::Status status = CheckStoreJob(job_folder);
     if (absl::IsFailedPrecondition(status)) return status;
     return absl::DataLossError(
         fmt::format("{}: the object of a finished part is gone; write the part again", path));
