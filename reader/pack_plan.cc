@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/excerpt.h"
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
@@ -251,11 +252,14 @@ absl::Status PackPlan::OpenLengths() {
     const LengthColumn* const lengths = (*index)->FindLengths(spec_.lengths);
     if (lengths == nullptr) {
       std::vector<std::string> names;
-      for (const LengthColumn& known : (*index)->lengths()) names.emplace_back(known.name());
+      for (const LengthColumn& known : (*index)->lengths()) {
+        names.push_back(Excerpt(known.name()));
+      }
+      const std::string name = Excerpt(spec_.lengths);
       return absl::FailedPreconditionError(fmt::format(
-          "{}: the index has no lengths of '{}'{}; add them with 'shardfeed index --length {}'",
-          table_->path(shard), spec_.lengths,
-          names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", ")), spec_.lengths));
+          "{}: the index has no lengths of {}{}; add them with 'shardfeed index --length {}'",
+          table_->path(shard), name,
+          names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", ")), name));
     }
     if (lengths->max() > spec_.length && spec_.max_length > spec_.length &&
         spec_.how == PackSpec::How::kBestFit && spec_.longer == PackSpec::Longer::kRefuse) {
@@ -263,9 +267,10 @@ absl::Status PackPlan::OpenLengths() {
         const uint64_t length = lengths->At(record);
         if (length <= spec_.length || !IsKept(length)) continue;
         return absl::InvalidArgumentError(fmt::format(
-            "{}: '{}' has {} elements, which do not fit into a row of {}; raise the length, set "
+            "{}: {} has {} elements, which do not fit into a row of {}; raise the length, set "
             "truncate or split, or leave it out by max_length",
-            table_->NameOf(table_->begins()[shard] + record), spec_.lengths, length, spec_.length));
+            table_->NameOf(table_->begins()[shard] + record), Excerpt(spec_.lengths), length,
+            spec_.length));
       }
     }
     shards_.push_back({*std::move(index), *lengths});

@@ -145,7 +145,7 @@ def test_an_index_made_anew_has_no_lengths_of_its_own_accord(tmp_path):
     spec = str(tmp_path / "d@2")
     with sf.write(spec) as writer:
         writer.write({"ids": [1, 2], "labels": [3, 4], "n": 1, "name": b""})
-    with pytest.raises(RuntimeError, match="the index has no lengths of 'ids'; add them with"):
+    with pytest.raises(RuntimeError, match="the index has no lengths of \"ids\"; add them with"):
         next(iter(packed(parsed(spec, "sequential"))))
 
 
@@ -314,8 +314,9 @@ def test_replay_finds_a_record(spec):
     (["--pack", "96"], "--lengths"),
     (["--lengths", "ids"], "--pack"),
     (["--pack", "0", "--lengths", "ids"], "--pack"),
-    (["--pack", "96", "--lengths", "id"], "the index has no lengths of 'id', only of ids"),
-    (["--pack", "96", "--lengths", "ids"], "'ids' has"),
+    (["--pack", "96", "--lengths", "id"], 'the index has no lengths of "id", only of "ids"'),
+    (["--pack", "96", "--lengths", "ids"], '"ids" has'),
+    (["--pack", "96", "--lengths", "i\nd" * 9000], 'no lengths of "i\\nd'),
     (["--pack", "400", "--lengths", "ids", "--end", "pad"], "end with the last whole round of batches"),
 ])
 def test_wrong_use_of_plan_is_told(spec, flags, message):

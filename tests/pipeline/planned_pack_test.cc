@@ -321,7 +321,7 @@ TEST_F(PlannedPackTest, TellsLengthsThatAreNotTrue) {
   PackOptions options = Options();
   options.lengths = "words";
   EXPECT_FAILS(Documents().Pack({"ids", "weights"}, options).Start(), kFailedPrecondition,
-               "the index has no lengths of 'words', only of ids");
+               "the index has no lengths of \"words\", only of \"ids\"");
 }
 
 TEST_F(PlannedPackTest, FillsUpThePlaceOfASkippedRecord) {

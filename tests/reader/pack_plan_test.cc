@@ -385,9 +385,10 @@ TEST_F(PackPlanTest, SplitsOrTruncatesLongSequences) {
   }
   const auto refused = Reader::Open(table, {.pack = Spec()});
   EXPECT_FAILS(refused.status(), kInvalidArgument, "d-00000-of-00006: record 17 at byte");
-  EXPECT_FAILS(refused.status(), kInvalidArgument,
-               "'tokens' has 1541 elements, which do not fit into a row of 512; raise the length, "
-               "set truncate or split, or leave it out by max_length");
+  EXPECT_FAILS(
+      refused.status(), kInvalidArgument,
+      "\"tokens\" has 1541 elements, which do not fit into a row of 512; raise the length, "
+      "set truncate or split, or leave it out by max_length");
   PackSpec spec = Spec();
   spec.max_length = kLength;
   const auto reader = MakeReader(table, {.pack = spec});
@@ -408,9 +409,10 @@ TEST_F(PackPlanTest, SplitsOrTruncatesLongSequences) {
 TEST_F(PackPlanTest, NamesWhatIsWrong) {
   PackSpec other = Spec();
   other.lengths = "token";
-  EXPECT_THAT(ErrorOf({.pack = other}),
-              ::testing::HasSubstr("d-00000-of-00006: the index has no lengths of 'token', only of "
-                                   "tokens; add them with 'shardfeed index --length token'"));
+  EXPECT_THAT(
+      ErrorOf({.pack = other}),
+      ::testing::HasSubstr("d-00000-of-00006: the index has no lengths of \"token\", only of "
+                           "\"tokens\"; add them with 'shardfeed index --length \"token\"'"));
   PackSpec small = Spec();
   small.window = 100;
   EXPECT_THAT(
