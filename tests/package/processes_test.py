@@ -190,8 +190,9 @@ def test_a_child_after_fork_leaves_the_workers_alone(dataset):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     print(sum(len(next(it)["n"]) for _ in range(20)))
 """
-    done = subprocess.run([sys.executable, "-c", code, dataset], capture_output=True, text=True,
-                          env=ENVIRONMENT, timeout=60)
+    # Python 3.12 and later warn of every fork of a process that has threads.
+    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, dataset],
+                          capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert done.stdout.split("\n")[1] == "4000"
 
