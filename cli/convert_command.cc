@@ -460,11 +460,12 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "folder, and 'commit' makes it appear:\n"
       "  shardfeed convert imagefolder photos/ out/train@64 --only-shards 0-7 --job 4711\n"
       "  shardfeed commit out/train@64 --job 4711\n\n"
-      "The Python package also converts parquet, arrow, hdf5, npz, sqlite and lmdb.\n");
+      "The Python package also converts parquet, arrow, hdf5, npz, sqlite, lmdb and video.\n");
   for (const ConvertKind& kind : ConvertKinds()) AddKind(*convert, kind, options, exit);
   for (const char* name : {"parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb"}) {
     AddCommandOfPython(*convert, name, "", "'shardfeed[tables]'", exit);
   }
+  AddCommandOfPython(*convert, "video", "", "'shardfeed[video]'", exit);
 }
 
 }  // namespace shardfeed

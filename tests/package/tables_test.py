@@ -465,7 +465,7 @@ def test_output_and_help(tmp_path):
     result = shardfeed("convert", "parquet", "t.parquet", "out/t@1", cwd=tmp_path)
     assert result.out.decode().startswith(f"{tmp_path}/out/t@1: 2 records, ") and not result.err
     assert shardfeed("-q", "convert", "parquet", "t.parquet", "out/u@1", cwd=tmp_path) == harness.Result(DONE, b"", "")
-    for kind in ("parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb"):
+    for kind in ("parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb", "video"):
         help_text = shardfeed("convert", kind, "--help").out.decode()
         assert f"shardfeed convert {kind} " in help_text.split("Examples:")[1]
     # Other kinds are the program's.

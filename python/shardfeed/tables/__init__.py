@@ -1,5 +1,5 @@
 """Kinds of raw data that `convert` reads through libraries of Python: tables of Parquet and Arrow, arrays of HDF5
-and NumPy, queries of SQLite, and LMDB. All of it becomes batches of Arrow (`table`), whose columns become features
+and NumPy, queries of SQLite, LMDB, and frames of video files. All of it becomes batches of Arrow (`table`), whose columns become features
 (`values`), which are written part by part (`converting`); `program` is the command line.
 
 This module imports nothing, so that the package can ask for the names of the kinds."""
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-# The names of the kinds, and what they import, which `pip install shardfeed[tables]` brings.
+# The names of the kinds, and what they import, which `pip install shardfeed[tables]` brings, and that of video
+# `pip install shardfeed[video]`.
 KINDS: Dict[str, Tuple[str, ...]] = {
     "parquet": ("pyarrow",),
     "arrow": ("pyarrow",),
@@ -16,7 +17,15 @@ KINDS: Dict[str, Tuple[str, ...]] = {
     "npz": ("pyarrow",),
     "sqlite": ("pyarrow",),
     "lmdb": ("pyarrow", "lmdb"),
+    "video": ("pyarrow", "cv2"),
 }
+
+_PACKAGES = {"cv2": "opencv-python-headless"}  # where they have another name than the module
+
+
+def extra_of(kind: str) -> str:
+    """The extra of this package that brings what the kind takes."""
+    return "video" if kind == "video" else "tables"
 
 
 def check_installed(kind: str) -> None:
@@ -28,5 +37,6 @@ def check_installed(kind: str) -> None:
         except ImportError as error:
             raise ModuleNotFoundError(
                 f"convert {kind} takes {module}, which cannot be imported ({error}); install it: "
-                f"pip install {module}, or with all that such kinds take: pip install 'shardfeed[tables]'",
+                f"pip install {_PACKAGES.get(module, module)}, or with all that such kinds take: pip install "
+                f"'shardfeed[{extra_of(kind)}]'",
                 name=module) from None

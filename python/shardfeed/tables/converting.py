@@ -76,6 +76,9 @@ def _open(kind: str) -> Callable[[str, Options], Table]:
     if kind == "sqlite":
         from .sqlite import open_sqlite
         return open_sqlite
+    if kind == "video":
+        from .video import open_video
+        return open_video
     from .key_values import open_lmdb
     return open_lmdb
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Op
 
 from .._core import DataLossError
 from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, names_in, one_line
-from . import KINDS
+from . import KINDS, extra_of
 
 
 class Help(NamedTuple):
@@ -53,6 +53,11 @@ _HELP: Dict[str, Help] = {
         "channels) with its size, and image/class/label; other values key and value."), (
         "shardfeed convert lmdb ilsvrc12_train_lmdb out/train@64",
         "shardfeed convert lmdb train.lmdb out/train@64 --format raw")),
+    "video": Help("Frames of video files: image/encoded, video, frame, time", (
+        "Frames are JPEGs of quality 95, or PNGs, which keep the pixels. video is the file as named, frame the number of the\n"
+        "frame in it, and time its time in seconds. Each file is decoded twice, first to count its frames."), (
+        "shardfeed convert video 'clips/*.mp4' out/train@64 --every 10",
+        "shardfeed convert video clip.avi out/clip@1 --format png")),
 }
 
 # Options of the program's kinds that these do not have, and what to do instead.
@@ -99,7 +104,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
                    usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
                    epilog=f"{about.details}\n\nRecords keep the order of the source unless they are shuffled. It takes "
-                          f"{' and '.join(KINDS[kind])}: pip install 'shardfeed[tables]'.\n\nExamples:\n{examples}\n")
+                          f"{' and '.join(KINDS[kind])}: pip install 'shardfeed[{extra_of(kind)}]'.\n\nExamples:\n{examples}\n")
     add = made.add_argument
     add("paths", nargs="*", metavar="PATHS", help="SOURCE... OUT, where OUT is folder/name@N[.suffix], or folder/name to "
                                                     "have the number of shards chosen by --shard-size")
@@ -113,6 +118,9 @@ def parser(kind: str) -> argparse.ArgumentParser:
     if kind == "lmdb":
         add("--format", choices=("caffe", "raw"), help="caffe: values are Datums; raw: bytes as such; default: what "
                                                        "the first value is")
+    if kind == "video":
+        add("--format", choices=("jpeg", "png"), help="of the frames: jpeg (default), or png, which keeps the pixels")
+        add("--every", type=_whole(1), metavar="N", help="take the first of every N frames; default 1, all")
     add("--compression", choices=("none", "gzip", "zlib"), default="none", help="none (default), gzip or zlib")
     add("--level", type=_whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
     add("--shard-size", type=_size, metavar="SIZE",
@@ -151,6 +159,8 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     given.told = str  # see _standard_input
     if "-" in given.sources and kind == "lmdb":
         raise Misuse("lmdb cannot be read from standard input: its files are mapped into memory; name them")
+    if "-" in given.sources and kind == "video":
+        raise Misuse("video cannot be read from standard input: each record has the name of its file; name them")
     if given.sources.count("-") > 1:
         raise Misuse("standard input, -, is given twice")
     given.counted = "@" in os.path.basename(given.out)
@@ -210,7 +220,7 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     from . import converting, resuming
     from .table import Options
     started = time.monotonic()
-    own = {name: value for name in ("query", "table", "format") if (value := getattr(given, name, None)) is not None}
+    own = {name: value for name in ("query", "table", "format", "every") if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
     if given.resume:
@@ -225,7 +235,7 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
                 "notes": [given.told(note) for note in source.notes()], "seconds": time.monotonic() - started}
     shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
-             **({"schema": given.schema} if given.schema else {}), **own,
+             **({"schema": given.schema} if given.schema else {}), **{name: str(value) for name, value in own.items()},
              **({"limit": str(given.limit)} if given.limit is not None else {})}
     made_by = converting.made_by_of(given.kind, given.given, shown, given.shuffle)
     plan = None

@@ -43,7 +43,8 @@ class Options(NamedTuple):
     columns: Optional[List[str]] = None  # features, or structs of these; None: all
     query: Optional[str] = None  # sqlite
     table: Optional[str] = None  # sqlite
-    format: Optional[str] = None  # lmdb
+    format: Optional[str] = None  # lmdb, video
+    every: int = 1  # video: the first of so many frames
 
     def chosen(self, names: List[str]) -> List[str]:
         """The columns that are, or hold, one of `columns`."""
