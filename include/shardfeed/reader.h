@@ -38,6 +38,13 @@ struct RecordRange {
   bool operator==(const RecordRange&) const = default;
 };
 
+// The weights of a mixture's sources from a position on, which is counted through all epochs and
+// rounded up to a multiple of the lanes.
+struct MixSegment {
+  uint64_t position = 0;
+  std::vector<double> weights;  // one for each source
+};
+
 // The order of an epoch. docs/order.md has the definitions.
 struct OrderSpec {
   enum class Kind { kSequential, kInterleave, kShuffle };
