@@ -77,6 +77,12 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
   return MakeShuffleOrder(spec, size);
 }
 
+uint64_t Order::HeldBytes(uint64_t world, uint64_t mean_bytes) const {
+  const bool lanes = spec_.kind == OrderSpec::Kind::kShuffle && spec_.window != OrderSpec::kAll;
+  const bool divided = (lanes && spec_.lanes % world == 0) || mean_bytes > kMergeGapBytes;
+  return (divided ? span() / world + 1 : span()) * mean_bytes;
+}
+
 std::string Order::Describe() const {
   switch (spec_.kind) {
     case OrderSpec::Kind::kSequential:

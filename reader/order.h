@@ -1,8 +1,9 @@
 // The order of an epoch as a function: which record has which position, and vice versa.
 //
 // An order is defined on items 0 .. size() - 1: the selected records in their own order
-// (Selection). The sequence of an epoch is the same for any number of ranks; rank r of W delivers
-// the positions p with p mod W = r.
+// (Selection). Only a mixture (mix_order.h) may leave out some, and have others several times: then
+// they have further items, as Selection counts them. The sequence of an epoch is the same for any
+// number of ranks; rank r of W delivers the positions p with p mod W = r.
 
 #ifndef SHARDFEED_READER_ORDER_H_
 #define SHARDFEED_READER_ORDER_H_
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,13 +21,20 @@
 
 namespace shardfeed {
 
-// Items that are best read together, because they are within one window, and the smallest and
-// largest position that any of them has.
+// Gaps between needed records that are smaller than this are read too.
+inline constexpr uint64_t kMergeGapBytes = 32 << 10;
+
+// Items that are best read together, because they are within one window, and bounds of the
+// positions that they have.
 struct OrderPiece {
   uint64_t begin;
   uint64_t end;
   uint64_t min_position;
   uint64_t max_position;
+  // All positions are congruent modulo this number.
+  uint64_t lanes = 1;
+  // Whether each item has a position in the epoch.
+  bool whole = true;
 };
 
 // Immutable and thread-safe. Epochs are numbered from 0; positions and items run from 0 to size() -
@@ -43,9 +52,11 @@ class Order {
   // The spec with all defaults filled in.
   const OrderSpec& spec() const { return spec_; }
   // Everything that the order depends on, except the data: "shuffle(seed=1, window=2430, ...)".
-  std::string Describe() const;
+  virtual std::string Describe() const;
 
-  // Each takes less than 100 ns, whatever the size. The items by position are a permutation.
+  static constexpr uint64_t kNowhere = UINT64_MAX;
+  // Each takes less than 100 ns, whatever the size. The items by position are a permutation; an
+  // item that a mixture leaves out of an epoch is kNowhere.
   virtual uint64_t ItemAt(uint64_t epoch, uint64_t position) const = 0;
   virtual uint64_t PositionOf(uint64_t epoch, uint64_t item) const = 0;
   // The items at position, position + stride ..., all below size(). Cheaper than ItemAt for each.
@@ -57,9 +68,12 @@ class Order {
   // Upper bound for the distance between the first and the last position of a piece: the number of
   // records to hold in memory if pieces are read whole.
   virtual uint64_t span() const = 0;
+  // The bytes that one of `world` ranks holds then, if records have `mean_bytes`. Where ranks share
+  // lanes, each reads the small records of the others, too.
+  virtual uint64_t HeldBytes(uint64_t world, uint64_t mean_bytes) const;
 
  protected:
-  Order(OrderSpec spec, uint64_t size) : spec_(spec), size_(size) {}
+  Order(OrderSpec spec, uint64_t size) : spec_(std::move(spec)), size_(size) {}
 
   const OrderSpec spec_;
   const uint64_t size_;

@@ -71,7 +71,6 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       whole_epoch_{.batch = options.batch, .world = options.world},
       chunk_divider_(order_->spec().chunk),
       first_epoch_(place.epoch),
-      lanes_owned_(LanesOwned(order_->spec(), options.world)),
       any_compressed_(AnyCompressed(*table_)),
       epoch_(place.epoch),
       position_(position),
@@ -159,8 +158,7 @@ absl::Status ReadPlanner::FindNeeded(const OrderPiece& piece, PlannedUnit* unit)
   // Which positions of the piece are delivered, and by this rank?
   const uint64_t from = epoch_ == first_epoch_ ? pieces_from_ : 0;
   const uint64_t to = std::min(end_, order_->size());
-  const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
-  const bool mine = options_.world == 1 || (lanes_owned_ && piece.max_position < leftover);
+  const bool mine = piece.whole && (options_.world == 1 || piece.lanes % options_.world == 0);
   const bool cut = piece.min_position < from || piece.max_position >= to;
   // Small records are all read anyway, and to request each one where it occurs takes longer.
   const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
@@ -521,11 +519,12 @@ absl::StatusOr<bool> ReadPlanner::NextOfOrder(PlannedBlock* block) {
 MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options) {
   const OrderSpec& spec = order.spec();
   const uint64_t mean = table.mean_bytes();
-  // If all ranks share a lane, each of them reads its small records.
-  const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
-  const uint64_t all = order.span() + (options.pack ? PackWindowOf(*options.pack) : 0);
-  const uint64_t span = divided ? all / options.world + 1 : all;
-  const uint64_t held = span * (mean + kViewBytes);
+  uint64_t held = order.HeldBytes(options.world, mean);
+  if (options.pack) {
+    const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
+    held += PackWindowOf(*options.pack) / (divided ? options.world : 1) * mean;
+  }
+  held += held / std::max<uint64_t>(1, mean) * kViewBytes;
   MemoryPlan plan;
   plan.held_bytes = held + held / 8 + 8 * kReadBlockBytes;
   plan.budget_bytes = options.budget_bytes;

@@ -34,9 +34,7 @@ namespace shardfeed {
 inline constexpr uint64_t kReadBlockBytes = 1 << 20;
 // This many of the first blocks are small, so that they arrive soon.
 inline constexpr uint64_t kRampBlocks = 16;
-// Gaps between needed records that are smaller than this are read too.
-inline constexpr uint64_t kMergeGapBytes = 32 << 10;
-// The same for stores, whose requests take longer: in 75 ms a connection transfers 7 MB.
+// As kMergeGapBytes, for stores, whose requests take longer: in 75 ms a connection transfers 7 MB.
 inline constexpr uint64_t kRemoteReadBytes = 8 << 20;
 inline constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
 // And where records are read one by one: most of what lies between them is not needed soon.
@@ -68,6 +66,11 @@ struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
     const auto local = static_cast<uint32_t>(item - begin);
     if (needed.empty()) return local;
     return std::lower_bound(needed.begin(), needed.end(), local) - needed.begin();
+  }
+  // The item of a record of the unit.
+  uint64_t ItemOf(uint32_t index) const {
+    if (!scattered.empty()) return scattered[index];
+    return begin + (needed.empty() ? index : needed[index]);
   }
 };
 
@@ -181,7 +184,6 @@ class ReadPlanner {
   const ReadPlace whole_epoch_;  // how an epoch is divided from its first position on
   const Divider chunk_divider_;
   const uint64_t first_epoch_;
-  const bool lanes_owned_;     // each lane belongs to one rank
   const bool any_compressed_;  // records of some shards cannot be read without those before them
   uint64_t block_records_ = 0;
   bool ramp_ = false;  // the first blocks are smaller

@@ -35,6 +35,50 @@ uint64_t RangeContent(const ShardTable& table) {
   return static_cast<uint64_t>(kRemoteReadBytes * std::clamp(ratio, 1.0, kMostInflated));
 }
 
+// The records of a mixture's sources, one source after the other, and what its order needs to know
+// of each.
+absl::StatusOr<Selection> SelectSources(const ShardTable& table, const Mixture& mixture,
+                                        std::vector<MixPart>* parts) {
+  size_t shards = 0;
+  for (const MixSource& source : mixture.sources) shards += source.shards;
+  if (shards != table.num_shards()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "mix: the sources have {} shards, but {} are read", shards, table.num_shards()));
+  }
+  std::vector<RecordRange> ranges;
+  size_t shard = 0;
+  for (const MixSource& source : mixture.sources) {
+    const uint64_t begin = table.begins()[shard];
+    MixPart part;
+    uint64_t bytes = 0;
+    for (const size_t end = shard + source.shards; shard < end; ++shard) {
+      const IndexSummary& summary = table.summary(shard);
+      bytes += summary.stream_bytes;
+      for (uint64_t number :
+           {summary.records, summary.stream_bytes, uint64_t{summary.records_digest}}) {
+        part.fingerprint = DeriveKey(part.fingerprint, number);
+      }
+    }
+    const uint64_t records = table.begins()[shard] - begin;
+    part.mean_bytes = bytes / std::max<uint64_t>(1, records);
+    const std::vector<RecordRange> all = {{0, records}};
+    const absl::StatusOr<Selection> own =
+        Selection::Ranges(source.records ? *source.records : all, records);
+    if (!own.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("mix: '{}': {}", source.name, std::string(own.status().message())));
+    }
+    own->ForEachRange(0, own->size(), [&](uint64_t first, uint64_t count) {
+      ranges.push_back({begin + first, count});
+      if (!source.records) return;
+      part.fingerprint = DeriveKey(DeriveKey(part.fingerprint, first), count);
+    });
+    part.items = own->size();
+    parts->push_back(part);
+  }
+  return Selection::Ranges(ranges, table.num_records());
+}
+
 }  // namespace
 
 Reader::Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection)
@@ -68,6 +112,17 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   }
   const uint64_t records = table->num_records();
   Selection selection = Selection::All(records);
+  const Mixture* const mixture = options.order.mixture.get();
+  std::vector<MixPart> parts;
+  if (mixture != nullptr) {
+    if (options.records) {
+      return absl::InvalidArgumentError(
+          "mix: which records are read is said of each source of a mixture");
+    }
+    absl::StatusOr<Selection> of_sources = SelectSources(*table, *mixture, &parts);
+    if (!of_sources.ok()) return of_sources.status();
+    selection = *std::move(of_sources);
+  }
   if (options.records) {
     absl::StatusOr<Selection> some = Selection::Ranges(*options.records, records);
     if (!some.ok()) return some.status();
@@ -90,7 +145,8 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
                                  : 0;
     }
   }
-  if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0) {
+  if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
+      mixture == nullptr) {
     // The size of reads does not affect these orders, so the budget determines it.
     const uint64_t streams =
         options.order.kind == OrderSpec::Kind::kInterleave
@@ -107,10 +163,17 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   }
   std::unique_ptr<Reader> reader(
       new Reader(std::move(table), std::move(options), std::move(selection)));
-  absl::StatusOr<std::shared_ptr<const Order>> order =
-      Order::Make(reader->options_.order, std::move(begins), reader->table_->mean_bytes());
-  if (!order.ok()) return order.status();
-  reader->order_ = *std::move(order);
+  if (mixture != nullptr) {
+    absl::StatusOr<std::shared_ptr<const MixOrder>> mix =
+        MixOrder::Make(reader->options_.order, std::move(parts));
+    if (!mix.ok()) return mix.status();
+    reader->order_ = reader->mix_ = *std::move(mix);
+  } else {
+    absl::StatusOr<std::shared_ptr<const Order>> order =
+        Order::Make(reader->options_.order, std::move(begins), reader->table_->mean_bytes());
+    if (!order.ok()) return order.status();
+    reader->order_ = *std::move(order);
+  }
   const uint64_t round = reader->options_.batch * reader->options_.world;
   const uint64_t size = reader->order_->size();
   reader->batches_ =
@@ -165,8 +228,8 @@ absl::Status Reader::Next(ReadBlock* block) {
     (void)run_.release();
   }
   if (run_ == nullptr) {
-    run_ =
-        SharedRun::Join(OrderText(), table_, options_, selection_, order_, place_, place_.position);
+    run_ = SharedRun::Join(OrderText({.position = MixOrder::kWholeMix}), table_, options_,
+                           selection_, order_, place_, place_.position);
     if (absl::Status status = StartRun(); !status.ok()) return status;
     run_process_ = process;
   }
@@ -271,8 +334,13 @@ absl::StatusOr<std::optional<ReadPlace>> Reader::PlaceAfter(const ReadPlace& pla
   return at;
 }
 
-std::string Reader::OrderText() const {
-  std::string text = order_->Describe();
+uint64_t Reader::DataBefore(const ReadPlace& place) const {
+  return mix_ != nullptr ? mix_->DataBefore(place.epoch, place.position) : table_->fingerprint();
+}
+
+std::string Reader::OrderText(const ReadPlace& place) const {
+  std::string text =
+      mix_ != nullptr ? mix_->DescribeBefore(place.epoch, place.position) : order_->Describe();
   if (pack_ != nullptr) {
     const PackSpec& pack = pack_->spec();
     text += fmt::format(" packed(lengths={}, length={}, how={}, longer={}, window={}", pack.lengths,
@@ -301,8 +369,8 @@ absl::StatusOr<std::string> Reader::StateDict() const {
   const ReadPlace at = place();
   const nlohmann::ordered_json state = {{"format", "shardfeed reader state"},
                                         {"version", kStateVersion},
-                                        {"dataset", fmt::format("{:016x}", table_->fingerprint())},
-                                        {"order", OrderText()},
+                                        {"dataset", fmt::format("{:016x}", DataBefore(at))},
+                                        {"order", OrderText(at)},
                                         {"epoch", at.epoch},
                                         {"position", at.position},
                                         {"from", at.from},
@@ -331,7 +399,11 @@ absl::Status Reader::LoadStateDict(std::string_view text) {
         fmt::format("the state has version {}, but this shardfeed reads version {}",
                     state["version"].get<uint64_t>(), kStateVersion));
   }
-  const std::string dataset = fmt::format("{:016x}", table_->fingerprint());
+  const ReadPlace place = {state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>(),
+                           state["from"].get<uint64_t>(), state["batch"].get<uint64_t>(),
+                           state["world"].get<uint64_t>()};
+  if (absl::Status status = place.Check(); !status.ok()) return status;
+  const std::string dataset = fmt::format("{:016x}", DataBefore(place));
   if (state["dataset"] != dataset) {
     return absl::FailedPreconditionError(
         fmt::format("the state belongs to other data: its dataset is {}, but this one is {}; "
@@ -339,15 +411,12 @@ absl::Status Reader::LoadStateDict(std::string_view text) {
                     "removed or changed since it was saved, or it was saved for another dataset",
                     state["dataset"].get<std::string>(), dataset));
   }
-  if (state["order"] != OrderText()) {
+  if (const std::string order = OrderText(place); state["order"] != order) {
     return absl::FailedPreconditionError(fmt::format(
-        "the state belongs to another order: it was saved for {}, but this reader has {}",
-        state["order"].get<std::string>(), OrderText()));
+        "the state belongs to another order: it was saved for {}, but this reader has {}{}",
+        state["order"].get<std::string>(), order,
+        mix_ == nullptr ? "" : "; weights may change only behind what was delivered"));
   }
-  const ReadPlace place = {state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>(),
-                           state["from"].get<uint64_t>(), state["batch"].get<uint64_t>(),
-                           state["world"].get<uint64_t>()};
-  if (absl::Status status = place.Check(); !status.ok()) return status;
   GoTo(place);
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "reader/mix_order.h"
 #include "reader/order.h"
 #include "reader/pack_plan.h"
 #include "reader/place.h"
@@ -64,6 +65,8 @@ class Reader {
   const Order& order() const { return *order_; }
   // The same order, for users that outlive the reader.
   std::shared_ptr<const Order> shared_order() const { return order_; }
+  // The order as that of a mixture; null if it is none.
+  const std::shared_ptr<const MixOrder>& shared_mix() const { return mix_; }
   // The plan of ReaderOptions::pack; null without it.
   const std::shared_ptr<const PackPlan>& shared_pack() const { return pack_; }
   const Selection& selection() const { return selection_; }
@@ -81,7 +84,9 @@ class Reader {
 
  private:
   Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection);
-  std::string OrderText() const;
+  // What the sequence before a place depends on, besides the data; and the data.
+  std::string OrderText(const ReadPlace& place) const;
+  uint64_t DataBefore(const ReadPlace& place) const;
   // Starts a run of this reader's own, unless there is a run.
   absl::Status StartRun();
 
@@ -89,6 +94,7 @@ class Reader {
   ReaderOptions options_;
   Selection selection_;
   std::shared_ptr<const Order> order_;
+  std::shared_ptr<const MixOrder> mix_;   // null: there is one source
   std::shared_ptr<const PackPlan> pack_;  // null: records are not packed
   uint64_t batches_ = 0;
   // The consumer's place; its position is the next record to deliver.

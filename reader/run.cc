@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -518,10 +519,14 @@ class ThreadedRun : public ReadRun {
 
   // Marks the damaged records of a slice, which begins at `at` in the block.
   void FindDamaged(const UnitSlice& slice, size_t at, Block* block) {
+    absl::flat_hash_map<uint64_t, const DamagedRecord*> by_record;
     for (const DamagedRecord& damaged : UnitOf(slice).payloads->damaged) {
-      const uint32_t index = slice.unit->IndexOf(selection_.ItemOf(damaged.record));
-      if (index < slice.first || index >= slice.first + slice.count) continue;
-      block->damaged.emplace_back(static_cast<uint32_t>(at + index - slice.first), &damaged);
+      by_record.emplace(damaged.record, &damaged);
+    }
+    for (uint32_t i = 0; i < slice.count; ++i) {
+      const auto found = by_record.find(selection_.RecordAt(slice.unit->ItemOf(slice.first + i)));
+      if (found == by_record.end()) continue;
+      block->damaged.emplace_back(static_cast<uint32_t>(at + i), found->second);
     }
     std::sort(block->damaged.begin(), block->damaged.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -11,7 +11,8 @@
 
 namespace shardfeed {
 
-// A list of distinct records, stored as ranges. Item i of it is RecordAt(i). It takes memory per
+// A list of distinct records, stored as ranges. Item i of it is RecordAt(i); from size() on, the
+// same items follow again and again, for mixtures that repeat records. It takes memory per
 // range, and time logarithmic in the number of ranges per call. Immutable and thread-safe.
 class Selection {
  public:
@@ -27,8 +28,8 @@ class Selection {
   // Whether record numbers are ascending.
   bool sorted() const { return sorted_; }
 
-  // The record of item `i` < size().
   uint64_t RecordAt(uint64_t i) const {
+    if (i >= size()) i %= size();
     if (ranges_.size() == 1) return ranges_[0].first + i;
     const size_t r = RangeOf(i);
     return ranges_[r].first + (i - begin_[r]);
@@ -42,7 +43,15 @@ class Selection {
   // possible.
   template <typename F>
   void ForEachRange(uint64_t begin, uint64_t end, F f) const {
+    const uint64_t all = begin >= size() && begin < end ? begin - begin % size() : 0;
+    begin -= all;
+    end -= all;
     for (size_t r = RangeOf(begin); begin < end; ++r) {
+      if (r == ranges_.size()) {
+        begin -= size();
+        end -= size();
+        r = 0;
+      }
       const uint64_t stop = begin_[r + 1] < end ? begin_[r + 1] : end;
       f(ranges_[r].first + (begin - begin_[r]), stop - begin);
       begin = stop;

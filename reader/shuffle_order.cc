@@ -145,7 +145,7 @@ class ShuffleOrder : public Order {
       (item >= first_item ? end_item : first_item) = item >= first_item ? size_ : 0;
     return {first_item, end_item,
             std::min(stretch.begin, rows_) * lanes_ + (stretch.begin < rows_ ? lane : 0),
-            last < rows_ ? last * lanes_ + lane : size_ - 1};
+            last < rows_ ? last * lanes_ + lane : size_ - 1, last < rows_ ? lanes_ : 1};
   }
 
   uint64_t span() const override { return std::min(spec_.window, size_); }

@@ -22,8 +22,8 @@ constexpr uint64_t kRampBlocks = 8;
 }  // namespace
 
 bool UnindexedReader::CanRead(const ReaderOptions& options) {
-  return options.order.kind != OrderSpec::Kind::kShuffle && !options.records &&
-         !options.damage.skip && !options.leftover && !options.pack;
+  return options.order.kind != OrderSpec::Kind::kShuffle && !options.order.mixture &&
+         !options.records && !options.damage.skip && !options.leftover && !options.pack;
 }
 
 UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options)

@@ -42,7 +42,26 @@ struct RecordRange {
 // rounded up to a multiple of the lanes.
 struct MixSegment {
   uint64_t position = 0;
-  std::vector<double> weights;  // one for each source
+  std::vector<double> weights;  // one for each source; none: as many as it has records
+};
+
+// One of a mixture's sources: so many of the shards that are read, behind those of the sources
+// before it.
+struct MixSource {
+  std::string name;
+  size_t shards = 0;
+  // Which of its records, counted from its first one; nullopt: all.
+  std::optional<std::vector<RecordRange>> records;
+};
+
+// Takes records of several sources by weight. docs/mixtures.md has the definition.
+struct Mixture {
+  std::vector<MixSource> sources;
+  // By position; the first segment begins at 0.
+  std::vector<MixSegment> schedule;
+  // Records of an epoch; 0: as many as come before a source would have to repeat one. Each epoch
+  // goes on with every source where the last one ended.
+  uint64_t length = 0;
 };
 
 // The order of an epoch. docs/order.md has the definitions.
@@ -66,6 +85,10 @@ struct OrderSpec {
   // Number of parts of the epoch that are read in turn. Ranks read whole lanes if the number of
   // ranks divides it.
   uint64_t lanes = 64;
+
+  // Mixes sources, each in such an order of its own: kSequential or kShuffle, whose window and
+  // chunk are divided among the sources by their weights. Null: there is only one.
+  std::shared_ptr<const Mixture> mixture;
 };
 
 // Rows of several records, planned from the lengths that the indexes have of each (docs/index.md).

@@ -1,0 +1,103 @@
+// The order of a mixture: records of several sources, each in an order of its own, by a schedule of
+// weights. docs/mixtures.md has the definition.
+
+#ifndef SHARDFEED_READER_MIX_ORDER_H_
+#define SHARDFEED_READER_MIX_ORDER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "reader/divider.h"
+#include "reader/mix_schedule.h"
+#include "reader/order.h"
+#include "shardfeed/reader.h"
+
+namespace shardfeed {
+
+// What an order needs to know of a source.
+struct MixPart {
+  uint64_t items = 0;
+  uint64_t mean_bytes = 0;   // mean size of a frame
+  uint64_t fingerprint = 0;  // of its records
+};
+
+// Epochs follow each other without a gap: each source goes on where it was, and begins another pass
+// of its own when it ends. The items of a record's passes in an epoch follow each other by the
+// number of all items (see Selection), beginning with the first pass that has any.
+class MixOrder : public Order {
+ public:
+  // `parts` are those of spec.mixture->sources. InvalidArgument: the mixture makes no sense.
+  static absl::StatusOr<std::shared_ptr<const MixOrder>> Make(OrderSpec spec,
+                                                              std::vector<MixPart> parts);
+
+  std::string Describe() const override;
+  // What the sequence before a position depends on: a text, and a number for the data. Weights that
+  // begin there or later, and sources without weight so far, do not matter. At kWholeMix in epoch
+  // 0, everything does.
+  static constexpr uint64_t kWholeMix = UINT64_MAX / 2;
+  std::string DescribeBefore(uint64_t epoch, uint64_t position) const;
+  uint64_t DataBefore(uint64_t epoch, uint64_t position) const;
+
+  // The number of a position's source.
+  uint32_t SourceAt(uint64_t epoch, uint64_t position) const;
+  const MixSchedule& schedule() const { return schedule_; }
+
+  uint64_t ItemAt(uint64_t epoch, uint64_t position) const override;
+  uint64_t PositionOf(uint64_t epoch, uint64_t item) const override;
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override;
+  OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override;
+  uint64_t span() const override;
+  // Ignores `mean_bytes`, for sources differ in it.
+  uint64_t HeldBytes(uint64_t world, uint64_t mean_bytes) const override;
+
+ private:
+  struct Source {
+    uint64_t begin = 0;  // its first item
+    uint64_t items = 0;
+    uint64_t lanes = 1;
+    uint64_t span = 0;  // 0: it has no weight
+    uint64_t mean_bytes = 0;
+    uint64_t identity = 0;  // of the data
+    Divider divider{1};     // by the number of its items
+    std::shared_ptr<const Order> order;
+  };
+  // The first pass of each source that has a position in an epoch.
+  struct Epoch {
+    uint64_t epoch = 0;
+    std::vector<uint64_t> first_pass;
+  };
+  // A record of a source.
+  struct Place {
+    uint32_t source;
+    uint64_t pass;
+    uint64_t item;  // in the source
+  };
+
+  MixOrder(OrderSpec spec, uint64_t size, MixSchedule schedule, std::vector<Source> sources);
+
+  std::shared_ptr<const Epoch> FindEpoch(uint64_t epoch) const;
+  const Epoch& EpochOf(uint64_t epoch) const;
+  uint64_t ItemIn(const Epoch& epoch, uint64_t position) const;
+  Place PlaceOf(const Epoch& epoch, uint64_t item) const;
+  // How many segments matter before a position that is counted through all epochs.
+  size_t SegmentsBefore(uint64_t position) const;
+
+  const MixSchedule schedule_;
+  const std::vector<Source> sources_;
+  const uint64_t items_;  // of all sources
+  const Divider item_divider_;
+  const uint64_t number_;  // unlike an address, never reused for another order
+  mutable Mutex mutex_;
+  mutable std::deque<std::shared_ptr<const Epoch>> epochs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_MIX_ORDER_H_
