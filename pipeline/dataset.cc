@@ -6,6 +6,7 @@
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/plan/length.h"
 #include "pipeline/rows/row_program.h"
+#include "reader/reader.h"
 
 namespace shardfeed {
 
@@ -82,6 +83,22 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> Dataset::table() const {
   while (step != nullptr && step->inputs.size() == 1) step = step->inputs[0].get();
   if (step == nullptr || step->as<ShardsWork>() == nullptr) return nullptr;
   return step->as<ShardsWork>()->table->Get();
+}
+
+absl::StatusOr<std::vector<uint64_t>> Dataset::RecordsAt(
+    const std::vector<uint64_t>& positions) const {
+  absl::StatusOr<std::shared_ptr<const ShardTable>> records = table();
+  if (!records.ok()) return records.status();
+  const Step* step = step_.get();
+  while (step->inputs.size() == 1) step = step->inputs[0].get();
+  ReaderOptions options;
+  options.order = step->as<ShardsWork>()->reader.order;
+  const absl::StatusOr<std::unique_ptr<Reader>> reader =
+      Reader::Open(*std::move(records), std::move(options));
+  if (!reader.ok()) return reader.status();
+  std::vector<uint64_t> numbers;
+  for (uint64_t position : positions) numbers.push_back((*reader)->RecordAt(0, position));
+  return numbers;
 }
 
 std::string Dataset::Text() const {

@@ -360,6 +360,12 @@ std::string Reader::OrderText(const ReadPlace& place) const {
   return text;
 }
 
+uint64_t Reader::PastOf(const ReadPlace& place) const {
+  uint64_t past = DataBefore(place);
+  for (char c : OrderText(place)) past = DeriveKey(past, static_cast<unsigned char>(c));
+  return past;
+}
+
 absl::StatusOr<std::string> Reader::StateDict() const {
   if (!options_.deterministic) {
     return absl::FailedPreconditionError(

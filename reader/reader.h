@@ -59,6 +59,10 @@ class Reader {
   absl::StatusOr<std::optional<ReadPlace>> PlaceAfter(const ReadPlace& place,
                                                       uint64_t records) const;
 
+  // With a mixture: a number for all that the sequence before a place depends on, which it may
+  // differ in from another that goes on from there.
+  uint64_t PastOf(const ReadPlace& place) const;
+
   // The number of batches, and of records, that every rank delivers in an epoch without a packing.
   uint64_t batches_per_epoch() const { return batches_; }
   uint64_t records_per_epoch() const;

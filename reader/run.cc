@@ -523,13 +523,10 @@ class ThreadedRun : public ReadRun {
     for (const DamagedRecord& damaged : UnitOf(slice).payloads->damaged) {
       by_record.emplace(damaged.record, &damaged);
     }
-    for (uint32_t i = 0; i < slice.count; ++i) {
+    for (uint32_t i = 0; i < slice.count; ++i, ++at) {
       const auto found = by_record.find(selection_.RecordAt(slice.unit->ItemOf(slice.first + i)));
-      if (found == by_record.end()) continue;
-      block->damaged.emplace_back(static_cast<uint32_t>(at + i), found->second);
+      if (found != by_record.end()) block->damaged.emplace_back(at, found->second);
     }
-    std::sort(block->damaged.begin(), block->damaged.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
   }
 
   // `last` holds what was already counted for this engine.

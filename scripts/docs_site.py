@@ -40,6 +40,7 @@ NAVIGATION = [
         {"Reading": "reading.md"}, {"Convert": "convert.md"}, {"Jobs": "jobs.md"},
         {"Reshard": "reshard.md"}, {"Verify": "verify.md"}, {"Statistics": "statistics.md"}, {"View": "view.md"}, {"TFDS": "tfds.md"},
         {"Planned rows": "packing.md"},
+        {"Mixtures": "mixtures.md"},
         {"WebDataset": "webdataset.md"},
         {"Repair": "repair.md"}]},
     {"Formats": [

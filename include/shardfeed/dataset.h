@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,6 +111,13 @@ enum class Exhausted {
   kRepeat,  // the mix begins the next epoch of the input
 };
 
+// A source of a mixture: a dataset, or several that follow each other.
+struct MixInput {
+  std::string name;
+  std::vector<std::string> specs;
+  std::optional<std::vector<RecordRange>> records;  // nullopt: all
+};
+
 // An immutable description of a chain of steps, cheap to copy. Each step returns a new Dataset. An
 // invalid step returns a dataset whose status() is the error, and so do all steps that follow it;
 // Start returns that error.
@@ -129,6 +137,11 @@ class Dataset {
   // the first records are being delivered.
   static Dataset Read(const std::string& spec, ReaderOptions options = {});
   static Dataset Read(const ShardSet& set, ReaderOptions options = {});
+  // Reads several datasets as one, by a schedule of weights (docs/mixtures.md). `length` is that of
+  // an epoch; 0: it ends before a source would have to repeat a record. `options` must not have
+  // `records`.
+  static Dataset ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
+                             uint64_t length = 0, ReaderOptions options = {});
   // Internal: for shards whose indexes are open already.
   static Dataset Read(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
   static Dataset Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
@@ -357,6 +370,9 @@ class Dataset {
   // The shards that the chain reads if they are its only source, otherwise null. Waits for their
   // indexes. Errors: see ShardTable::Open.
   absl::StatusOr<std::shared_ptr<const ShardTable>> table() const;
+  // The numbers of the records at these positions of the first epoch of a mixture, which the chain
+  // must read. Errors: as table(), and those of the mixture.
+  absl::StatusOr<std::vector<uint64_t>> RecordsAt(const std::vector<uint64_t>& positions) const;
   // The chain as Python code: "read(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
   // The exact number of elements, or why it is not known. Waits for indexes, as table() does.

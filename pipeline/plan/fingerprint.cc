@@ -24,15 +24,40 @@ Identity OrderIdentity(const OrderSpec& order) {
   return identity;
 }
 
+// Weights and sources of a mixture may be added behind what a state has delivered, so states keep
+// what was before (Stage::Save); the rest covers all of it.
+void AddMixture(const Mixture& mixture, Coverage coverage, Identity* identity) {
+  Identity mix("mixture");
+  if (coverage > Coverage::kSequence) {
+    mix.Add("length", mixture.length);
+    for (const MixSegment& segment : mixture.schedule) {
+      mix.Add("position", segment.position).Add("weights", segment.weights);
+    }
+    for (const MixSource& source : mixture.sources) {
+      mix.Add("shards", source.shards);
+      std::vector<uint64_t> ranges;
+      for (const RecordRange& range : source.records.value_or(std::vector<RecordRange>())) {
+        ranges.push_back(range.first);
+        ranges.push_back(range.count);
+      }
+      mix.AddIf(source.records.has_value(), "ranges", ranges);
+    }
+  }
+  identity->Add("mixture", mix);
+}
+
 absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* identity) {
   const absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards.table->Get();
   if (!table.ok()) return table.status();
   const ReaderOptions& reader = shards.reader;
-  identity->Add("records", (*table)->fingerprint())
+  const Mixture* const mixture = reader.order.mixture.get();
+  const bool by_place = mixture != nullptr && coverage == Coverage::kSequence;
+  identity->Add("records", by_place ? 0 : (*table)->fingerprint())
       .Add("order", OrderIdentity(reader.order))
       .Add("end", reader.end)
       .Add("epochs", reader.epochs.value_or(0))
       .Add("skip_damaged", reader.damage.skip);
+  if (mixture != nullptr) AddMixture(*mixture, coverage, identity);
   if (reader.records) {
     std::vector<uint64_t> ranges;
     for (const RecordRange& range : *reader.records) {

@@ -17,9 +17,15 @@ absl::StatusOr<uint64_t> RecordsOf(const ShardsWork& shards) {
     for (const RecordRange& range : *shards.reader.records) records += range.count;
     return records;
   }
-  const absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards.table->Get();
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards.table->Get();
   if (!table.ok()) return table.status();
-  return (*table)->num_records();
+  if (shards.reader.order.mixture == nullptr) return (*table)->num_records();
+  ReaderOptions options;
+  options.order = shards.reader.order;
+  const absl::StatusOr<std::unique_ptr<Reader>> reader =
+      Reader::Open(*std::move(table), std::move(options));
+  if (!reader.ok()) return reader.status();
+  return (*reader)->order().size();
 }
 
 // The number of rows of a plan in an epoch; epochs differ a little.

@@ -108,11 +108,12 @@ class ShardsStage : public Stage {
     return absl::OkStatus();
   }
 
-  // Saves a ReadPlace, which is the same for all ranks.
+  // Saves a ReadPlace, which is the same for all ranks, and the past of a mixture.
   void Save(StateWords* words) const override {
     for (uint64_t word : {place_.epoch, place_.position, place_.from, place_.batch, place_.world}) {
       words->push_back(word);
     }
+    if (Mixes()) words->push_back(reader_->PastOf(place_));
   }
   absl::Status Load(StateReader* words) override {
     ReadPlace place;
@@ -120,8 +121,16 @@ class ShardsStage : public Stage {
          {&place.epoch, &place.position, &place.from, &place.batch, &place.world}) {
       *word = words->Read();
     }
+    const uint64_t past = Mixes() ? words->Read() : 0;
     if (!words->ok()) return words->status();
     if (absl::Status status = place.Check(); !status.ok()) return status;
+    if (Mixes() && past != reader_->PastOf(place)) {
+      return absl::FailedPreconditionError(fmt::format(
+          "the state belongs to another mixture: sources, their records or their weights differ "
+          "before position {} of epoch {}; weights may change only behind what was delivered, and "
+          "sources that had none yet may be added at the end",
+          place.position, place.epoch));
+    }
     // No index is needed at the walk's own position.
     const bool there = place == place_;
     if (there && unindexed_ != nullptr && !unindexed_->indexed()) return absl::OkStatus();
@@ -135,6 +144,17 @@ class ShardsStage : public Stage {
     StateWords& words = *state;
     // A block belongs to one epoch; after an epoch's last record, the place is in the next one.
     const ReadPlace place = {words[0], words[1], words[2], words[3], words[4]};
+    if (!Move(elements, place, &words)) return false;
+    if (Mixes()) words[5] = reader_->PastOf({words[0], words[1], words[2], words[3], words[4]});
+    return true;
+  }
+
+ private:
+  bool Mixes() const { return reader_ != nullptr && reader_->shared_mix() != nullptr; }
+
+  // Moves the place in the words behind further elements. Returns false if none is there.
+  bool Move(uint64_t elements, const ReadPlace& place, StateWords* state) const {
+    StateWords& words = *state;
     if (reader_ != nullptr && reader_->shared_pack() != nullptr) {
       const absl::StatusOr<std::optional<ReadPlace>> after = reader_->PlaceAfter(place, elements);
       if (!after.ok() || !*after) return false;

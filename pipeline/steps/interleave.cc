@@ -107,6 +107,11 @@ Dataset Dataset::Interleave(uint64_t cycle, uint64_t block) const {
   }
   Step step = *step_;
   OrderSpec& order = std::get<ShardsWork>(step.work).reader.order;
+  if (order.mixture != nullptr) {
+    return Dataset(
+        absl::InvalidArgumentError("interleave: the sources of a mixture are read in order or "
+                                   "shuffled; their shards cannot be interleaved"));
+  }
   order = OrderSpec();
   order.kind = OrderSpec::Kind::kInterleave;
   order.cycle_length = cycle;

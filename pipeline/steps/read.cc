@@ -26,6 +26,28 @@ Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
   return Read(*std::move(table), std::move(options));
 }
 
+Dataset Dataset::ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
+                             uint64_t length, ReaderOptions options) {
+  if (inputs.empty()) return Dataset(absl::InvalidArgumentError("mix: there are no sources"));
+  auto mixture = std::make_shared<Mixture>();
+  ShardSet all;
+  for (const MixInput& input : inputs) {
+    absl::StatusOr<ShardSet> set = ResolveSpecs(input.specs);
+    if (!set.ok()) return Dataset(set.status());
+    mixture->sources.push_back({input.name, set->paths.size(), input.records});
+    if (all.paths.empty()) all.directory = set->directory;
+    all.paths.insert(all.paths.end(), set->paths.begin(), set->paths.end());
+  }
+  mixture->schedule = std::move(schedule);
+  mixture->length = length;
+  options.order.mixture = std::move(mixture);
+  Dataset made = Read(all, std::move(options));
+  if (!made.status_.ok()) return made;
+  Step step = *made.step_;
+  step.text = fmt::format("mix({} sources)", inputs.size());
+  return Dataset(std::make_shared<const Step>(std::move(step)));
+}
+
 Dataset Dataset::Read(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
   return Read(std::make_shared<LazyShardTable>(std::move(table)), std::move(options));
 }

@@ -136,7 +136,7 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window, uint64_t chunk, uint64_
   if (step_->as<ShardsWork>() != nullptr) {
     Step step = *step_;
     OrderSpec& order = std::get<ShardsWork>(step.work).reader.order;
-    order = OrderSpec();
+    order = OrderSpec{.mixture = order.mixture};
     order.kind = OrderSpec::Kind::kShuffle;
     order.seed = seed;
     order.window = window;

@@ -12,6 +12,7 @@
 #include "nanobind/stl/pair.h"
 #include "nanobind/stl/shared_ptr.h"
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/tuple.h"
 #include "nanobind/stl/variant.h"
 #include "nanobind/stl/vector.h"
 #include "pipeline/dataset.h"
@@ -26,37 +27,15 @@
 #include "python/core/images.h"
 #include "python/core/iterator.h"
 #include "python/core/notes.h"
+#include "python/core/reading.h"
 #include "reader/shard_table.h"
 #include "shard/index_write.h"
-#include "shard/spec.h"
 #include "shardfeed/index.h"
 
 namespace shardfeed::python {
 namespace {
 
 namespace nb = nanobind;
-
-// Raises the error of the dataset, if it has one.
-Dataset Made(Dataset ds) {
-  Check(ds.status());
-  return ds;
-}
-
-EngineKind EngineOf(const std::string& io) {
-  if (io == "auto") return EngineKind::kAuto;
-  if (io == "threads") return EngineKind::kThreads;
-  if (io == "uring") return EngineKind::kUring;
-  if (io == "mmap") return EngineKind::kMmap;
-  throw nb::value_error(
-      ("io must be one of 'auto', 'threads', 'uring', 'mmap', not '" + io + "'").c_str());
-}
-
-EpochEnd EpochEndOf(const std::string& end) {
-  if (end == "drop") return EpochEnd::kDrop;
-  if (end == "pad") return EpochEnd::kPad;
-  if (end == "wrap") return EpochEnd::kWrap;
-  throw nb::value_error(("end must be one of 'drop', 'pad', 'wrap', not '" + end + "'").c_str());
-}
 
 std::vector<Exhausted> ExhaustedOf(const std::vector<std::string>& names) {
   std::vector<Exhausted> exhausted;
@@ -73,53 +52,6 @@ std::vector<Exhausted> ExhaustedOf(const std::vector<std::string>& names) {
     }
   }
   return exhausted;
-}
-
-SkipCeiling CeilingOf(const char* argument, const char* of, const std::string& text) {
-  const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(text);
-  if (!ceiling) {
-    throw nb::value_error(fmt::format("{} must be a number of {} or a share such as '5%', not '{}'",
-                                      argument, of, text)
-                              .c_str());
-  }
-  return *ceiling;
-}
-
-Dataset Shards(const std::vector<std::string>& specs,
-               std::optional<std::vector<std::pair<uint64_t, uint64_t>>> records, uint64_t batch,
-               const std::string& end, bool check_crc, bool skip_damaged,
-               const std::optional<std::string>& max_skipped, const std::string& io, int threads,
-               uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
-               uint64_t disk_cache_bytes) {
-  ReaderOptions options;
-  if (records) {
-    options.records.emplace();
-    for (const auto& [begin, count] : *records) options.records->push_back({begin, count});
-  }
-  options.batch = batch;
-  options.end = EpochEndOf(end);
-  options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
-  options.damage.skip = skip_damaged;
-  if (max_skipped) {
-    options.damage.max_skipped = CeilingOf("max_skipped", "records", *max_skipped);
-  }
-  options.io = EngineOf(io);
-  options.threads = threads;
-  options.budget_bytes = budget_bytes;
-  options.block_records = block_records;
-  options.disk_cache = disk_cache;
-  options.disk_cache_bytes = disk_cache_bytes;
-  options.on_notes = KeepNotes;
-  absl::Status status;
-  std::optional<Dataset> ds;
-  {
-    const GilRelease release;
-    absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
-    status = set.status();
-    if (status.ok()) ds = Dataset::Read(*set, std::move(options));
-  }
-  Check(status);
-  return Made(*std::move(ds));
 }
 
 Dataset Rows(nb::sequence spec, nb::sequence columns) {
@@ -269,10 +201,14 @@ void BindDatasets(nb::module_& m) {
       .def("add_lengths", &Records::AddLengths);
 
   nb::class_<Dataset>(m, "Dataset")
-      .def_static("shards", &Shards, arg("specs"), arg("records").none(), arg("batch"), arg("end"),
-                  arg("check_crc"), arg("skip_damaged"), arg("max_skipped"), arg("io"),
+      .def_static("shards", &ReadShards, arg("specs"), arg("records").none(), arg("batch"),
+                  arg("end"), arg("check_crc"), arg("skip_damaged"), arg("max_skipped"), arg("io"),
                   arg("threads"), arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
                   arg("disk_cache_bytes"))
+      .def_static("mixture", &ReadMixture, arg("sources"), arg("schedule"), arg("length"),
+                  arg("batch"), arg("end"), arg("check_crc"), arg("skip_damaged"),
+                  arg("max_skipped").none(), arg("io"), arg("threads"), arg("budget_bytes"),
+                  arg("block_records"), arg("disk_cache"), arg("disk_cache_bytes"))
       .def_static("range",
                   [](int64_t start, int64_t stop, int64_t step, std::string name) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));
@@ -554,6 +490,16 @@ void BindDatasets(nb::module_& m) {
                fingerprint = ds.Fingerprint();
              }
              return Check(std::move(fingerprint));
+           })
+      // Returns the numbers of the records that have these positions of a mixture.
+      .def("record_numbers",
+           [](const Dataset& ds, const std::vector<uint64_t>& positions) {
+             absl::StatusOr<std::vector<uint64_t>> numbers;
+             {
+               const GilRelease release;
+               numbers = ds.RecordsAt(positions);
+             }
+             return Check(std::move(numbers));
            })
       .def("records", [](const Dataset& ds) -> std::optional<Records> {
         absl::StatusOr<std::shared_ptr<const ShardTable>> table;

@@ -20,7 +20,7 @@ def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...])
         return arguments[0].rows(arguments[1])
     if method == "rows":
         return CoreDataset.rows(*arguments[:2])
-    if method in ("shards", "range", "from_generator"):
+    if method in ("shards", "mixture", "range", "from_generator"):
         return getattr(CoreDataset, method)(*arguments)
     cores = [ds._core for ds in inputs]
     if method == "shard" and arguments == (None, None):
@@ -191,7 +191,7 @@ class Chain(Viewable):
         source = self
         while source._inputs:
             source = source._inputs[0]
-        shards = source._method == "shards"
+        shards = source._method in ("shards", "mixture")
         chosen = self._numbers_in_shards(source, numbers) if shards else []
         if shards and source is self:
             return source._records.get(chosen, 0)
@@ -206,7 +206,9 @@ class Chain(Viewable):
     @staticmethod
     def _numbers_in_shards(source: "Chain", numbers: Sequence[int]) -> List[int]:
         """Returns the record numbers of elements, which differ if sf.read reads only some
-        records."""
+        records, or if it reads a mixture."""
+        if source._method == "mixture":
+            return list(source._core.record_numbers(list(numbers)))
         ranges = source._arguments[1]
         if ranges is None:
             return list(numbers)
@@ -233,7 +235,9 @@ class Chain(Viewable):
         source = self
         while len(source._inputs) == 1:
             source = source._inputs[0]
-        if source._method == "shards" and source._arguments[1] is not None:
+        if source._method == "mixture":
+            number = self._numbers_in_shards(source, [_number(number, len(source))])[0]
+        elif source._method == "shards" and source._arguments[1] is not None:
             n = sum(count for _, count in source._arguments[1])
             number = self._numbers_in_shards(source, [_number(number, n)])[0]
         return self._records.place(number)

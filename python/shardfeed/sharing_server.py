@@ -83,7 +83,7 @@ class Server:
         """Lets chains over the same shards have one table of them, with the indexes."""
         if chain._inputs:
             chain._inputs = tuple(map(self._with_common_sources, chain._inputs))
-        elif chain._method == "shards":
+        elif chain._method in ("shards", "mixture"):
             return self._sources.setdefault(pickle.dumps(chain._arguments), chain)
         return chain
 

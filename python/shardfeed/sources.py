@@ -206,6 +206,15 @@ def interleave(*datasets: Any, **options: Any) -> Dataset:
     return _interleave(several, *rest, **options)
 
 
+# The arguments of read without options, behind the spec and the records.
+_READ_OPTIONS: Tuple[Any, ...] = (1, "drop", True, False, None, "auto", 0, 0, 0, "", 0)
+Source = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]], Dataset]
+
+
+@overload
+def mix(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
+        schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
+        length: Optional[int] = None) -> Dataset: ...
 @overload
 def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
@@ -215,14 +224,71 @@ def mix(*datasets: Dataset, weights: Optional[Sequence[float]] = None, seed: int
         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
         exact: bool = False) -> Dataset: ...
 def mix(*datasets: Any, **options: Any) -> Dataset:
-    """Takes each element from a dataset that is drawn by weight: mix(a, b, weights=[3, 1]), or
-    a list of them.
+    """Mixes datasets by weight.
+
+    mix({"web": "out/web@64", "code": sf.read("out/code@8")}, {"web": 0.8, "code": 0.2}) takes the records of
+    datasets that are only read, by a plan that is known ahead (docs/mixtures.md). Its elements are
+    records, as those of sf.read: shuffle(), shard(), parse() and so on follow. All are read with the
+    options of the sf.read among them, which must not differ, except in records.
+
+    - `weights`: of each name; by default as many as each has records.
+    - `schedule`: [(position, weights)], which count from that record of all ranks and epochs on.
+    - `length`: the records of an epoch; sources are repeated. By default an epoch ends before a
+      source would have to be repeated. The next one goes on with every source where it was.
+
+    mix(a, b, weights=[3, 1]), or a list of datasets, takes each element from one that is drawn
+    by weight.
 
     - `exhausted`: for all or for each dataset: "drop" it when it ends, "stop", or "repeat" it.
     - `exact`: draws nothing and ignores seed; each element comes from the dataset that lacks
       most of its share so far, so weights [3, 1] are met in every four elements."""
+    first = datasets[0] if datasets else options.get("sources")
+    if isinstance(first, Mapping):
+        return _mixture(*datasets, **options)
     several, rest = _taken(datasets, options)
     return _mix(several, *rest, **options)
+
+
+@checked
+def _mixture(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
+             schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
+             length: Optional[Size] = None) -> Dataset:
+    names = list(sources)
+    if not names:
+        raise ValueError("mix: there are no sources")
+    reads = {name: source for name, source in sources.items() if isinstance(source, Dataset)}
+    common = next(iter(reads.values()))._arguments[2:] if reads else _READ_OPTIONS
+    for name, source in reads.items():
+        if source._method != "shards":
+            raise TypeError(f"mix: {name!r} is {source!r}, but the sources of a mixture are only read: "
+                            "give sf.read or its spec, and put the other steps behind the mix; or mix a list")
+        if source._arguments[2:] != common:
+            raise ValueError(f"mix: {name!r} is read with other options than {next(iter(reads))!r}; give all sources "
+                             "the same, except records")
+    inputs = [(name, *(source._arguments[:2] if isinstance(source, Dataset) else (specs_of(source), None)))
+              for name, source in sources.items()]
+    given = [(0, weights), *schedule]
+    segments = [(position, _weights_by_name(names, position, of_names))
+                for position, of_names in given]
+    shown = ", ".join([f"{name!r}: {specs!r:.60}" for name, specs, _ in inputs[:8]] +
+                      ["..."] * (len(names) > 8))
+    return Dataset("mixture", (inputs, segments, length or 0, *common), [], f"mix({{{shown}}})", "record")
+
+
+def _weights_by_name(names: List[str], position: int,
+                     weights: Optional[Mapping[str, float]]) -> List[float]:
+    """Returns the weights in the order of names; none if they are those of the numbers of records."""
+    if position < 0:
+        raise ValueError(f"mix: schedule: positions are at least 0, got {position}")
+    if weights is None:
+        return []
+    for name in weights:
+        if name not in names:
+            raise ValueError(f"mix: there is a weight for {name!r}, but no such source")
+    for name in names:
+        if name not in weights:
+            raise ValueError(f"mix: the weights from position {position} on lack {name!r}; 0 leaves it out")
+    return [weights[name] for name in names]
 
 
 def _taken(given: Tuple[Any, ...], options: Dict[str, Any]) -> Tuple[Any, Tuple[Any, ...]]:

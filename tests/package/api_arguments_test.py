@@ -130,7 +130,8 @@ def targets(folder):
     for name, arguments in functions.items():
         found[name] = (getattr(sf, name), arguments)
     from shardfeed import sources
-    for name, arguments in [("mix", {"datasets": pair}), ("concatenate", {"datasets": pair}),
+    for name, arguments in [("mix", {"datasets": pair}),
+                            ("mixture", {"sources": {"x": folder + "/x@2"}}), ("concatenate", {"datasets": pair}),
                             ("zip", {"datasets": columns}),
                             ("interleave", {"datasets": pair, "cycle": 2})]:
         found[name] = (getattr(sources, "_" + name), arguments)

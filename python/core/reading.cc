@@ -1,0 +1,120 @@
+#include "python/core/reading.h"
+
+#include "fmt/format.h"
+#include "nanobind/nanobind.h"
+#include "python/core/errors.h"
+#include "python/core/gil.h"
+#include "python/core/notes.h"
+#include "shard/spec.h"
+
+namespace shardfeed::python {
+namespace {
+
+namespace nb = nanobind;
+
+EngineKind EngineOf(const std::string& io) {
+  if (io == "auto") return EngineKind::kAuto;
+  if (io == "threads") return EngineKind::kThreads;
+  if (io == "uring") return EngineKind::kUring;
+  if (io == "mmap") return EngineKind::kMmap;
+  throw nb::value_error(
+      ("io must be one of 'auto', 'threads', 'uring', 'mmap', not '" + io + "'").c_str());
+}
+
+EpochEnd EpochEndOf(const std::string& end) {
+  if (end == "drop") return EpochEnd::kDrop;
+  if (end == "pad") return EpochEnd::kPad;
+  if (end == "wrap") return EpochEnd::kWrap;
+  throw nb::value_error(("end must be one of 'drop', 'pad', 'wrap', not '" + end + "'").c_str());
+}
+
+std::optional<std::vector<RecordRange>> RangesOf(const Ranges& given) {
+  if (!given) return std::nullopt;
+  std::vector<RecordRange> ranges;
+  for (const auto& [begin, count] : *given) ranges.push_back({begin, count});
+  return ranges;
+}
+
+ReaderOptions ReadOptions(uint64_t batch, const std::string& end, bool check_crc, bool skip_damaged,
+                          const std::optional<std::string>& max_skipped, const std::string& io,
+                          int threads, uint64_t budget_bytes, uint64_t block_records,
+                          const std::string& disk_cache, uint64_t disk_cache_bytes) {
+  ReaderOptions options;
+  options.batch = batch;
+  options.end = EpochEndOf(end);
+  options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
+  options.damage.skip = skip_damaged;
+  if (max_skipped) {
+    options.damage.max_skipped = CeilingOf("max_skipped", "records", *max_skipped);
+  }
+  options.io = EngineOf(io);
+  options.threads = threads;
+  options.budget_bytes = budget_bytes;
+  options.block_records = block_records;
+  options.disk_cache = disk_cache;
+  options.disk_cache_bytes = disk_cache_bytes;
+  options.on_notes = KeepNotes;
+  return options;
+}
+
+}  // namespace
+
+Dataset Made(Dataset ds) {
+  Check(ds.status());
+  return ds;
+}
+
+SkipCeiling CeilingOf(const char* argument, const char* of, const std::string& text) {
+  const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(text);
+  if (!ceiling) {
+    throw nb::value_error(fmt::format("{} must be a number of {} or a share such as '5%', not '{}'",
+                                      argument, of, text)
+                              .c_str());
+  }
+  return *ceiling;
+}
+
+Dataset ReadShards(const std::vector<std::string>& specs, const Ranges& records, uint64_t batch,
+                   const std::string& end, bool check_crc, bool skip_damaged,
+                   const std::optional<std::string>& max_skipped, const std::string& io,
+                   int threads, uint64_t budget_bytes, uint64_t block_records,
+                   const std::string& disk_cache, uint64_t disk_cache_bytes) {
+  ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
+                                      budget_bytes, block_records, disk_cache, disk_cache_bytes);
+  options.records = RangesOf(records);
+  absl::Status status;
+  std::optional<Dataset> ds;
+  {
+    const GilRelease release;
+    absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
+    status = set.status();
+    if (status.ok()) ds = Dataset::Read(*set, std::move(options));
+  }
+  Check(status);
+  return Made(*std::move(ds));
+}
+
+Dataset ReadMixture(
+    const std::vector<std::tuple<std::string, std::vector<std::string>, Ranges>>& sources,
+    const std::vector<std::pair<uint64_t, std::vector<double>>>& schedule, uint64_t length,
+    uint64_t batch, const std::string& end, bool check_crc, bool skip_damaged,
+    const std::optional<std::string>& max_skipped, const std::string& io, int threads,
+    uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
+    uint64_t disk_cache_bytes) {
+  ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
+                                      budget_bytes, block_records, disk_cache, disk_cache_bytes);
+  std::vector<MixInput> inputs;
+  for (const auto& [name, specs, records] : sources) {
+    inputs.push_back({name, specs, RangesOf(records)});
+  }
+  std::vector<MixSegment> segments;
+  for (const auto& [position, weights] : schedule) segments.push_back({position, weights});
+  std::optional<Dataset> ds;
+  {
+    const GilRelease release;
+    ds = Dataset::ReadMixture(inputs, std::move(segments), length, std::move(options));
+  }
+  return Made(*std::move(ds));
+}
+
+}  // namespace shardfeed::python

@@ -1,0 +1,254 @@
+"""Mixtures by position, against a plain model of weights, passes and ranks."""
+
+import collections
+import os
+import pickle
+import random
+import sys
+
+import numpy as np
+import pytest
+from harness import REPOSITORY, run
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+SIZES = {"a": 300, "b": 40, "c": 1000}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    at = str(tmp_path_factory.mktemp("mixtures"))
+    for number, (name, size) in enumerate(SIZES.items()):
+        with sf.write(f"{at}/{name}@3", sync=False) as out:
+            for i in range(size):
+                out.write({"id": 1000 * number + i,
+                           "tokens": np.arange(1 + (i * 37 + number) % 60, dtype=np.int64)})
+        assert run("index", f"{at}/{name}@3", "--length", "tokens").status == 0
+    return at
+
+
+def sources(folder, names="abc"):
+    return {name: f"{folder}/{name}@3" for name in names}
+
+
+def ids(chain):
+    parsed = chain.parse({"id": sf.int64})
+    return [row["id"] for row in parsed]
+
+
+def read_ids(folder, name):
+    """The numbers of a source in the order of its shards."""
+    return ids(sf.read(f"{folder}/{name}@3"))
+
+
+def source_of(number):
+    return "abc"[number // 1000]
+
+
+def test_shares_hold_in_every_prefix_and_sources_repeat_by_passes(folder):
+    weights = {"a": 5, "b": 2, "c": 3}
+    mixed = sf.mix(sources(folder), weights, length=2500)
+    got = ids(mixed.repeat(2))
+    assert len(got) == 5000 and len(mixed) == 2500
+    counts = collections.Counter()
+    order = {name: read_ids(folder, name) for name in SIZES}
+    for i, number in enumerate(got):
+        for name, weight in weights.items():
+            assert abs(counts[name] - i * weight / 10) < 1.2
+        # Without a shuffle, each source is in its own order, over passes and epochs.
+        name = source_of(number)
+        assert number == order[name][counts[name] % SIZES[name]]
+        counts[name] += 1
+
+
+def test_a_shuffle_takes_every_record_once_in_a_pass(folder):
+    mixed = sf.mix(sources(folder), {"a": 5, "b": 2, "c": 3}, length=2500)
+    for window in (0, 200, None):
+        got = ids(mixed.shuffle(seed=4, window=window))
+        times = collections.Counter(got)
+        assert abs(len([n for n in got if source_of(n) == "a"]) - 1250) <= 3
+        assert all(times[n] in (3, 4, 5, 6) for n in range(300))
+        assert all(times[1000 + n] in (11, 12, 13, 14) for n in range(40))
+        assert all(times[2000 + n] in (0, 1) for n in range(1000))
+        assert got != sorted(got)
+
+
+def test_an_epoch_ends_before_a_source_would_repeat(folder):
+    mixed = sf.mix(sources(folder), {"a": 5, "b": 2, "c": 3})
+    got = ids(mixed)
+    assert len(got) == len(mixed) == len(set(got))
+    assert 196 <= len(got) <= 205
+    # The next epoch goes on with what the others have left.
+    both = ids(mixed.repeat(2))
+    assert both[:len(got)] == got
+    first_of_c = [n for n in both if source_of(n) == "c"]
+    assert first_of_c == read_ids(folder, "c")[:len(first_of_c)]
+
+
+def test_without_weights_sources_have_as_many_as_records(folder):
+    got = ids(sf.mix(sources(folder, "ac")))
+    assert 1290 <= len(got) <= 1300
+    assert got.count(0) == 1
+
+
+def test_weights_change_by_schedule(folder):
+    mixed = sf.mix(sources(folder), {"a": 1, "b": 0, "c": 1}, length=3000,
+                   schedule=[(1000, {"a": 0, "b": 1, "c": 3})])
+    got = "".join(map(source_of, ids(mixed)))
+    assert abs(got[:1000].count("a") - 500) <= 1
+    assert "b" not in got[:1000] and "a" not in got[1000:]
+    assert abs(got[1000:].count("b") - 500) <= 1
+
+
+def test_any_ranks_deliver_the_same_and_resume_each_other(folder):
+    random.seed(7)
+    for trial in range(12):
+        mixed = sf.mix(sources(folder), {"a": random.random(), "b": 0.2, "c": 1}, length=1200)
+        if trial % 3:
+            mixed = mixed.shuffle(seed=trial, window=random.choice([0, 64, 300]), lanes=8)
+        whole = ids(mixed.repeat(2))
+        at = 0
+        state = None
+        while at < 1200 - 80:
+            world, batch = random.randint(1, 6), random.randint(1, 4)
+            steps = random.randint(1, 10)
+            its = [iter(mixed.repeat(2).shard(rank, world).parse({"id": sf.int64}).batch(batch))
+                   for rank in range(world)]
+            for it in its:
+                if state is not None:
+                    it.load_state_dict(state)
+            for _ in range(steps):
+                if at >= 1200 - world * batch:
+                    break
+                got = np.stack([next(it)["id"] for it in its], 1).reshape(-1)
+                assert got.tolist() == whole[at:at + len(got)]
+                at += len(got)
+                state = its[random.randrange(world)].state_dict()
+                for it in its:
+                    assert it.state_dict() == state
+
+
+def test_a_run_goes_on_with_another_schedule_and_a_new_source(folder):
+    def chain(schedule=(), **weights):
+        return (sf.mix(sources(folder, "".join(weights)), weights, schedule=schedule, length=5000)
+                .shuffle(seed=1).parse({"id": sf.int64}).batch(10))
+    it = iter(chain(a=1, b=1))
+    for _ in range(50):
+        next(it)
+    state = it.state_dict()
+    rest = [next(it)["id"].tolist() for _ in range(14)]
+    edited = iter(chain([(640, {"a": 1, "b": 0, "c": 2})], a=1, b=1, c=0))
+    edited.load_state_dict(state)
+    assert [next(edited)["id"].tolist() for _ in range(14)] == rest
+    assert {source_of(n) for _ in range(20) for n in next(edited)["id"]} == {"a", "c"}
+    message = "the state belongs to another mixture: sources, their records or their weights differ before position 500 of epoch 0"
+    for other in (chain(a=1, b=1.01), chain([(320, {"a": 1, "b": 2})], a=1, b=1), chain(a=1, c=1)):
+        with pytest.raises(RuntimeError, match=message):
+            iter(other).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="another chain"):
+        iter(sf.read(f"{folder}/a@3").shuffle(seed=1).parse({"id": sf.int64}).batch(10)).load_state_dict(state)
+
+
+def test_rows_are_planned_over_a_mixture(folder):
+    mixed = (sf.mix(sources(folder), {"a": 2, "b": 1, "c": 3}, length=1500).shuffle(seed=3))
+    def rows(world):
+        its = []
+        for rank in range(world):
+            chain = (mixed.shard(rank, world).parse({"tokens": sf.var(sf.int64)})
+                     .pack("tokens", length=64, lengths="tokens").batch(2))
+            its.append([batch["tokens"].tolist() for batch in chain])
+            assert len(its[-1]) == len(chain)
+        return [row for batches in zip(*its) for pair in zip(*batches) for row in pair]
+    one = rows(1)
+    assert sum(map(len, one)) == len(one) * 64
+    for world in (2, 5):
+        got = rows(world)
+        assert got == one[:len(got)] and len(one) - len(got) < 2 * world
+
+
+def test_elements_by_number_are_those_of_the_positions(folder):
+    mixed = sf.mix({"a": f"{folder}/a@3", "b": sf.read(f"{folder}/b@3", records="10-29")},
+                   {"a": 3, "b": 1}, length=500)
+    parsed = mixed.parse({"id": sf.int64})
+    got = ids(mixed)
+    assert [parsed[i]["id"] for i in (0, 7, 499, -1)] == [got[i] for i in (0, 7, 499, -1)]
+    assert [row["id"] for row in parsed[100:110]] == got[100:110]
+    assert {n for n in got if n >= 1000} == set(read_ids(folder, "b")[10:30])
+    path, record, _ = mixed.place(1)
+    assert sf.read(path).parse({"id": sf.int64})[record]["id"] == got[1]
+    with pytest.raises(TypeError, match="has no elements by number"):
+        mixed.shuffle(seed=1)[0]
+
+
+def test_a_mixture_is_pickled_and_named(folder):
+    mixed = sf.mix(sources(folder), {"a": 5, "b": 2, "c": 3}, length=100)
+    assert ids(pickle.loads(pickle.dumps(mixed))) == ids(mixed)
+    assert repr(mixed).startswith("mix({'a': ")
+
+
+def test_sources_may_share_a_dataset_and_have_options(folder):
+    mixed = sf.mix({"head": sf.read(f"{folder}/a@3", records="0-99", check_crc=False),
+                    "tail": sf.read(f"{folder}/a@3", records="100-299", check_crc=False)},
+                   {"head": 1, "tail": 1}, length=400)
+    got = ids(mixed)
+    head = set(read_ids(folder, "a")[:100])
+    assert sum(n in head for n in got) == 200
+
+
+@pytest.mark.parametrize("arguments, error, message", [
+    ({"weights": {"a": 1, "b": 1}}, ValueError, "the weights from position 0 on lack 'c'; 0 leaves it out"),
+    ({"weights": {"a": 1, "b": 1, "d": 1}}, ValueError, "there is a weight for 'd', but no such source"),
+    ({"weights": {"a": 1, "b": -1, "c": 0}}, ValueError,
+     "mix: the weight of 'b' must be a number of at least 0, got -1"),
+    ({"weights": {"a": 1, "b": float("nan"), "c": 0}}, ValueError, "a finite number|weights"),
+    ({"weights": {"a": 0, "b": 0, "c": 0}}, ValueError, "all weights are 0"),
+    ({"weights": [1, 2, 3]}, TypeError, "weights"),
+    ({"schedule": [(-1, {"a": 1, "b": 1, "c": 1})]}, ValueError, "positions are at least 0, got -1"),
+    ({"schedule": [(0, {"a": 1, "b": 1, "c": 1})]}, ValueError, "weights change at position 0, and again at 0"),
+    ({"length": 0}, ValueError, "length"),
+    ({"seed": 1}, TypeError, "seed"),
+])
+def test_wrong_arguments_are_refused(folder, arguments, error, message):
+    with pytest.raises(error, match=message):
+        len(sf.mix(sources(folder), **arguments))
+
+
+def test_sources_with_steps_or_other_options_are_refused(folder):
+    a = sf.read(f"{folder}/a@3")
+    with pytest.raises(TypeError, match="mix: 'a' is read.*shuffle.*put the other steps behind the mix"):
+        sf.mix({"a": a.shuffle(seed=1), "b": f"{folder}/b@3"})
+    with pytest.raises(ValueError, match="mix: 'b' is read with other options than 'a'"):
+        sf.mix({"a": a, "b": sf.read(f"{folder}/b@3", check_crc=False)})
+    unlike_others = sf.read(f"{folder}/b@3", check_crc=False)
+    assert len(sf.mix({"a": f"{folder}/a@3", "b": unlike_others}, length=10)) == 10
+    assert sf.read(f"{folder}/a@3")._arguments[2:] == sf.sources._READ_OPTIONS
+    with pytest.raises(ValueError, match="there are no sources"):
+        sf.mix({})
+    with pytest.raises(FileNotFoundError):
+        sf.mix({"a": a, "b": f"{folder}/none@3"})
+    with sf.write(f"{folder}/empty@1"):
+        pass
+    with pytest.raises(ValueError, match="mix: 'e' has no records; leave it out, or set its weight to 0"):
+        len(sf.mix({"a": a, "e": f"{folder}/empty@1"}, {"a": 1, "e": 1}))
+    with pytest.raises(ValueError, match="their shards cannot be interleaved"):
+        sf.mix({"a": a}).interleave(2)
+
+
+def test_many_sources_are_one_reader(folder, tmp_path):
+    names = {}
+    for i in range(200):
+        with sf.write(f"{tmp_path}/s{i}@1", sync=False) as out:
+            for j in range(20):
+                out.write({"id": i * 100 + j})
+        names[f"s{i}"] = f"{tmp_path}/s{i}@1"
+    got = ids(sf.mix(names, length=4000).shuffle(seed=1))
+    assert len(got) == 4000
+    # The shares are rounded, and met within one record.
+    times = collections.Counter(n // 100 for n in got)
+    assert len(times) == 200 and set(times.values()) <= {19, 20, 21}
+    assert max(collections.Counter(got).values()) <= 2
+    before = set(os.listdir("/proc/self/task"))
+    it = iter(sf.mix(names, length=4000).shuffle(seed=1).batch(10))
+    next(it)
+    assert len(set(os.listdir("/proc/self/task")) - before) < 40
