@@ -29,7 +29,60 @@ absl::StatusOr<uint64_t> ParseRecords(std::string_view name, const std::string& 
       fmt::format("--{} '{}': expected a number of records or a size such as 64MiB", name, text));
 }
 
+// Parses "0.8,0.2" or "1000000:0.5,0.5".
+absl::StatusOr<MixSegment> ParseWeights(const std::string& text, size_t datasets) {
+  MixSegment segment;
+  const absl::Status wrong = absl::InvalidArgumentError(
+      fmt::format("--weights '{}': expected a number for each of {} datasets, such as 0.8,0.2, or "
+                  "1000000:0.5,0.5 from a position on",
+                  text, datasets));
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  if (const size_t colon = text.find(':'); colon != text.npos) {
+    const auto [stop, error] = std::from_chars(at, at + colon, segment.position);
+    if (error != std::errc() || stop != at + colon) return wrong;
+    at += colon + 1;
+  }
+  while (true) {
+    const auto [stop, error] = std::from_chars(at, end, segment.weights.emplace_back());
+    if (error != std::errc() || (stop != end && *stop != ',')) return wrong;
+    if (stop == end) break;
+    at = stop + 1;
+  }
+  if (segment.weights.size() != datasets) return wrong;
+  return segment;
+}
+
+absl::StatusOr<std::shared_ptr<const Mixture>> MakeMixture(const OrderFlags& flags) {
+  auto mixture = std::make_shared<Mixture>();
+  mixture->length = flags.length;
+  for (const std::string& text : flags.weights) {
+    absl::StatusOr<MixSegment> segment = ParseWeights(text, flags.specs.size());
+    if (!segment.ok()) return segment.status();
+    mixture->schedule.push_back(*std::move(segment));
+  }
+  for (const std::string& spec : flags.specs) {
+    const absl::StatusOr<ShardSet> set = ResolveSpec(spec);
+    if (!set.ok()) return set.status();
+    mixture->sources.push_back({spec, set->paths.size(), {}});
+  }
+  return mixture;
+}
+
 }  // namespace
+
+void AddMixFlags(CLI::App& command, OrderFlags& flags) {
+  CLI::Option* weights = command.add_option(
+      "--weights", flags.weights,
+      "mix the datasets by these weights, such as 0.8,0.2; again with a position for those from "
+      "there on, such as 1000000:0.5,0.5");
+  weights->take_all()->allow_extra_args(false)->type_name("WEIGHTS");
+  command
+      .add_option("--length", flags.length,
+                  "records of an epoch of a mixture; default: until a dataset would be repeated")
+      ->check(WholeNumber(1))
+      ->needs(weights);
+}
 
 void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
   command
@@ -158,6 +211,11 @@ absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const S
     for (const Range& range : *ranges) {
       reading.records->push_back({range.begin, range.end - range.begin});
     }
+  }
+  if (!flags.weights.empty()) {
+    absl::StatusOr<std::shared_ptr<const Mixture>> mixture = MakeMixture(flags);
+    if (!mixture.ok()) return mixture.status();
+    order.mixture = *std::move(mixture);
   }
   reading.rank = flags.rank;
   reading.world = flags.world;

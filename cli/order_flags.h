@@ -32,10 +32,16 @@ struct OrderFlags {
   uint64_t batch = 1;
   std::string end = "drop";
   std::string budget;
+  std::vector<std::string>
+      weights;  // of the specs, which are mixed then; later ones with positions
+  uint64_t length = 0;
 };
 
 // Declares these options, including DATASET.
 void AddOrderFlags(CLI::App& command, OrderFlags& flags);
+
+// Declares the options of a mixture.
+void AddMixFlags(CLI::App& command, OrderFlags& flags);
 
 // Resolves the dataset and opens its indexes. Shows progress while missing indexes are built and
 // then prints a note about them to standard error. See ShardTableOptions for `salvage`.

@@ -104,7 +104,7 @@ absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader) {
   const uint64_t world = reader.options().world;
   const uint64_t round = world * reader.options().batch;
   PackedEpoch epoch;
-  epoch.left_out = plan.CountLeftOut();
+  epoch.left_out = plan.CountLeftOut(0);
   for (const auto& window : used) epoch.rows += window.size();
   epoch.batches_per_rank = epoch.rows / round;
   epoch.left_over = epoch.rows % round;

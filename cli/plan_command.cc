@@ -56,6 +56,20 @@ Mixing Measure(const Order& order, uint64_t global_batch) {
   return mixing;
 }
 
+// Prints what the first sources of a mixture contribute to the first epoch.
+void PrintSources(const MixOrder& mix) {
+  constexpr size_t kShown = 16;
+  const std::vector<MixSource>& sources = mix.spec().mixture->sources;
+  for (uint32_t s = 0; s < std::min(sources.size(), kShown); ++s) {
+    const uint64_t taken = mix.schedule().LeastLeft(s, mix.size());
+    fmt::print("source:  {}: about {}, {:.1f} % of an epoch, of {} records\n", sources[s].name,
+               FormatCount(taken),
+               100 * static_cast<double>(taken) / static_cast<double>(std::max(mix.size(), 1ul)),
+               FormatCount(mix.SourceSize(s)));
+  }
+  if (sources.size() > kShown) fmt::print("source:  ... ({} in all)\n", sources.size());
+}
+
 // The list price of a thousand GET requests to Amazon S3 (standard), in dollars.
 constexpr double kRequestPrice = 0.0004;
 
@@ -84,8 +98,8 @@ absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader,
   const uint64_t mean = std::max<uint64_t>(1, reader.table().mean_bytes());
   const uint64_t chunk = std::max<uint64_t>(1, kRemoteReadBytes / mean);
   const uint64_t lanes = std::min(spec.lanes, spec.window / chunk) / options.world * options.world;
-  if (spec.kind != OrderSpec::Kind::kShuffle || spec.window == OrderSpec::kAll ||
-      2 * spec.chunk > chunk || lanes == 0) {
+  if (spec.mixture != nullptr || spec.kind != OrderSpec::Kind::kShuffle ||
+      spec.window == OrderSpec::kAll || 2 * spec.chunk > chunk || lanes == 0) {
     return nullptr;
   }
   options.order = spec;
@@ -175,6 +189,8 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                                    {"whole_chunks", memory.whole_chunks},
                                    {"held_bytes", memory.held_bytes},
                                    {"budget_bytes", memory.budget_bytes}};
+    // How far records move means nothing between several datasets.
+    if ((*reader)->shared_mix() != nullptr) json.erase("displacement");
     if (packed) {
       json.erase("records_per_rank");
       json["packing"] = {{"rows", packed->rows},
@@ -199,9 +215,11 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
     fmt::print("{}\n", json.dump(1));
     return kExitDone;
   }
-  fmt::print("data:    {} records in {} shards, {}, {} per record\n", FormatCount(order.size()),
-             FormatCount(table.num_shards()), FormatSize(table.stream_bytes()), FormatSize(mean));
+  fmt::print("data:    {} records in {} shards, {}, {} per record\n",
+             FormatCount((*reader)->selection().size()), FormatCount(table.num_shards()),
+             FormatSize(table.stream_bytes()), FormatSize(mean));
   fmt::print("order:   {}\n", order.Describe());
+  if ((*reader)->shared_mix() != nullptr) PrintSources(*(*reader)->shared_mix());
   fmt::print("epoch:   {} batches of {}{} on each of {} ranks", FormatCount(batches),
              flags.order.batch, packed ? " rows" : "", flags.order.world);
   if (packed && packed->left_over > 0) {
@@ -224,6 +242,8 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   }
   if (shuffled) {
     fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
+  }
+  if (shuffled && (*reader)->shared_mix() == nullptr) {
     fmt::print(
         "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
         "global batch's records were read together with another of them\n",
@@ -302,14 +322,22 @@ int PrintParts(const Reader& reader, absl::Span<const PlacedPart> parts, bool fi
   return kExitDone;
 }
 
-int ReplayRows(const Reader& reader, const ReplayFlags& flags, std::optional<uint64_t> item,
+// `items`: those to find.
+int ReplayRows(const Reader& reader, const ReplayFlags& flags, const std::vector<uint64_t>& items,
                const CommandOptions& options) {
-  const absl::StatusOr<std::vector<PlacedPart>> parts =
-      item ? PartsOfItem(reader, flags.epoch, *item)
-           : PartsOfBatch(reader, flags.epoch, flags.step.value_or(0));
-  if (!parts.ok()) return ReportError(parts.status());
-  if (parts->empty() && !options.json) {
-    const uint64_t length = reader.shared_pack()->LengthOf(*item);
+  std::vector<PlacedPart> parts;
+  const auto add = [&](const absl::StatusOr<std::vector<PlacedPart>>& some) {
+    if (some.ok()) parts.insert(parts.end(), some->begin(), some->end());
+    return some.status();
+  };
+  absl::Status status = absl::OkStatus();
+  if (!flags.find) status = add(PartsOfBatch(reader, flags.epoch, flags.step.value_or(0)));
+  for (uint64_t item : items) {
+    if (status.ok()) status = add(PartsOfItem(reader, flags.epoch, item));
+  }
+  if (!status.ok()) return ReportError(status);
+  if (parts.empty() && !options.json) {
+    const uint64_t length = items.empty() ? 0 : reader.shared_pack()->LengthOf(items[0]);
     if (reader.shared_pack()->IsKept(length)) {
       fmt::print("record {} has no elements, so no row has it\n", *flags.find);
     } else {
@@ -318,7 +346,35 @@ int ReplayRows(const Reader& reader, const ReplayFlags& flags, std::optional<uin
           *flags.find, length);
     }
   }
-  return PrintParts(reader, *parts, item.has_value(), options.json);
+  return PrintParts(reader, parts, flags.find.has_value(), options.json);
+}
+
+// Prints where an item is delivered, and returns the same as JSON.
+nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags, uint64_t item,
+                                  bool as_json) {
+  const uint64_t world = flags.order.world;
+  const uint64_t batch = flags.order.batch;
+  const uint64_t position = reader.order().PositionOf(flags.epoch, item);
+  const uint64_t rank = position % world;
+  const uint64_t step = position / world / batch;
+  const uint64_t index = position / world % batch;
+  const bool delivered = step < reader.batches_per_epoch();
+  nlohmann::ordered_json json = Describe(reader.table(), *flags.find);
+  json.update({{"epoch", flags.epoch},
+               {"position", position},
+               {"delivered", delivered},
+               {"rank", rank},
+               {"step", step},
+               {"index", index}});
+  if (!as_json && delivered) {
+    fmt::print("record {} of epoch {} is at position {}: rank {}, step {}, index {} in the batch\n",
+               *flags.find, flags.epoch, position, rank, step, index);
+  } else if (!as_json) {
+    fmt::print(
+        "record {} is at position {} of epoch {}, which is dropped at the end of the epoch\n",
+        *flags.find, position, flags.epoch);
+  }
+  return json;
 }
 
 int Replay(const ReplayFlags& flags, const CommandOptions& options) {
@@ -340,33 +396,21 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
           fmt::format("--find {}: this record is not among the {} records that are read",
                       *flags.find, reader.selection().size())));
     }
-    if (reading->pack) return ReplayRows(reader, flags, item, options);
-    const uint64_t position = reader.order().PositionOf(flags.epoch, item);
-    const uint64_t rank = position % world;
-    const uint64_t step = position / world / batch;
-    const uint64_t index = position / world % batch;
-    const bool delivered = step < reader.batches_per_epoch();
-    if (options.json) {
-      nlohmann::ordered_json json = Describe(table, *flags.find);
-      json.update({{"epoch", flags.epoch},
-                   {"position", position},
-                   {"delivered", delivered},
-                   {"rank", rank},
-                   {"step", step},
-                   {"index", index}});
-      fmt::print("{}\n", json.dump(1));
-    } else if (delivered) {
-      fmt::print(
-          "record {} of epoch {} is at position {}: rank {}, step {}, index {} in the batch\n",
-          *flags.find, flags.epoch, position, rank, step, index);
-    } else {
-      fmt::print(
-          "record {} is at position {} of epoch {}, which is dropped at the end of the epoch\n",
-          *flags.find, position, flags.epoch);
+    const MixOrder* const mix = reader.shared_mix().get();
+    const std::vector<uint64_t> items =
+        mix != nullptr ? mix->ItemsOf(flags.epoch, item) : std::vector<uint64_t>{item};
+    if (items.empty() && !options.json) {
+      fmt::print("record {} is not in epoch {}\n", *flags.find, flags.epoch);
+      return kExitDone;
     }
+    if (reading->pack) return ReplayRows(reader, flags, items, options);
+    nlohmann::ordered_json places = nlohmann::ordered_json::array();
+    for (uint64_t one : items) places.push_back(PrintPlace(reader, flags, one, options.json));
+    // Only a mixture may have several.
+    if (options.json) fmt::print("{}\n", (mix != nullptr ? places : places[0]).dump(1));
     return kExitDone;
   }
-  if (reading->pack) return ReplayRows(reader, flags, std::nullopt, options);
+  if (reading->pack) return ReplayRows(reader, flags, {}, options);
   const uint64_t step = flags.step.value_or(0);
   if (step >= reader.batches_per_epoch()) {
     return ReportError(absl::InvalidArgumentError(fmt::format(
@@ -396,6 +440,7 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "plan", "Show what an order means before it is run: batches, memory, mixing");
   auto flags = std::make_shared<PlanFlags>();
   AddOrderFlags(*command, flags->order);
+  AddMixFlags(*command, flags->order);
   AddPackFlags(*command, flags->pack);
   command->add_option("--rate", flags->rate, "records/s that training needs; default 10000")
       ->check(WholeNumber(1));
@@ -411,7 +456,8 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Examples:\n"
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
       "  shardfeed plan out/train@64 --shuffle --window 64MiB --chunk 256KiB --json\n"
-      "  shardfeed plan out/tokens@64 --shuffle 1 --pack 4096 --lengths tokens --world 8\n");
+      "  shardfeed plan out/tokens@64 --shuffle 1 --pack 4096 --lengths tokens --world 8\n"
+      "  shardfeed plan out/web@64 out/code@8 --weights 0.8,0.2 --shuffle 1 --world 8\n");
   command->callback([flags, &options, exit] { *exit = Plan(*flags, options); });
 }
 
@@ -420,6 +466,7 @@ void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "replay", "List the records of a batch, or find when a record is delivered");
   auto flags = std::make_shared<ReplayFlags>();
   AddOrderFlags(*command, flags->order);
+  AddMixFlags(*command, flags->order);
   AddPackFlags(*command, flags->pack);
   command->add_option("--epoch", flags->epoch, "counted from 0; default 0")->check(WholeNumber(0));
   CLI::Option* step =

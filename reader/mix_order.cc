@@ -330,6 +330,19 @@ uint64_t MixOrder::PositionOf(uint64_t epoch, uint64_t item) const {
   return position >= begin && position - begin < size_ ? position - begin : kNowhere;
 }
 
+std::vector<uint64_t> MixOrder::ItemsOf(uint64_t epoch, uint64_t item) const {
+  std::vector<uint64_t> items;
+  const Place place = PlaceOf(EpochOf(epoch), item);
+  const uint64_t end = (epoch + 1) * size_;
+  uint64_t first = place.pass * sources_[place.source].items;  // number of the pass
+  while (schedule_.FirstFrom(place.source, first) < end) {
+    if (PositionOf(epoch, item) != kNowhere) items.push_back(item);
+    item += items_;
+    first += sources_[place.source].items;
+  }
+  return items;
+}
+
 OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
   const Place place = PlaceOf(EpochOf(epoch), item);
   const Source& source = sources_[place.source];

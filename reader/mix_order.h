@@ -44,9 +44,12 @@ class MixOrder : public Order {
   std::string DescribeBefore(uint64_t epoch, uint64_t position) const;
   uint64_t DataBefore(uint64_t epoch, uint64_t position) const;
 
+  // Those items of an item's record that have a position in the epoch, for each pass that does.
+  std::vector<uint64_t> ItemsOf(uint64_t epoch, uint64_t item) const;
   // The number of a position's source.
   uint32_t SourceAt(uint64_t epoch, uint64_t position) const;
   const MixSchedule& schedule() const { return schedule_; }
+  uint64_t SourceSize(uint32_t source) const { return sources_[source].items; }
 
   uint64_t ItemAt(uint64_t epoch, uint64_t position) const override;
   uint64_t PositionOf(uint64_t epoch, uint64_t item) const override;

@@ -284,10 +284,15 @@ uint64_t PackPlan::LengthOf(uint64_t item) const {
   return shards_[shard].lengths.At(record - table_->begins()[shard]);
 }
 
-uint64_t PackPlan::CountLeftOut() const {
+uint64_t PackPlan::CountLeftOut(uint64_t epoch) const {
   if (spec_.min_length == 0 && spec_.max_length == UINT64_MAX) return 0;
   uint64_t left_out = 0;
-  for (uint64_t item = 0; item < selection_.size(); ++item) left_out += !IsKept(LengthOf(item));
+  std::vector<uint64_t> items;
+  for (uint64_t first = 0; first < order_->size(); first += items.size()) {
+    items.resize(std::min(window_, order_->size() - first));
+    order_->Fill(epoch, first, 1, absl::MakeSpan(items));
+    for (uint64_t item : items) left_out += !IsKept(LengthOf(item));
+  }
   return left_out;
 }
 

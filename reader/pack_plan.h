@@ -93,8 +93,8 @@ class PackPlan {
   bool IsKept(uint64_t length) const {
     return spec_.min_length <= length && length <= spec_.max_length;
   }
-  // How many items are left out because of their lengths.
-  uint64_t CountLeftOut() const;
+  // How many records of an epoch are left out because of their lengths.
+  uint64_t CountLeftOut(uint64_t epoch) const;
 
   // ResourceExhausted: there are more than 2^20 parts.
   absl::StatusOr<std::shared_ptr<const PackedWindow>> Window(uint64_t epoch, uint64_t window) const;

@@ -158,8 +158,8 @@ absl::Status ReadPlanner::FindNeeded(const OrderPiece& piece, PlannedUnit* unit)
   // Which positions of the piece are delivered, and by this rank?
   const uint64_t from = epoch_ == first_epoch_ ? pieces_from_ : 0;
   const uint64_t to = std::min(end_, order_->size());
-  const bool mine = piece.whole && (options_.world == 1 || piece.lanes % options_.world == 0);
-  const bool cut = piece.min_position < from || piece.max_position >= to;
+  const bool mine = options_.world == 1 || piece.lanes % options_.world == 0;
+  const bool cut = !piece.whole || piece.min_position < from || piece.max_position >= to;
   // Small records are all read anyway, and to request each one where it occurs takes longer.
   const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
                             table_->mean_bytes() <= merge_gap_bytes());

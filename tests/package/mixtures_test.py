@@ -1,6 +1,7 @@
 """Mixtures by position, against a plain model of weights, passes and ranks."""
 
 import collections
+import json
 import os
 import pickle
 import random
@@ -252,3 +253,47 @@ def test_many_sources_are_one_reader(folder, tmp_path):
     it = iter(sf.mix(names, length=4000).shuffle(seed=1).batch(10))
     next(it)
     assert len(set(os.listdir("/proc/self/task")) - before) < 40
+
+
+def test_plan_and_replay_know_mixtures(folder):
+    specs = [f"{folder}/a@3", f"{folder}/b@3"]
+    options = ["--weights", "3,1", "--weights", "600:1,1", "--length", "1000"]
+    shuffled = [*options, "--shuffle", "5", "--window", "64", "--lanes", "8"]
+    chain = (sf.mix({"a": specs[0], "b": specs[1]}, {"a": 3, "b": 1}, schedule=[(600, {"a": 1, "b": 1})], length=1000)
+             .shuffle(seed=5, window=64, lanes=8))
+    got = ids(chain)
+    records = read_ids(folder, "a") + read_ids(folder, "b")
+    done = run("replay", *specs, *shuffled, "--step", "3", "--batch", "10", "--world", "4", "--rank", "2")
+    assert done.status == 0, done.err
+    lines = done.out.decode().splitlines()
+    assert [records[int(line.split("\t")[0])] for line in lines] == got[122:162:4]
+    # A record of a mixture may come several times.
+    for number in (7, 305):
+        done = run("replay", *specs, *shuffled, "--find", str(number), "--json")
+        places = json.loads(done.out)
+        assert sorted(place["position"] for place in places) == [
+            i for i, one in enumerate(got) if one == records[number]]
+    done = run("replay", *specs, "--weights", "1,1", "--length", "10", "--find", "200")
+    assert done.out == b"record 200 is not in epoch 0\n"
+    done = run("replay", *specs, *options, "--pack", "64", "--lengths", "tokens", "--find", "305")
+    assert done.status == 0 and done.out.count(b"elements 0 to") == sum(
+        one == records[305] for one in ids(sf.mix({"a": specs[0], "b": specs[1]}, {"a": 3, "b": 1}, length=1000,
+                                                  schedule=[(600, {"a": 1, "b": 1})])))
+    plan = run("plan", *specs, *shuffled)
+    assert b"data:    340 records in 6 shards" in plan.out
+    assert b"b@3: about 350, 35.0 % of an epoch, of 40 records" in plan.out or b"b@3: about 34" in plan.out
+    assert b"mixing:" not in plan.out
+    assert "displacement" not in json.loads(run("plan", *specs, *options, "--json").out)
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--weights", "1"], "--weights '1': expected a number for each of 2 datasets"),
+    (["--weights", "1,x"], "--weights '1,x': expected a number for each of 2 datasets"),
+    (["--weights", "x:1,1"], "such as 0.8,0.2, or 1000000:0.5,0.5 from a position on"),
+    (["--weights", "1,-1"], "must be a number of at least 0, got -1"),
+    (["--length", "5"], "--weights"),
+    (["--weights", "1,1", "--records", "0-3"], "which records are read is said of each source"),
+])
+def test_wrong_options_are_refused(folder, options, message):
+    done = run("plan", f"{folder}/a@3", f"{folder}/b@3", *options)
+    assert done.status != 0 and message in done.err

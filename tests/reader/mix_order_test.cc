@@ -83,6 +83,13 @@ void ExpectAsDrawn(const MixOrder& order, const std::vector<uint64_t>& sizes, ui
         ASSERT_EQ(order.PositionOf(epoch, item), Order::kNowhere);
       }
     }
+    for (uint64_t record = 0; record < total; record += 1 + total / 50) {
+      std::vector<uint64_t> expected;
+      for (const auto& [item, p] : position_of) {
+        if (item % total == record) expected.push_back(item);
+      }
+      ASSERT_EQ(order.ItemsOf(epoch, record), expected);
+    }
     std::set<uint64_t> looked_at;
     for (uint64_t item : items) {
       if (looked_at.count(item)) continue;

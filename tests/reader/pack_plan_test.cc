@@ -403,7 +403,7 @@ TEST_F(PackPlanTest, SplitsOrTruncatesLongSequences) {
   for (uint64_t record = 0; record < kRecords; ++record) {
     left_out += WithLongRecords(record) > kLength;
   }
-  EXPECT_EQ(reader->shared_pack()->CountLeftOut(), left_out);
+  EXPECT_EQ(reader->shared_pack()->CountLeftOut(0), left_out);
 }
 
 TEST_F(PackPlanTest, NamesWhatIsWrong) {
