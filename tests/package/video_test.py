@@ -119,14 +119,44 @@ def test_a_video_that_is_cut_off_is_taken_as_far_as_it_goes():
 
 
 @pytest.mark.parametrize("content, message", [
-    (b"", "it is empty"), (b"no video", "not a video that OpenCV can read"),
-    (b"#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/x.ts\n", "")])
+    (b"", "it is empty"), (b"no video\0", "not a video that OpenCV can read"),
+    (b"ffconcat version 1.0\nfile a.avi\n", "not a video, but text"),
+    (b"#EXTM3U\n#EXTINF:1,\na.avi\n#EXT-X-ENDLIST\n", "not a video, but text")])
 def test_what_is_no_video_is_told(content, message):
     with open("bad.mp4", "wb") as file:
         file.write(content)
     done = run("a.avi", "bad.mp4", "out/d@1")
     assert done.returncode == DEFECTS and done.stderr.startswith(f"shardfeed: bad.mp4: {message}")
     assert done.stderr.count("\n") == 1 and not os.path.exists("out")
+
+
+def test_what_is_no_file_is_told():
+    os.mkfifo("pipe.mp4")
+    os.mkdir("folder.mp4")
+    for name in ("pipe.mp4", "folder.mp4", "/dev/zero"):
+        done = run(name, "out/d@1")
+        assert (done.returncode, done.stderr) == (DEFECTS, f"shardfeed: {name}: not a regular file\n")
+
+
+def test_names_are_only_names():
+    with open("a.avi", "rb") as file:
+        data = file.read()
+    for i in range(2):
+        cv2.imwrite(f"f{i}.png", frame_of(i))
+    names = [b"f%d.png", b"http:x", b"-x", "\u00fc \"'\n.avi".encode()]
+    for number, name in enumerate(names):
+        with open(name, "wb") as file:
+            file.write(data)
+        sf.convert("video", f"./{os.fsdecode(name)}", f"out/d{number}@1", every=10)
+        rows = rows_of(f"out/d{number}@1")
+        assert [row["frame"] for row in rows] == [0, 10, 20, 30, 40] and rows[0]["video"] == b"./" + name
+
+
+def test_opencvs_settings_are_left_as_they_were(monkeypatch):
+    monkeypatch.delenv("OPENCV_FFMPEG_LOGLEVEL", raising=False)
+    level = cv2.utils.logging.getLogLevel()
+    sf.convert("video", "a.avi", "out/d@1", every=50)
+    assert cv2.utils.logging.getLogLevel() == level and "OPENCV_FFMPEG_LOGLEVEL" not in os.environ
 
 
 @pytest.mark.parametrize("arguments, status, message", [

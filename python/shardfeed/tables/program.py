@@ -53,7 +53,7 @@ _HELP: Dict[str, Help] = {
         "channels) with its size, and image/class/label; other values key and value."), (
         "shardfeed convert lmdb ilsvrc12_train_lmdb out/train@64",
         "shardfeed convert lmdb train.lmdb out/train@64 --format raw")),
-    "video": Help("Frames of video files: image/encoded, video, frame, time", (
+    "video": Help("Frames of video files: image/encoded with its height and width, video, frame, time", (
         "Frames are JPEGs of quality 95, or PNGs, which keep the pixels. video is the file as named, frame the number of the\n"
         "frame in it, and time its time in seconds. Each file is decoded twice, first to count its frames."), (
         "shardfeed convert video 'clips/*.mp4' out/train@64 --every 10",
