@@ -244,15 +244,15 @@ def mix(*datasets: Any, **options: Any) -> Dataset:
       most of its share so far, so weights [3, 1] are met in every four elements."""
     first = datasets[0] if datasets else options.get("sources")
     if isinstance(first, Mapping):
-        return _mixture(*datasets, **options)
+        return _mix_(*datasets, **options)
     several, rest = _taken(datasets, options)
     return _mix(several, *rest, **options)
 
 
 @checked
-def _mixture(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
-             schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
-             length: Optional[Size] = None) -> Dataset:
+def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
+          schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
+          length: Optional[Size] = None) -> Dataset:  # errors name it "mix"
     names = list(sources)
     if not names:
         raise ValueError("mix: there are no sources")
