@@ -97,6 +97,7 @@ absl::StatusOr<std::vector<uint64_t>> Dataset::RecordsAt(
       Reader::Open(*std::move(records), std::move(options));
   if (!reader.ok()) return reader.status();
   std::vector<uint64_t> numbers;
+  numbers.reserve(positions.size());
   for (uint64_t position : positions) numbers.push_back((*reader)->RecordAt(0, position));
   return numbers;
 }

@@ -19,7 +19,7 @@ namespace {
 class InterleaveOrder : public Order {
  public:
   InterleaveOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)
-      : Order(spec, shard_begin.back()), shard_begin_(std::move(shard_begin)) {
+      : Order(std::move(spec), shard_begin.back()), shard_begin_(std::move(shard_begin)) {
     const size_t shards = shard_begin_.size() - 1;
     start_.resize(shards);
     // (round, slot) of the next visit at which a slot opens a shard.
@@ -201,7 +201,7 @@ class InterleaveOrder : public Order {
 
 std::shared_ptr<const Order> MakeInterleaveOrder(OrderSpec spec,
                                                  std::vector<uint64_t> shard_begin) {
-  return std::make_shared<InterleaveOrder>(spec, std::move(shard_begin));
+  return std::make_shared<InterleaveOrder>(std::move(spec), std::move(shard_begin));
 }
 
 }  // namespace shardfeed

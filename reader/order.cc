@@ -17,7 +17,7 @@ constexpr uint64_t kMaxLanes = 1 << 16;
 class SequentialOrder : public Order {
  public:
   SequentialOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)
-      : Order(spec, shard_begin.back()), shard_begin_(std::move(shard_begin)) {}
+      : Order(std::move(spec), shard_begin.back()), shard_begin_(std::move(shard_begin)) {}
 
   uint64_t ItemAt(uint64_t, uint64_t position) const override { return position; }
   uint64_t PositionOf(uint64_t, uint64_t item) const override { return item; }

@@ -33,17 +33,17 @@ uint64_t SeedKey(uint64_t seed) { return DeriveKey(0x7368617264666565, seed); }
 class ShuffleOrder : public Order {
  public:
   ShuffleOrder(OrderSpec spec, uint64_t size)
-      : Order(spec, size),
-        lanes_(spec.lanes),
-        chunk_(spec.chunk),
-        lane_divider_(spec.lanes),
-        chunk_divider_(spec.chunk),
-        stretch_divider_(spec.window / spec.lanes),
-        rows_(size / spec.lanes),
-        extra_(size % spec.lanes),
-        stretch_(spec.window / spec.lanes),
-        last_chunk_(size % spec.chunk),
-        full_chunks_(size / spec.chunk),
+      : Order(std::move(spec), size),
+        lanes_(spec_.lanes),
+        chunk_(spec_.chunk),
+        lane_divider_(spec_.lanes),
+        chunk_divider_(spec_.chunk),
+        stretch_divider_(spec_.window / spec_.lanes),
+        rows_(size / spec_.lanes),
+        extra_(size % spec_.lanes),
+        stretch_(spec_.window / spec_.lanes),
+        last_chunk_(size % spec_.chunk),
+        full_chunks_(size / spec_.chunk),
         full_stretch_(stretch_) {
     for (uint64_t lane = 0; lane < lanes_; ++lane) {
       Lane& known = lane_table_.emplace_back();
@@ -300,7 +300,8 @@ class ShuffleOrder : public Order {
 // An order in which any record may have any position.
 class ExactShuffleOrder : public Order {
  public:
-  ExactShuffleOrder(OrderSpec spec, uint64_t size) : Order(spec, size), permutation_(size) {}
+  ExactShuffleOrder(OrderSpec spec, uint64_t size)
+      : Order(std::move(spec), size), permutation_(size) {}
 
   uint64_t ItemAt(uint64_t epoch, uint64_t position) const override {
     return permutation_.Apply(Key(epoch), position);
@@ -331,11 +332,11 @@ class ExactShuffleOrder : public Order {
 }  // namespace
 
 std::shared_ptr<const Order> MakeShuffleOrder(OrderSpec spec, uint64_t size) {
-  return std::make_shared<ShuffleOrder>(spec, size);
+  return std::make_shared<ShuffleOrder>(std::move(spec), size);
 }
 
 std::shared_ptr<const Order> MakeExactShuffleOrder(OrderSpec spec, uint64_t size) {
-  return std::make_shared<ExactShuffleOrder>(spec, size);
+  return std::make_shared<ExactShuffleOrder>(std::move(spec), size);
 }
 
 }  // namespace shardfeed

@@ -104,10 +104,12 @@ Dataset ReadMixture(
   ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
                                       budget_bytes, block_records, disk_cache, disk_cache_bytes);
   std::vector<MixInput> inputs;
+  inputs.reserve(sources.size());
   for (const auto& [name, specs, records] : sources) {
     inputs.push_back({name, specs, RangesOf(records)});
   }
   std::vector<MixSegment> segments;
+  segments.reserve(schedule.size());
   for (const auto& [position, weights] : schedule) segments.push_back({position, weights});
   std::optional<Dataset> ds;
   {
