@@ -131,7 +131,7 @@ def targets(folder):
         found[name] = (getattr(sf, name), arguments)
     from shardfeed import sources
     for name, arguments in [("mix", {"datasets": pair}),
-                            ("mixture", {"sources": {"x": folder + "/x@2"}}), ("concatenate", {"datasets": pair}),
+                            ("mix_", {"sources": {"x": folder + "/x@2"}}), ("concatenate", {"datasets": pair}),
                             ("zip", {"datasets": columns}),
                             ("interleave", {"datasets": pair, "cycle": 2})]:
         found[name] = (getattr(sources, "_" + name), arguments)
