@@ -93,11 +93,11 @@ def main():
     while threads <= os.cpu_count():
         feeds[f"shardfeed_{threads}"] = lambda n, t=threads: shardfeed(torch, files, n, t)
         threads *= 2
-    # Few batches for those that are slow.
+    # About a second's worth.
     counts = {}
     for name, feed in feeds.items():
         feed(1)
-        counts[name] = max(2, min(40, int(feed(1) * 1.0 / BATCH)))
+        counts[name] = max(2, min(40, int(feed(1) / BATCH)))
     found = {name: [] for name in feeds}
     for _ in range(arguments.rounds):
         for name, feed in feeds.items():

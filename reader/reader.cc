@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
@@ -77,6 +79,44 @@ absl::StatusOr<Selection> SelectSources(const ShardTable& table, const Mixture& 
     parts->push_back(part);
   }
   return Selection::Ranges(ranges, table.num_records());
+}
+
+// The order of a mixture. Its tables take milliseconds to make, and elements that are asked for one
+// by one need it each time, so the last ones are kept.
+absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrderOf(const OrderSpec& spec,
+                                                           std::vector<MixPart> parts) {
+  struct Kept {
+    OrderSpec spec;  // keeps the mixture, so that no other one gets its address
+    std::vector<MixPart> parts;
+    std::shared_ptr<const MixOrder> order;
+  };
+  struct Cache {
+    Mutex mutex;
+    std::deque<Kept> orders ABSL_GUARDED_BY(mutex);
+  };
+  constexpr size_t kMost = 4;
+  static Cache& cache = *new Cache;
+  const auto is_same_part = [](const MixPart& a, const MixPart& b) {
+    return a.items == b.items && a.mean_bytes == b.mean_bytes && a.fingerprint == b.fingerprint;
+  };
+  const auto is_same = [&](const Kept& kept) {
+    const OrderSpec& other = kept.spec;
+    return other.mixture == spec.mixture && other.kind == spec.kind && other.seed == spec.seed &&
+           other.window == spec.window && other.chunk == spec.chunk && other.lanes == spec.lanes &&
+           std::equal(parts.begin(), parts.end(), kept.parts.begin(), kept.parts.end(),
+                      is_same_part);
+  };
+  {
+    MutexLock lock(cache.mutex);
+    const auto found = std::find_if(cache.orders.begin(), cache.orders.end(), is_same);
+    if (found != cache.orders.end()) return found->order;
+  }
+  absl::StatusOr<std::shared_ptr<const MixOrder>> made = MixOrder::Make(spec, parts);
+  if (!made.ok()) return made;
+  MutexLock lock(cache.mutex);
+  cache.orders.push_front({spec, std::move(parts), *made});
+  if (cache.orders.size() > kMost) cache.orders.pop_back();
+  return made;
 }
 
 }  // namespace
@@ -165,7 +205,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
       new Reader(std::move(table), std::move(options), std::move(selection)));
   if (mixture != nullptr) {
     absl::StatusOr<std::shared_ptr<const MixOrder>> mix =
-        MixOrder::Make(reader->options_.order, std::move(parts));
+        MixOrderOf(reader->options_.order, std::move(parts));
     if (!mix.ok()) return mix.status();
     reader->order_ = reader->mix_ = *std::move(mix);
   } else {
