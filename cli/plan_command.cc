@@ -60,8 +60,19 @@ Mixing Measure(const Order& order, uint64_t global_batch) {
 void PrintSources(const MixOrder& mix) {
   constexpr size_t kShown = 16;
   const std::vector<MixSource>& sources = mix.spec().mixture->sources;
+  const MixSchedule& schedule = mix.schedule();
   for (uint32_t s = 0; s < std::min(sources.size(), kShown); ++s) {
-    const uint64_t taken = mix.schedule().LeastLeft(s, mix.size());
+    // By the shares, from which the exact number differs by a few.
+    double share = 0;
+    for (size_t i = 0; i < schedule.num_segments(); ++i) {
+      const uint64_t begin = std::min(schedule.SegmentBegin(i), mix.size());
+      const uint64_t end = i + 1 < schedule.num_segments()
+                               ? std::min(schedule.SegmentBegin(i + 1), mix.size())
+                               : mix.size();
+      share += static_cast<double>(end - begin) * static_cast<double>(schedule.SharesOf(i)[s]) /
+               static_cast<double>(schedule.PeriodOf(i));
+    }
+    const auto taken = static_cast<uint64_t>(std::llround(share));
     fmt::print("source:  {}: about {}, {:.1f} % of an epoch, of {} records\n", sources[s].name,
                FormatCount(taken),
                100 * static_cast<double>(taken) / static_cast<double>(std::max(mix.size(), 1ul)),
