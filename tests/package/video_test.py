@@ -10,7 +10,10 @@ from harness import DEFECTS, IO_FAILED, REPOSITORY, USAGE
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
-cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+with pytest.MonkeyPatch.context() as patch:
+    # The import changes it for all that tests in this process start, such as a build by Bazel.
+    patch.setenv("LD_LIBRARY_PATH", os.environ.get("LD_LIBRARY_PATH", ""))
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 WIDTH, HEIGHT, RATE = 64, 48, 25
 
@@ -150,6 +153,22 @@ def test_names_are_only_names():
         sf.convert("video", f"./{os.fsdecode(name)}", f"out/d{number}@1", every=10)
         rows = rows_of(f"out/d{number}@1")
         assert [row["frame"] for row in rows] == [0, 10, 20, 30, 40] and rows[0]["video"] == b"./" + name
+
+
+@pytest.mark.parametrize("before", [None, "/some/folder"])
+def test_programs_started_later_get_the_library_path_of_the_caller(before):
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    if before is not None:
+        environment["LD_LIBRARY_PATH"] = before
+    code = ("import os, sys\n"
+            "import shardfeed as sf\n"
+            "sf.convert('video', 'a.avi', 'out/d@1', every=50)\n"
+            "assert 'cv2' in sys.modules\n"
+            "print(os.environ.get('LD_LIBRARY_PATH'))\n")
+    done = subprocess.run([sys.executable, "-c", code], env={**environment, "PYTHONPATH": str(REPOSITORY / "python")},
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{before}\n"
 
 
 def test_opencvs_settings_are_left_as_they_were(monkeypatch):

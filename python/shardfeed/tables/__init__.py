@@ -31,7 +31,10 @@ def extra_of(kind: str) -> str:
 def check_installed(kind: str) -> None:
     """ModuleNotFoundError: what the kind takes cannot be imported; it says what to install."""
     import importlib
+    import os
     for module in KINDS[kind]:
+        # OpenCV puts a folder of its own into LD_LIBRARY_PATH, which programs that are started later would get.
+        library_path = os.environ.get("LD_LIBRARY_PATH")
         try:
             importlib.import_module(module)
         except ImportError as error:
@@ -40,3 +43,8 @@ def check_installed(kind: str) -> None:
                 f"pip install {_PACKAGES.get(module, module)}, or with all that such kinds take: pip install "
                 f"'shardfeed[{extra_of(kind)}]'",
                 name=module) from None
+        finally:
+            if library_path is not None:
+                os.environ["LD_LIBRARY_PATH"] = library_path
+            else:
+                os.environ.pop("LD_LIBRARY_PATH", None)
