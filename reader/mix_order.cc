@@ -153,7 +153,10 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
       own.chunk = std::min(own.chunk, stretch);
       own.window = stretch / own.chunk * own.chunk * own.lanes;
       source.lanes = own.lanes;
-      source.order = MakeShuffleOrder(own, part.items);
+      source.lane_divider = Divider(own.lanes);
+      std::shared_ptr<const WindowedOrder> order = MakeShuffleOrder(own, part.items);
+      source.windowed = order.get();
+      source.order = std::move(order);
     } else if (exact) {
       own.window = OrderSpec::kAll;
       own.chunk = 1;
@@ -217,6 +220,7 @@ MixOrder::MixOrder(OrderSpec spec, uint64_t size, MixSchedule schedule, std::vec
     : Order(std::move(spec), size),
       schedule_(std::move(schedule)),
       sources_(std::move(sources)),
+      pasts_(MakePasts()),
       items_(sources_.back().begin + sources_.back().items),
       item_divider_(std::max<uint64_t>(1, items_)),
       number_(NextNumber()) {}
@@ -227,36 +231,40 @@ size_t MixOrder::SegmentsBefore(uint64_t position) const {
   return position == 0 ? 1 : schedule_.SegmentOf(position - 1) + 1;
 }
 
-std::string MixOrder::DescribeBefore(uint64_t epoch, uint64_t position) const {
-  const size_t segments = SegmentsBefore(epoch * size_ + position);
-  uint64_t key = 0;
-  const auto add = [&](uint64_t number) { key = DeriveKey(key, number); };
-  for (size_t i = 0; i < segments; ++i) {
+std::vector<MixOrder::Past> MixOrder::MakePasts() const {
+  std::vector<Past> pasts;
+  uint64_t weights = 0;
+  const auto add = [&](uint64_t number) { weights = DeriveKey(weights, number); };
+  std::vector<bool> drawn(sources_.size());
+  for (size_t i = 0; i < schedule_.num_segments(); ++i) {
     add(schedule_.SegmentBegin(i));
     add(schedule_.PeriodOf(i));
     const std::vector<uint64_t>& shares = schedule_.SharesOf(i);
+    uint64_t data = 0;
     for (size_t s = 0; s < shares.size(); ++s) {
-      if (shares[s] == 0) continue;
-      add(s);
-      add(shares[s]);
+      if (shares[s] > 0) {
+        add(s);
+        add(shares[s]);
+        drawn[s] = true;
+      }
+      if (drawn[s]) data = DeriveKey(DeriveKey(data, s), sources_[s].identity);
     }
+    pasts.push_back({weights, data});
   }
+  return pasts;
+}
+
+std::string MixOrder::DescribeBefore(uint64_t epoch, uint64_t position) const {
+  uint64_t key = pasts_[SegmentsBefore(epoch * size_ + position) - 1].weights;
   // The length of epochs tells where an epoch begins.
-  if (epoch > 0 || position >= kWholeMix) add(size_);
+  if (epoch > 0 || position >= kWholeMix) key = DeriveKey(key, size_);
   return fmt::format("mix(seed={}, window={}, lanes={}, weights={:016x})", spec_.seed,
                      spec_.window == OrderSpec::kAll ? "all" : fmt::to_string(spec_.window),
                      spec_.lanes, key);
 }
 
 uint64_t MixOrder::DataBefore(uint64_t epoch, uint64_t position) const {
-  const size_t segments = SegmentsBefore(epoch * size_ + position);
-  uint64_t key = 0;
-  for (size_t s = 0; s < sources_.size(); ++s) {
-    bool drawn = false;
-    for (size_t i = 0; i < segments; ++i) drawn |= schedule_.SharesOf(i)[s] > 0;
-    if (drawn) key = DeriveKey(DeriveKey(key, s), sources_[s].identity);
-  }
-  return key;
+  return pasts_[SegmentsBefore(epoch * size_ + position) - 1].data;
 }
 
 std::shared_ptr<const MixOrder::Epoch> MixOrder::FindEpoch(uint64_t epoch) const {
@@ -305,6 +313,61 @@ void MixOrder::Fill(uint64_t epoch, uint64_t position, uint64_t stride,
     item = ItemIn(of_epoch, position);
     position += stride;
   }
+}
+
+// Keeps the stretch of each lane of each source, which its later positions need.
+class MixOrder::Cursor : public OrderCursor {
+ public:
+  explicit Cursor(const MixOrder& order) : OrderCursor(order), order_(order) {
+    size_t lanes = 0;
+    for (const Source& source : order.sources_) {
+      first_lane_.push_back(lanes);
+      lanes += source.lanes;
+    }
+    lanes_.resize(lanes);
+  }
+
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) override {
+    const Epoch& of_epoch = order_.EpochOf(epoch);
+    for (uint64_t& item : items) {
+      const MixSchedule::Draw draw = order_.schedule_.At(epoch * order_.size_ + position);
+      const Source& source = order_.sources_[draw.source];
+      const auto [pass, at] = source.divider.Divide(draw.number);
+      // Where other ranks take records of the lane, too, most of the stretch would be for them.
+      const bool own = source.windowed != nullptr && source.lanes % stride == 0;
+      item = (pass - of_epoch.first_pass[draw.source]) * order_.items_ + source.begin +
+             (own ? ItemOfLane(draw.source, pass, at) : source.order->ItemAt(pass, at));
+      position += stride;
+    }
+  }
+
+ private:
+  struct Lane {
+    uint64_t pass = 0;
+    OrderStretch stretch;
+  };
+
+  uint64_t ItemOfLane(uint32_t number, uint64_t pass, uint64_t position) {
+    const Source& source = order_.sources_[number];
+    Lane& lane = lanes_[first_lane_[number] + source.lane_divider.Divide(position).remainder];
+    OrderStretch& stretch = lane.stretch;
+    uint64_t i = source.lane_divider.Divide(position - stretch.first).quotient;
+    if (lane.pass != pass || position < stretch.first || i >= stretch.items.size()) {
+      source.windowed->GetStretch(pass, position, &stretch);
+      lane.pass = pass;
+      i = source.lane_divider.Divide(position - stretch.first).quotient;
+    }
+    return stretch.items[i];
+  }
+
+  const MixOrder& order_;
+  std::vector<size_t> first_lane_;  // of each source, in lanes_
+  std::vector<Lane> lanes_;
+};
+
+std::unique_ptr<OrderCursor> MixOrder::MakeCursor() const {
+  return std::make_unique<Cursor>(*this);
 }
 
 uint32_t MixOrder::SourceAt(uint64_t epoch, uint64_t position) const {

@@ -16,6 +16,7 @@
 #include "reader/divider.h"
 #include "reader/mix_schedule.h"
 #include "reader/order.h"
+#include "reader/shuffle_order.h"
 #include "shardfeed/reader.h"
 
 namespace shardfeed {
@@ -55,6 +56,7 @@ class MixOrder : public Order {
   uint64_t PositionOf(uint64_t epoch, uint64_t item) const override;
   void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
             absl::Span<uint64_t> items) const override;
+  std::unique_ptr<OrderCursor> MakeCursor() const override;
   OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override;
   uint64_t span() const override;
   // Ignores `mean_bytes`, for sources differ in it.
@@ -65,17 +67,25 @@ class MixOrder : public Order {
     uint64_t begin = 0;  // its first item
     uint64_t items = 0;
     uint64_t lanes = 1;
-    uint64_t span = 0;  // 0: it has no weight
+    Divider lane_divider{1};  // by `lanes`
+    uint64_t span = 0;        // 0: it has no weight
     uint64_t mean_bytes = 0;
     uint64_t identity = 0;  // of the data
     Divider divider{1};     // by the number of its items
     std::shared_ptr<const Order> order;
+    const WindowedOrder* windowed = nullptr;  // `order`, if it has a window
   };
   // The first pass of each source that has a position in an epoch.
   struct Epoch {
     uint64_t epoch = 0;
     std::vector<uint64_t> first_pass;
   };
+  // What a number of segments depend on.
+  struct Past {
+    uint64_t weights = 0;
+    uint64_t data = 0;
+  };
+  class Cursor;
   // A record of a source.
   struct Place {
     uint32_t source;
@@ -91,10 +101,12 @@ class MixOrder : public Order {
   Place PlaceOf(const Epoch& epoch, uint64_t item) const;
   // How many segments matter before a position that is counted through all epochs.
   size_t SegmentsBefore(uint64_t position) const;
+  std::vector<Past> MakePasts() const;
 
   const MixSchedule schedule_;
   const std::vector<Source> sources_;
-  const uint64_t items_;  // of all sources
+  const std::vector<Past> pasts_;  // of the first segment, of the first two ...
+  const uint64_t items_;           // of all sources
   const Divider item_divider_;
   const uint64_t number_;  // unlike an address, never reused for another order
   mutable Mutex mutex_;

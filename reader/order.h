@@ -37,6 +37,22 @@ struct OrderPiece {
   bool whole = true;
 };
 
+class Order;
+
+// The items of positions that are asked for one after the other: keeps what these have in common.
+// Not thread-safe. Must not outlive its order.
+class OrderCursor {
+ public:
+  explicit OrderCursor(const Order& order) : order_(order) {}
+  virtual ~OrderCursor() = default;
+
+  // As Order::Fill.
+  virtual void Fill(uint64_t epoch, uint64_t position, uint64_t stride, absl::Span<uint64_t> items);
+
+ private:
+  const Order& order_;
+};
+
 // Immutable and thread-safe. Epochs are numbered from 0; positions and items run from 0 to size() -
 // 1.
 class Order {
@@ -62,6 +78,10 @@ class Order {
   // The items at position, position + stride ..., all below size(). Cheaper than ItemAt for each.
   virtual void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
                     absl::Span<uint64_t> items) const = 0;
+  // Worthwhile where one rank's positions are asked for to the end of an epoch.
+  virtual std::unique_ptr<OrderCursor> MakeCursor() const {
+    return std::make_unique<OrderCursor>(*this);
+  }
   // The piece that `item` belongs to. The pieces of an epoch do not overlap.
   virtual OrderPiece PieceOf(uint64_t epoch, uint64_t item) const = 0;
 
@@ -78,6 +98,11 @@ class Order {
   const OrderSpec spec_;
   const uint64_t size_;
 };
+
+inline void OrderCursor::Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+                              absl::Span<uint64_t> items) {
+  order_.Fill(epoch, position, stride, items);
+}
 
 }  // namespace shardfeed
 

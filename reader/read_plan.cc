@@ -74,6 +74,7 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       any_compressed_(AnyCompressed(*table_)),
       epoch_(place.epoch),
       position_(position),
+      cursor_(order_->MakeCursor()),
       pack_(std::move(pack)),
       pack_place_(place),
       pieces_from_(position) {
@@ -488,7 +489,7 @@ absl::StatusOr<bool> ReadPlanner::NextOfOrder(PlannedBlock* block) {
     block->stride = run.stride * stride;
   }
   items_.resize(n);
-  order_->Fill(epoch_, block->position, block->stride, absl::MakeSpan(items_).first(real));
+  cursor_->Fill(epoch_, block->position, block->stride, absl::MakeSpan(items_).first(real));
   for (uint64_t i = real; i < n; ++i) {
     items_[i] = order_->ItemAt(epoch_, (position_ + i * stride) % size);
   }

@@ -30,10 +30,10 @@ uint64_t SeedKey(uint64_t seed) { return DeriveKey(0x7368617264666565, seed); }
 // 3. In each lane, stretches of window / L elements are permuted by keys of their own. Their
 //    beginnings are staggered over the lanes, so that reading is spread evenly, and coincide with
 //    beginnings of chunks.
-class ShuffleOrder : public Order {
+class ShuffleOrder : public WindowedOrder {
  public:
   ShuffleOrder(OrderSpec spec, uint64_t size)
-      : Order(std::move(spec), size),
+      : WindowedOrder(std::move(spec), size),
         lanes_(spec_.lanes),
         chunk_(spec_.chunk),
         lane_divider_(spec_.lanes),
@@ -121,6 +121,32 @@ class ShuffleOrder : public Order {
         lane_number -= lanes_;
         ++row;
       }
+    }
+  }
+
+  void GetStretch(uint64_t epoch, uint64_t position, OrderStretch* out) const override {
+    const Epoch keys = EpochKeys(epoch);
+    const auto [row, lane] = lane_divider_.Divide(position);
+    if (row == rows_) {
+      out->first = position;
+      out->items.assign(1, ItemIn(keys, position));
+      return;
+    }
+    const uint64_t lane_begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, lane_begin, row);
+    out->first = stretch.begin * lanes_ + lane;
+    out->items.resize(std::min(stretch.end, rows_) - stretch.begin);
+    uint64_t known_place = UINT64_MAX;
+    uint64_t chunk = 0;
+    for (size_t i = 0; i < out->items.size(); ++i) {
+      uint64_t at = lane_begin + stretch.begin + stretch.permutation->Apply(stretch.key, i);
+      if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
+      const auto [place, offset] = chunk_divider_.Divide(at);
+      if (place != known_place) {
+        known_place = place;
+        chunk = ChunkAt(keys, place);
+      }
+      out->items[i] = Unrotate(keys, chunk * chunk_ + offset);
     }
   }
 
@@ -331,7 +357,7 @@ class ExactShuffleOrder : public Order {
 
 }  // namespace
 
-std::shared_ptr<const Order> MakeShuffleOrder(OrderSpec spec, uint64_t size) {
+std::shared_ptr<const WindowedOrder> MakeShuffleOrder(OrderSpec spec, uint64_t size) {
   return std::make_shared<ShuffleOrder>(std::move(spec), size);
 }
 

@@ -49,6 +49,27 @@ std::shared_ptr<const MixOrder> MakeMix(const OrderSpec& spec, const std::vector
   return order.ok() ? *order : nullptr;
 }
 
+// Compares what each of `world` ranks is given in blocks with the whole epoch, also if it begins in
+// the middle.
+void ExpectCursorAgrees(const MixOrder& order, uint64_t world, uint64_t epochs,
+                        std::mt19937_64& random) {
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    const std::unique_ptr<OrderCursor> cursor = order.MakeCursor();
+    uint64_t position = rank + random() % (order.size() / world + 1) * world;
+    for (uint64_t epoch = 0; epoch < epochs; ++epoch, position = rank) {
+      while (position < order.size()) {
+        const uint64_t left = (order.size() - position + world - 1) / world;
+        std::vector<uint64_t> items(std::min<uint64_t>(left, 1 + random() % 2000));
+        cursor->Fill(epoch, position, world, absl::MakeSpan(items));
+        for (uint64_t item : items) {
+          ASSERT_EQ(item, order.ItemAt(epoch, position)) << "epoch " << epoch << " at " << position;
+          position += world;
+        }
+      }
+    }
+  }
+}
+
 // Compares the epochs with what a plain program delivers that draws by the schedule, and begins a
 // source again when it has ended.
 void ExpectAsDrawn(const MixOrder& order, const std::vector<uint64_t>& sizes, uint64_t epochs) {
@@ -150,6 +171,7 @@ TEST(MixOrder, AgreesWithDrawingFromSourcesThatRepeat) {
         MixOrder::Make(spec, Parts(sizes));
     ASSERT_OK(order);
     ExpectAsDrawn(**order, sizes, 3);
+    ExpectCursorAgrees(**order, 1 + random() % 5, 3, random);
     if (::testing::Test::HasFatalFailure()) FAIL() << "trial " << trial;
   }
 }
