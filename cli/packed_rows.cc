@@ -47,10 +47,11 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
           ->needs(length);
   length->needs(lengths);
   command
-      .add_option("--pack-how", flags.how,
-                  "--pack: best_fit (default), or concatenate, which cuts sequences where a row "
-                  "ends")
-      ->check(CLI::IsMember({"best_fit", "concatenate"}))
+      .add_option(
+          "--pack-how", flags.how,
+          "--pack: best_fit (default), first_fit, or concatenate, which cuts sequences where "
+          "a row ends")
+      ->check(CLI::IsMember({"best_fit", "first_fit", "concatenate"}))
       ->type_name("HOW")
       ->needs(length);
   command
@@ -72,6 +73,17 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
   command.add_option("--max-length", flags.max_length, "--pack: leave out records that are longer")
       ->check(WholeNumber(0))
       ->needs(length);
+  command
+      .add_flag("--separated", flags.separated,
+                "--pack: each sequence takes one more element, as with pack(separator=...)")
+      ->needs(length);
+  command
+      .add_option("--cost", flags.cost,
+                  "--pack: what ranks share evenly in each step: linear (default: elements) or "
+                  "quadratic (the squares of lengths, as attention takes)")
+      ->check(CLI::IsMember({"linear", "quadratic"}))
+      ->type_name("COST")
+      ->needs(length);
 }
 
 std::optional<PackSpec> PackSpecOf(const PackFlags& flags) {
@@ -79,24 +91,35 @@ std::optional<PackSpec> PackSpecOf(const PackFlags& flags) {
   return PackSpec{
       .lengths = flags.lengths,
       .length = flags.length,
-      .how = flags.how == "best_fit" ? PackSpec::How::kBestFit : PackSpec::How::kConcatenate,
+      .how = flags.how == "best_fit"    ? PackSpec::How::kBestFit
+             : flags.how == "first_fit" ? PackSpec::How::kFirstFit
+                                        : PackSpec::How::kConcatenate,
       .longer = flags.longer == "split"      ? PackSpec::Longer::kSplit
                 : flags.longer == "truncate" ? PackSpec::Longer::kTruncate
                                              : PackSpec::Longer::kRefuse,
       .window = flags.window,
       .min_length = flags.min_length,
-      .max_length = flags.max_length};
+      .max_length = flags.max_length,
+      .separated = flags.separated,
+      .cost = flags.cost == "quadratic" ? PackSpec::Cost::kQuadratic : PackSpec::Cost::kLinear};
 }
 
 absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader) {
   const PackPlan& plan = *reader.shared_pack();
-  std::vector<std::vector<uint32_t>> used(plan.num_windows());  // elements of each row
+  const bool quadratic = plan.spec().cost == PackSpec::Cost::kQuadratic;
+  struct Row {
+    uint64_t elements = 0;
+    uint64_t cost = 0;
+  };
+  std::vector<std::vector<Row>> windows(plan.num_windows());
   absl::Status status =
       plan.ForEachWindow(0, InterruptToken(), [&](uint64_t window, const PackedWindow& rows) {
         for (size_t i = 0; i < rows.rows(); ++i) {
-          uint64_t elements = 0;
-          for (const PackedPart& part : rows.row(i)) elements += part.count;
-          used[window].push_back(static_cast<uint32_t>(elements));
+          Row& row = windows[window].emplace_back();
+          for (const PackedPart& part : rows.row(i)) {
+            row.elements += part.count;
+            row.cost += quadratic ? part.count * part.count : part.count;
+          }
         }
         return absl::OkStatus();
       });
@@ -105,16 +128,16 @@ absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader) {
   const uint64_t round = world * reader.options().batch;
   PackedEpoch epoch;
   epoch.left_out = plan.CountLeftOut(0);
-  for (const auto& window : used) epoch.rows += window.size();
+  for (const auto& window : windows) epoch.rows += window.size();
   epoch.batches_per_rank = epoch.rows / round;
   epoch.left_over = epoch.rows % round;
   std::vector<uint64_t> of_rank(world);
   double balances = 0;
   uint64_t row = 0;
-  for (const auto& window : used) {
-    for (uint32_t elements : window) {
+  for (const auto& window : windows) {
+    for (const auto& [elements, cost] : window) {
       epoch.elements += elements;
-      of_rank[row++ % world] += elements;
+      of_rank[row++ % world] += cost;
       if (row % round > 0) continue;
       const uint64_t sum = std::accumulate(of_rank.begin(), of_rank.end(), uint64_t{0});
       const uint64_t most = *std::max_element(of_rank.begin(), of_rank.end());

@@ -23,6 +23,8 @@ struct PackFlags {
   uint64_t window = 0;
   uint64_t min_length = 0;
   uint64_t max_length = UINT64_MAX;
+  bool separated = false;
+  std::string cost = "linear";
 };
 
 // Declares these options.
@@ -38,8 +40,8 @@ struct PackedEpoch {
   uint64_t left_out = 0;  // records, because of their lengths
   uint64_t batches_per_rank = 0;
   uint64_t left_over = 0;  // rows of the incomplete last round
-  // Of a step, the number of elements of the rank that has most, relative to the mean of the ranks:
-  // the mean over all steps.
+  // Of a step, the cost (PackSpec::Cost) of the rank that has most, relative to the mean of the
+  // ranks: the mean over all steps.
   double balance = 1;
 
   // How much of the rows is not padding.

@@ -241,11 +241,11 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   fmt::print("\n");
   if (packed) {
     fmt::print(
-        "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most has on average "
-        "{:.3f} "
-        "times the mean\n",
+        "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most{} has on average "
+        "{:.3f} times the mean\n",
         FormatCount(packed->rows), FormatCount(reading->pack->length), reading->pack->lengths,
-        100 * packed->Full(reading->pack->length), packed->balance);
+        100 * packed->Full(reading->pack->length),
+        reading->pack->cost == PackSpec::Cost::kQuadratic ? " attention" : "", packed->balance);
     if (packed->left_out > 0) {
       fmt::print("         {} records are left out because of their lengths\n",
                  FormatCount(packed->left_out));

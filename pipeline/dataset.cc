@@ -102,6 +102,18 @@ absl::StatusOr<std::vector<uint64_t>> Dataset::RecordsAt(
   return numbers;
 }
 
+absl::Status Dataset::AddNumbers(const std::vector<uint64_t>& numbers,
+                                 shardfeed::Batch* rows) const {
+  absl::StatusOr<std::shared_ptr<const ShardTable>> records = table();
+  if (!records.ok()) return records.status();
+  const Step* step = step_.get();
+  while (step->inputs.size() == 1) step = step->inputs[0].get();
+  const ShardsWork& shards = *step->as<ShardsWork>();
+  if (!shards.numbers.any()) return absl::OkStatus();
+  RecordNumbers(shards.numbers, shards.reader.order.mixture.get(), **records).AddTo(numbers, rows);
+  return absl::OkStatus();
+}
+
 std::string Dataset::Text() const {
   return step_ == nullptr ? std::string(status_.message()) : ChainText(*step_);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <functional>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -10,6 +12,7 @@
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
+#include "reader/permutation.h"
 
 namespace shardfeed {
 namespace {
@@ -26,6 +29,10 @@ constexpr uint64_t kMostPlanned = 1 << 20;
 // read their records, too.
 constexpr uint64_t kTolerated = 64;
 constexpr size_t kRemade = 4;
+// With Cost::kQuadratic, at least this many rows of like cost follow each other: one for each of as
+// many ranks.
+constexpr uint64_t kCostGroup = 64;
+constexpr uint64_t kCostKey = 0x7061636b5f636f73;
 
 struct DraftRow {
   uint64_t used = 0;
@@ -64,6 +71,28 @@ std::vector<DraftRow> BestFit(std::vector<PackedSequence> sequences, uint64_t le
     row.used += count;
     row.sequences.push_back(sequence);
     if (row.used < length) rooms.insert({length - row.used, number});
+  }
+  return rows;
+}
+
+// Puts each sequence, in their order, into the first row that has room (Johnson, 1973).
+std::vector<DraftRow> FirstFit(const std::vector<PackedSequence>& sequences, uint64_t length) {
+  std::vector<DraftRow> rows;
+  // A tree over as many rows as there may be: the most room of any row below a node.
+  const size_t leaves = std::bit_ceil(std::max<size_t>(1, sequences.size()));
+  std::vector<uint64_t> room(2 * leaves, length);
+  for (const PackedSequence& sequence : sequences) {
+    size_t node = 1;
+    while (node < leaves) {
+      node *= 2;
+      if (room[node] < sequence.part.count) ++node;
+    }
+    const size_t number = node - leaves;
+    if (number == rows.size()) rows.push_back({0, sequence.offset, {}});
+    rows[number].used += sequence.part.count;
+    rows[number].sequences.push_back(sequence);
+    room[node] -= sequence.part.count;
+    while (node /= 2) room[node] = std::max(room[2 * node], room[2 * node + 1]);
   }
   return rows;
 }
@@ -110,6 +139,8 @@ std::vector<DraftRow> MakeRows(std::vector<PackedSequence> sequences, uint64_t l
   switch (how) {
     case PackSpec::How::kBestFit:
       return BestFit(std::move(sequences), length);
+    case PackSpec::How::kFirstFit:
+      return FirstFit(sequences, length);
     case PackSpec::How::kConcatenate:
       return Concatenate(sequences, length);
     case PackSpec::How::kBatch:
@@ -147,6 +178,94 @@ void RemakeEmptiest(std::vector<DraftRow>* rows, size_t most, uint64_t length,
   std::erase_if(*rows, [](const DraftRow& row) { return row.sequences.empty(); });
 }
 
+// What attention over a row takes.
+uint64_t QuadraticCost(const DraftRow& row) {
+  uint64_t cost = 0;
+  for (const PackedSequence& sequence : row.sequences) {
+    cost += sequence.part.count * sequence.part.count;
+  }
+  return cost;
+}
+
+// Sorts all rows by their costs, and puts those of a lane into its turns in each group of `size`
+// rows; the others of the group take what turns are left.
+std::vector<DraftRow> SortByCost(std::vector<std::vector<DraftRow>> own,
+                                 std::vector<DraftRow> shared, size_t size) {
+  const size_t lanes = own.size();
+  own.push_back(std::move(shared));
+  struct Costly {
+    uint64_t cost;
+    size_t lane;  // `lanes`: of no lane
+    DraftRow* row;
+  };
+  std::vector<Costly> sorted;
+  for (size_t lane = 0; lane <= lanes; ++lane) {
+    for (DraftRow& row : own[lane]) sorted.push_back({QuadraticCost(row), lane, &row});
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Costly& a, const Costly& b) { return a.cost > b.cost; });
+  std::vector<DraftRow> rows(sorted.size());
+  for (size_t begin = 0; begin < rows.size(); begin += size) {
+    const size_t end = std::min(begin + size, rows.size());
+    std::vector<bool> taken(end - begin);
+    std::vector<size_t> turn(lanes);  // of each lane: how many it has had in the group
+    std::vector<DraftRow*> others;
+    for (size_t i = begin; i < end; ++i) {
+      const size_t lane = sorted[i].lane;
+      const size_t at = lane < lanes ? turn[lane]++ * lanes + lane : size;
+      if (at < taken.size()) {
+        rows[begin + at] = std::move(*sorted[i].row);
+        taken[at] = true;
+      } else {
+        others.push_back(sorted[i].row);
+      }
+    }
+    size_t at = 0;
+    for (DraftRow* row : others) {
+      while (taken[at]) ++at;
+      rows[begin + at++] = std::move(*row);
+    }
+  }
+  return rows;
+}
+
+// Permutes the groups of `size` rows; what is left stays at the end.
+void ShuffleGroups(size_t size, uint64_t key, std::vector<DraftRow>* rows) {
+  const size_t groups = rows->size() / size;
+  const Permutation permutation(groups);
+  std::vector<DraftRow> shuffled;
+  shuffled.reserve(rows->size());
+  for (size_t i = 0; i < rows->size(); ++i) {
+    const size_t group = i / size;
+    const size_t from = group < groups ? permutation.Apply(key, group) : group;
+    shuffled.push_back(std::move((*rows)[from * size + i % size]));
+  }
+  *rows = std::move(shuffled);
+}
+
+// A row of each lane in turn, and one of the shared ones where a lane has none left.
+std::vector<DraftRow> TakeTurns(std::vector<std::vector<DraftRow>> own,
+                                std::vector<DraftRow> shared) {
+  size_t left = shared.size();
+  for (const std::vector<DraftRow>& lane : own) left += lane.size();
+  std::vector<DraftRow> rows;
+  rows.reserve(left);
+  size_t next_shared = 0;
+  std::vector<size_t> next(own.size());
+  for (size_t i = 0; left > 0; ++i) {
+    const size_t lane = i % own.size();
+    if (next[lane] < own[lane].size()) {
+      rows.push_back(std::move(own[lane][next[lane]++]));
+    } else if (next_shared < shared.size()) {
+      rows.push_back(std::move(shared[next_shared++]));
+    } else {
+      continue;  // the lane is behind its last row, and takes none of the others'
+    }
+    --left;
+  }
+  return rows;
+}
+
 void AppendRow(DraftRow* row, PackedWindow* window) {
   // Within a row, sequences are in the order of their positions.
   std::stable_sort(row->sequences.begin(), row->sequences.end(),
@@ -171,12 +290,14 @@ void AppendRow(DraftRow* row, PackedWindow* window) {
 
 }  // namespace
 
-PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, uint64_t length,
-                       PackSpec::How how) {
+PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const PackSpec& spec,
+                       uint64_t key) {
+  const uint64_t length = spec.length;
   std::vector<std::vector<DraftRow>> own;
   std::vector<PackedSequence> pool;
   own.reserve(lanes.size());
-  for (std::vector<PackedSequence>& lane : lanes) own.push_back(Pack(std::move(lane), length, how));
+  for (std::vector<PackedSequence>& lane : lanes)
+    own.push_back(Pack(std::move(lane), length, spec.how));
   std::vector<DraftRow> shared;
   if (own.size() > 1) {
     size_t rows = 0;
@@ -188,25 +309,19 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, uint64_t 
         pool.begin(), pool.end(), [](const PackedSequence& a, const PackedSequence& b) {
           return std::tuple(a.offset, a.part.begin) < std::tuple(b.offset, b.part.begin);
         });
-    shared = Pack(std::move(pool), length, how);
+    shared = Pack(std::move(pool), length, spec.how);
+  }
+  std::vector<DraftRow> rows;
+  if (spec.cost == PackSpec::Cost::kQuadratic) {
+    const size_t group = RoundUp(kCostGroup, std::max<size_t>(1, own.size()));
+    rows = SortByCost(std::move(own), std::move(shared), group);
+    ShuffleGroups(group, key, &rows);
+  } else {
+    rows = TakeTurns(std::move(own), std::move(shared));
   }
   PackedWindow window;
   window.begins.push_back(0);
-  size_t left = shared.size();
-  for (const std::vector<DraftRow>& lane : own) left += lane.size();
-  size_t next_shared = 0;
-  std::vector<size_t> next(own.size());
-  for (size_t i = 0; left > 0; ++i) {
-    const size_t lane = i % own.size();
-    if (next[lane] < own[lane].size()) {
-      AppendRow(&own[lane][next[lane]++], &window);
-    } else if (next_shared < shared.size()) {
-      AppendRow(&shared[next_shared++], &window);
-    } else {
-      continue;  // the lane is behind its last row, and takes none of the others'
-    }
-    --left;
-  }
+  for (DraftRow& row : rows) AppendRow(&row, &window);
   return window;
 }
 
@@ -261,16 +376,17 @@ absl::Status PackPlan::OpenLengths() {
           table_->path(shard), name,
           names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", ")), name));
     }
-    if (lengths->max() > spec_.length && spec_.max_length > spec_.length &&
-        spec_.how == PackSpec::How::kBestFit && spec_.longer == PackSpec::Longer::kRefuse) {
+    const uint64_t most = spec_.length - spec_.separated;
+    if (lengths->max() > most && spec_.max_length > most && KeepsSequences(spec_.how) &&
+        spec_.longer == PackSpec::Longer::kRefuse) {
       for (uint64_t record = 0; record < (*index)->records(); ++record) {
         const uint64_t length = lengths->At(record);
-        if (length <= spec_.length || !IsKept(length)) continue;
+        if (length <= most || !IsKept(length)) continue;
         return absl::InvalidArgumentError(fmt::format(
-            "{}: {} has {} elements, which do not fit into a row of {}; raise the length, set "
+            "{}: {} has {} elements{}, which do not fit into a row of {}; raise the length, set "
             "truncate or split, or leave it out by max_length",
             table_->NameOf(table_->begins()[shard] + record), Excerpt(spec_.lengths), length,
-            spec_.length));
+            spec_.separated ? " and a separator" : "", spec_.length));
       }
     }
     shards_.push_back({*std::move(index), *lengths});
@@ -312,6 +428,7 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
       lanes[offset % lanes_].push_back(sequence);
       continue;
     }
+    count = SequenceOf(count);
     if (spec_.longer == PackSpec::Longer::kTruncate) count = std::min(count, spec_.length);
     parts += 1 + count / spec_.length;
     if (parts > kMostPlanned) {
@@ -322,7 +439,7 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
                       first, first + items.size() - 1, epoch, kMostPlanned, spec_.length));
     }
     std::vector<PackedSequence>& lane = lanes[offset % lanes_];
-    if (spec_.how == PackSpec::How::kBestFit) {
+    if (KeepsSequences(spec_.how)) {
       PackedSequence piece = sequence;
       for (piece.part.count = spec_.length; count > spec_.length; count -= spec_.length) {
         lane.push_back(piece);
@@ -332,7 +449,7 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
     }
     lane.push_back(sequence);
   }
-  return PackLanes(std::move(lanes), spec_.length, spec_.how);
+  return PackLanes(std::move(lanes), spec_, DeriveKey(DeriveKey(kCostKey, epoch), window));
 }
 
 absl::StatusOr<std::shared_ptr<const PackedWindow>> PackPlan::Window(uint64_t epoch,

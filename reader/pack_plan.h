@@ -55,12 +55,17 @@ struct PackedSequence {
   uint32_t offset = 0;  // of the record's position in the window
 };
 
-// Fills the rows of a window with sequences of at most `length` elements (of any with kBatch).
-// `lanes[l]` has those of
-// lane l, by offset. Rows begin with those of lane 0, 1 ..., then again of lane 0, as far as whole
-// rows can be made of a lane's own sequences; the others are made of all lanes'.
-PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, uint64_t length,
-                       PackSpec::How how);
+// Fills the rows of a window with sequences of at most spec.length elements (of any with kBatch).
+// `lanes[l]` has those of lane l, by offset. Rows begin with those of lane 0, 1 ..., then again of
+// lane 0, as far as whole rows can be made of a lane's own sequences; the others are made of all
+// lanes'. `key`: of the permutation that Cost::kQuadratic takes.
+PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const PackSpec& spec,
+                       uint64_t key);
+
+// Whether sequences are only cut if they are longer than a row.
+inline bool KeepsSequences(PackSpec::How how) {
+  return how == PackSpec::How::kBestFit || how == PackSpec::How::kFirstFit;
+}
 
 // The window of `spec`, with the default filled in.
 uint64_t PackWindowOf(const PackSpec& spec);
@@ -89,6 +94,8 @@ class PackPlan {
   uint64_t num_windows() const { return num_windows_; }
   // The number of elements of an item's sequence.
   uint64_t LengthOf(uint64_t item) const;
+  // The same with the separator; 0 stays 0.
+  uint64_t SequenceOf(uint64_t length) const { return length + (spec_.separated && length > 0); }
   // Whether records of this length are not left out.
   bool IsKept(uint64_t length) const {
     return spec_.min_length <= length && length <= spec_.max_length;

@@ -247,6 +247,30 @@ uint64_t Reader::RecordAt(uint64_t epoch, uint64_t position) const {
   return selection_.RecordAt(order_->ItemAt(epoch, position % order_->size()));
 }
 
+absl::StatusOr<std::vector<uint64_t>> Reader::RecordsOf(const ReadBlock& block) const {
+  std::vector<uint64_t> numbers(block.records.size());
+  if (pack_ == nullptr) {
+    const uint64_t size = order_->size();
+    const uint64_t left = block.position < size ? size - block.position : 0;
+    const size_t real = std::min<uint64_t>(numbers.size(), CeilDivide(left, block.stride));
+    order_->Fill(block.epoch, block.position, block.stride, absl::MakeSpan(numbers).first(real));
+    for (size_t i = real; i < numbers.size(); ++i) {
+      numbers[i] = order_->ItemAt(block.epoch, (block.position + i * block.stride) % size);
+    }
+  } else {
+    auto next = numbers.begin();
+    for (const PackedRow& row : block.rows) {
+      const absl::StatusOr<std::shared_ptr<const PackedWindow>> window =
+          pack_->Window(block.epoch, PackPlan::WindowOf(row.position));
+      if (!window.ok()) return window.status();
+      const PackedPart* const parts = (*window)->parts.data() + PackPlan::PartOf(row.position);
+      for (uint64_t i = 0; i < row.records; ++i) *next++ = parts[i].item;
+    }
+  }
+  for (uint64_t& number : numbers) number = selection_.RecordAt(number);
+  return numbers;
+}
+
 std::string Reader::NameAt(uint64_t epoch, uint64_t position) const {
   if (pack_ == nullptr) return table_->NameOf(RecordAt(epoch, position));
   const absl::StatusOr<PackedPart> part = pack_->PartAt(epoch, position);
@@ -388,6 +412,8 @@ std::string Reader::OrderText(const ReadPlace& place) const {
                         pack.window);
     if (pack.min_length > 0) text += fmt::format(", min_length={}", pack.min_length);
     if (pack.max_length < UINT64_MAX) text += fmt::format(", max_length={}", pack.max_length);
+    if (pack.separated) text += ", separated";
+    if (pack.cost == PackSpec::Cost::kQuadratic) text += ", cost=quadratic";
     text += ")";
   }
   if (options_.records) {

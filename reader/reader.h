@@ -80,6 +80,8 @@ class Reader {
   const ReaderOptions& options() const { return options_; }
   // The record that is delivered at a position of an epoch, without a packing.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
+  // The numbers of the records of a block that Next has returned. Errors: as PackPlan::Window.
+  absl::StatusOr<std::vector<uint64_t>> RecordsOf(const ReadBlock& block) const;
   // The name of the record at a position, for messages; a message if a packing has no such record.
   std::string NameAt(uint64_t epoch, uint64_t position) const;
 

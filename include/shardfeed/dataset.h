@@ -88,7 +88,12 @@ struct PackOptions {
   // With a plan, leaves out records whose lengths are less or greater.
   uint64_t min_length = 0;
   uint64_t max_length = UINT64_MAX;
+  // With a plan, what ranks should have equal amounts of in each step.
+  PackSpec::Cost cost = PackSpec::Cost::kLinear;
 
+  // A value behind each sequence, as a part of its segment: for all packed columns, or one for
+  // each. Empty: none.
+  std::vector<int64_t> separator;
   // Columns of one value per row, which become ragged columns with one for each segment.
   std::vector<std::string> keep;
   // Adds the ragged int32 column NAME_cu_seqlens: where the segments begin, and the end of the last
@@ -142,6 +147,11 @@ class Dataset {
   // `records`.
   static Dataset ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
                              uint64_t length = 0, ReaderOptions options = {});
+  // Directly after Read or ReadMixture: adds the int64 column `number`, the number of each record
+  // in its dataset, and for a mixture the int32 column `source`, the number of its source; then
+  // numbers are those in the source. Empty: no such column. InvalidArgument: another step
+  // precedes, a name is taken, or `source` is given without a mixture.
+  Dataset NumberRecords(std::string number, std::string source = {}) const;
   // Internal: for shards whose indexes are open already.
   static Dataset Read(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
   static Dataset Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
@@ -373,6 +383,9 @@ class Dataset {
   // The numbers of the records at these positions of the first epoch of a mixture, which the chain
   // must read. Errors: as table(), and those of the mixture.
   absl::StatusOr<std::vector<uint64_t>> RecordsAt(const std::vector<uint64_t>& positions) const;
+  // Adds the columns of NumberRecords to rows that hold the records with these numbers, counted
+  // through all sources. Errors: as table().
+  absl::Status AddNumbers(const std::vector<uint64_t>& numbers, shardfeed::Batch* rows) const;
   // The chain as Python code: "read(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
   // The exact number of elements, or why it is not known. Waits for indexes, as table() does.

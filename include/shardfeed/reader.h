@@ -96,12 +96,13 @@ struct OrderSpec {
 struct PackSpec {
   enum class How {
     kBestFit,      // whole sequences, each in the row with the least room that suffices
+    kFirstFit,     // whole sequences, by their positions, each in the first row that has room
     kConcatenate,  // one sequence after the other, cut where a row ends
     // Sequences of similar length, as many as there is room for if each takes that of the longest.
     // One that is longer than a row is a row of its own.
     kBatch,
   };
-  // What happens to a sequence longer than a row, with kBestFit.
+  // What happens to a sequence longer than a row, with kBestFit and kFirstFit.
   enum class Longer {
     kRefuse,    // the dataset is refused
     kTruncate,  // what exceeds a row is left out
@@ -118,6 +119,14 @@ struct PackSpec {
   // Records whose lengths are less or greater are left out.
   uint64_t min_length = 0;
   uint64_t max_length = UINT64_MAX;
+  // Whether each sequence has one more element at its end, which separates it from the next one.
+  bool separated = false;
+  // What the rows that ranks take at the same time should have equal amounts of.
+  enum class Cost {
+    kLinear,     // elements: rows are full anyway, and stay in the order of their sequences
+    kQuadratic,  // the squares of the lengths of sequences, as attention computes
+  };
+  Cost cost = Cost::kLinear;
 };
 
 // A record that could not be read completely.

@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShards(const Step& step, ReaderOption
                                                   const std::shared_ptr<RunContext>& context,
                                                   uint64_t epoch) {
   const uint64_t first = FirstEpoch(epoch, reader.epochs.value_or(0));
-  return MakeShardsStage(step.as<ShardsWork>()->table, std::move(reader), first,
+  const ShardsWork& shards = *step.as<ShardsWork>();
+  return MakeShardsStage(shards.table, std::move(reader), shards.numbers, first,
                          context->sources.at(&step), &step, context);
 }
 

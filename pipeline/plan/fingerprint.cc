@@ -75,7 +75,9 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
                               .Add("longer", pack.longer)
                               .Add("window", PackWindowOf(pack))
                               .AddIf(pack.min_length > 0, "min_length", pack.min_length)
-                              .AddIf(pack.max_length < UINT64_MAX, "max_length", pack.max_length));
+                              .AddIf(pack.max_length < UINT64_MAX, "max_length", pack.max_length)
+                              .AddIf(pack.separated, "separated", true)
+                              .AddIf(pack.cost != PackSpec::Cost::kLinear, "cost", pack.cost));
   }
   if (coverage >= Coverage::kElements) identity->Add("batch", reader.batch);
   if (coverage >= Coverage::kRank) identity->Add("rank", reader.rank).Add("world", reader.world);

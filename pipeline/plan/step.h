@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/data/identity.h"
 #include "pipeline/rows/row_step.h"
+#include "pipeline/stages/number_columns.h"
 #include "pipeline/stages/parallel_stage.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
@@ -35,6 +36,7 @@ Length SumOfLengths(const std::vector<Length>& inputs);
 struct ShardsWork {
   std::shared_ptr<const LazyShardTable> table;
   ReaderOptions reader;
+  NumberColumns numbers;
 };
 // Another source. `source` is its number in the chain, which the origins of its rows have.
 struct SourceWork {

@@ -16,7 +16,7 @@
 namespace shardfeed {
 namespace {
 
-// Elements [begin, begin + count) of the sequences of a row.
+// Elements [begin, begin + count) of the sequences of a row, of which a separator is the last.
 struct Segment {
   const Batch* batch = nullptr;
   size_t row = 0;
@@ -49,10 +49,13 @@ void MakeRow(absl::Span<const Segment> segments, const PackLayout& layout, Batch
     const Segment& segment = segments[i];
     for (size_t c = 0; c < packed; ++c) {
       const Column& from = segment.batch->columns[layout.columns[c]];
-      const size_t width = DTypeSize((*layout.spec)[c].dtype);
-      std::memcpy(out->columns[c].data + at * width,
-                  from.data + (from.splits[segment.row] + segment.begin) * width,
-                  segment.count * width);
+      const DType dtype = (*layout.spec)[c].dtype;
+      const size_t width = DTypeSize(dtype);
+      const int64_t first = from.splits[segment.row] + segment.begin;
+      const int64_t copied = std::min(segment.count, from.splits[segment.row + 1] - first);
+      char* const to = out->columns[c].data + at * width;
+      std::memcpy(to, from.data + first * width, copied * width);
+      if (copied < segment.count) FillWith(layout.separator[c], dtype, 1, to + copied * width);
     }
     for (int64_t j = 0; j < segment.count; ++j) {
       ids[at + j] = static_cast<int32_t>(i + 1);
@@ -114,6 +117,11 @@ absl::StatusOr<int64_t> LengthOf(const Batch& batch, size_t row, const PackLayou
   return length;
 }
 
+// The length with the separator, which an empty sequence has not.
+int64_t SequenceOf(int64_t length, const PackLayout& layout) {
+  return length + (length > 0 && !layout.separator.empty());
+}
+
 class PackStage : public Stage {
  public:
   PackStage(std::unique_ptr<Stage> input, PackLayout layout, size_t open, bool truncate,
@@ -136,13 +144,14 @@ class PackStage : public Stage {
       }
       absl::StatusOr<int64_t> of_row = LengthOf(row.batch, 0, layout_, *context_);
       if (!of_row.ok()) return of_row.status();
-      int64_t length = *of_row;
+      int64_t length = SequenceOf(*of_row, layout_);
       if (length > layout_.length) {
         if (!truncate_) {
           return absl::InvalidArgumentError(fmt::format(
-              "{}pack: column '{}': a sequence of {} elements does not fit into a row of {}; "
+              "{}pack: column '{}': a sequence of {} elements{} does not fit into a row of {}; "
               "raise the length or set truncate",
-              context_->Prefix(row.batch, 0), (*layout_.spec)[0].name, length, layout_.length));
+              context_->Prefix(row.batch, 0), (*layout_.spec)[0].name, *of_row,
+              layout_.separator.empty() ? "" : " and a separator", layout_.length));
         }
         length = layout_.length;
       }
@@ -189,7 +198,8 @@ class PackStage : public Stage {
     std::vector<Segment> segments;
     for (const PendingRow& row : bin->rows) {
       const int64_t* const splits = row.batch.columns[layout_.columns[0]].splits;
-      segments.push_back({&row.batch, 0, 0, std::min(splits[1] - splits[0], layout_.length)});
+      const int64_t length = SequenceOf(splits[1] - splits[0], layout_);
+      segments.push_back({&row.batch, 0, 0, std::min(length, layout_.length)});
       rows_.Done(row.number);
     }
     MakeRow(segments, layout_, out);

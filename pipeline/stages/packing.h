@@ -21,7 +21,9 @@ struct PackLayout {
   int64_t length = 0;
   std::vector<size_t> columns;    // of the input: those of the sequences
   std::vector<PaddingValue> pad;  // the value that fills up each of them
-  std::vector<size_t> kept;       // of the input: those with one value per segment
+  // The value behind each of their sequences, which belongs to it; empty: none.
+  std::vector<PaddingValue> separator;
+  std::vector<size_t> kept;  // of the input: those with one value per segment
   bool cu_seqlens = false;
   // The columns of packed rows: the sequences', NAME_segment_ids, NAME_positions, the kept ones
   // and, if asked for, NAME_cu_seqlens, where NAME is that of the first sequences.

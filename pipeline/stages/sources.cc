@@ -60,12 +60,14 @@ class RecordNames {
 
 class ShardsStage : public Stage {
  public:
-  // Takes one of the two readers, which must be at the beginning of the epoch.
+  // Takes one of the two readers, which must be at the beginning of the epoch: the first one if
+  // there are `numbers`.
   ShardsStage(std::unique_ptr<Reader> reader, std::unique_ptr<UnindexedReader> unindexed,
-              const ReaderOptions& options, uint64_t epoch, uint32_t source,
-              std::shared_ptr<StageCounters> counters)
+              const ReaderOptions& options, std::optional<RecordNumbers> numbers, uint64_t epoch,
+              uint32_t source, std::shared_ptr<StageCounters> counters)
       : reader_(std::move(reader)),
         unindexed_(std::move(unindexed)),
+        numbers_(std::move(numbers)),
         counters_(std::move(counters)),
         rank_(options.rank),
         end_(options.end),
@@ -104,7 +106,12 @@ class ShardsStage : public Stage {
     }
     out->padded = block->padded;
     out->damaged = block->damaged;
-    out->memory = {std::move(block)};
+    if (numbers_) {
+      const absl::StatusOr<std::vector<uint64_t>> numbers = reader_->RecordsOf(*block);
+      if (!numbers.ok()) return numbers.status();
+      numbers_->AddTo(*numbers, out);
+    }
+    out->memory.push_back(std::move(block));
     return absl::OkStatus();
   }
 
@@ -193,6 +200,7 @@ class ShardsStage : public Stage {
 
   const std::unique_ptr<Reader> reader_;
   const std::unique_ptr<UnindexedReader> unindexed_;
+  const std::optional<RecordNumbers> numbers_;
   const std::shared_ptr<StageCounters> counters_;
   uint64_t bytes_ = 0;  // bytes that the reader has delivered
   const uint64_t rank_;
@@ -489,14 +497,9 @@ struct ReadBuffers {
 
 }  // namespace
 
-std::shared_ptr<const RowSpec> RecordSpec() {
-  static const auto* spec = new std::shared_ptr<const RowSpec>(
-      std::make_shared<const RowSpec>(RowSpec{{"record", DType::kBytes, {}, false}}));
-  return *spec;
-}
-
 absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const LazyShardTable> table,
-                                                       ReaderOptions options, uint64_t epoch,
+                                                       ReaderOptions options,
+                                                       const NumberColumns& numbers, uint64_t epoch,
                                                        uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context) {
   options.deterministic = context->deterministic;
@@ -528,7 +531,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
   std::unique_ptr<Reader> reader;
   std::unique_ptr<UnindexedReader> unindexed;
   const bool at_begin = epoch == 0 && !options.leftover;
-  if (at_begin && !table->made() && UnindexedReader::CanRead(options)) {
+  if (at_begin && !table->made() && !numbers.any() && UnindexedReader::CanRead(options)) {
     absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
         UnindexedReader::Open(table, options, context->stop.get_token());
     if (!opened.ok()) return opened.status();
@@ -546,12 +549,16 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
       kept->plan = reader->shared_pack();
     }
   }
+  std::optional<RecordNumbers> record_numbers;
+  if (numbers.any()) {
+    record_numbers.emplace(numbers, options.order.mixture.get(), reader->table());
+  }
   // Batches may outlive the stage.
   context->SetDescriber(source,
                         [names = std::make_shared<RecordNames>(std::move(table), options)](
                             uint64_t e, uint64_t position) { return names->Name(e, position); });
-  return std::make_unique<ShardsStage>(std::move(reader), std::move(unindexed), options, epoch,
-                                       source, counters);
+  return std::make_unique<ShardsStage>(std::move(reader), std::move(unindexed), options,
+                                       std::move(record_numbers), epoch, source, counters);
 }
 
 uint64_t RangeSize(int64_t start, int64_t stop, int64_t step) {

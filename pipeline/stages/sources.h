@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "pipeline/stages/number_columns.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
 #include "reader/lazy_shard_table.h"
@@ -19,9 +20,6 @@
 #include "shardfeed/reader.h"
 
 namespace shardfeed {
-
-// The spec of shards' records: a bytes column "record".
-std::shared_ptr<const RowSpec> RecordSpec();
 
 // What a source of packed records leaves in RunContext::Kept, by its step, for the stage that makes
 // rows of them.
@@ -35,9 +33,11 @@ struct KeptPack {
 // Delivers the records of a dataset of shards, from epoch `epoch` on. Damaged records that the
 // options allow to skip are in Batch::damaged. `options.epochs` is the number of epochs; `key`
 // identifies the step in `context`. If indexes are missing and the order allows it, the first
-// records are delivered before the indexes are built (UnindexedReader).
+// records are delivered before the indexes are built (UnindexedReader), unless records have
+// numbers.
 absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const LazyShardTable> table,
-                                                       ReaderOptions options, uint64_t epoch,
+                                                       ReaderOptions options,
+                                                       const NumberColumns& numbers, uint64_t epoch,
                                                        uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context);
 

@@ -33,6 +33,11 @@ absl::StatusOr<PackLayout> LayoutOf(const RowSpec& spec, bool batched,
         "pack: got {} padding values for {} column{}: give one for all, or one for each",
         options.pad.size(), columns.size(), columns.size() == 1 ? "" : "s"));
   }
+  if (options.separator.size() > 1 && options.separator.size() != columns.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("pack: got {} separators for {} column{}: give one for all, or one for each",
+                    options.separator.size(), columns.size(), columns.size() == 1 ? "" : "s"));
+  }
   RowSpec packed;
   for (size_t i = 0; i < columns.size(); ++i) {
     absl::StatusOr<size_t> number = RowLengthColumn("pack", spec, columns[i], batched);
@@ -49,6 +54,12 @@ absl::StatusOr<PackLayout> LayoutOf(const RowSpec& spec, bool batched,
     if (!pad.ok()) return pad.status();
     layout.columns.push_back(*number);
     layout.pad.push_back(*pad);
+    if (!options.separator.empty()) {
+      const Padding value{0, options.separator[options.separator.size() == 1 ? 0 : i]};
+      absl::StatusOr<PaddingValue> separator = PaddingValueOf("pack", column, value);
+      if (!separator.ok()) return separator.status();
+      layout.separator.push_back(*separator);
+    }
     packed.push_back({column.name, column.dtype, {options.length}, false});
   }
   packed.push_back({columns[0] + "_segment_ids", DType::kInt32, {options.length}, false});
@@ -95,10 +106,11 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
   if (!layout.ok()) return Dataset(layout.status());
   const bool planned = !options.lengths.empty();
   if (!planned && (options.split || options.how != PackSpec::How::kBestFit || options.window > 0 ||
-                   options.min_length > 0 || options.max_length < UINT64_MAX)) {
+                   options.min_length > 0 || options.max_length < UINT64_MAX ||
+                   options.cost != PackSpec::Cost::kLinear)) {
     return Dataset(absl::InvalidArgumentError(
-        "pack: split, how, window, min_length and max_length are for rows that are planned: name "
-        "the lengths"));
+        "pack: split, how, window, min_length, max_length and cost are for rows that are planned: "
+        "name the lengths"));
   }
   if (options.split && options.truncate) {
     return Dataset(absl::InvalidArgumentError(
@@ -113,6 +125,7 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
       .Add("truncate", options.truncate)
       .AddIf(columns.size() > 1, "columns", columns)
       .AddIf(options.pad.size() > 1, "pads", options.pad)
+      .AddIf(!options.separator.empty(), "separator", options.separator)
       .AddIf(!options.keep.empty(), "keep", options.keep)
       .AddIf(options.cu_seqlens, "cu_seqlens", true);
   step.spec = layout->spec;
@@ -139,7 +152,9 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
                                                     : PackSpec::Longer::kRefuse,
                          .window = options.window,
                          .min_length = options.min_length,
-                         .max_length = options.max_length};
+                         .max_length = options.max_length,
+                         .separated = !options.separator.empty(),
+                         .cost = options.cost};
   Dataset input = WithPlannedRows("pack", pack);
   if (!input.status_.ok()) return input;
   // The length is that of the shards, which count rows.

@@ -49,6 +49,12 @@ absl::StatusOr<std::shared_ptr<const RowStep>> PrepareParse(const RowSpec& spec,
         fmt::format("parse: there is no bytes column 'record'; there are: {}", RowSpecText(spec)));
   }
   std::shared_ptr<const RowStep> row_step = MakeParseStep(*std::move(parser));
+  for (const ColumnSpec& output : row_step->outputs()) {
+    if (output.name == "record" || FindColumn(spec, output.name) < 0) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "parse: there is already a column '{}', which is no feature: give it another name",
+        output.name));
+  }
   step->text = fmt::format("parse({})", NamesText(row_step->outputs()));
   return row_step;
 }

@@ -56,9 +56,8 @@ Dataset Dataset::WithPlannedRows(std::string_view name, const PackSpec& pack) co
                     "is not",
                     name, step_->text)));
   }
-  const bool cuts =
-      pack.how == PackSpec::How::kConcatenate ||
-      (pack.how == PackSpec::How::kBestFit && pack.longer == PackSpec::Longer::kSplit);
+  const bool cuts = pack.how == PackSpec::How::kConcatenate ||
+                    (KeepsSequences(pack.how) && pack.longer == PackSpec::Longer::kSplit);
   if (cuts && step_->random) {
     return Dataset(absl::InvalidArgumentError(
         fmt::format("{}: {} draws random numbers by a record's place, of which it has several if "

@@ -48,6 +48,30 @@ Dataset Dataset::ReadMixture(const std::vector<MixInput>& inputs, std::vector<Mi
   return Dataset(std::make_shared<const Step>(std::move(step)));
 }
 
+Dataset Dataset::NumberRecords(std::string number, std::string source) const {
+  if (!status_.ok()) return *this;
+  const ShardsWork* const shards = step_->as<ShardsWork>();
+  if (shards == nullptr || shards->numbers.any()) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "number_records: records get their numbers where they are read, but {} precedes",
+        step_->text)));
+  }
+  if (!source.empty() && shards->reader.order.mixture == nullptr) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "number_records: column '{}': only the records of a mixture have sources", source)));
+  }
+  if (number == "record" || source == "record" || (!number.empty() && number == source)) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("number_records: column '{}' would appear twice",
+                    number == "record" || number == source ? number : source)));
+  }
+  Step step = *step_;
+  NumberColumns& columns = std::get<ShardsWork>(step.work).numbers;
+  columns = {.number = std::move(number), .source = std::move(source)};
+  step.spec = columns.Spec();
+  return Dataset(std::make_shared<const Step>(std::move(step)));
+}
+
 Dataset Dataset::Read(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
   return Read(std::make_shared<LazyShardTable>(std::move(table)), std::move(options));
 }
@@ -58,7 +82,7 @@ Dataset Dataset::Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions
   step.text = fmt::format("read({} files)", table->num_shards());
   step.spec = RecordSpec();
   // Its identity is that of the records and of their order: see FingerprintOf.
-  step.work = ShardsWork{std::move(table), std::move(options)};
+  step.work = ShardsWork{std::move(table), std::move(options), {}};
   return Dataset(std::make_shared<const Step>(std::move(step)));
 }
 

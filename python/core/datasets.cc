@@ -78,8 +78,10 @@ void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare,
 // Random access to records by number.
 class Records {
  public:
-  explicit Records(std::shared_ptr<const ShardTable> table)
-      : access_(std::make_shared<const RandomAccess>(std::move(table))) {}
+  // `reader` is the chain that reads `table`.
+  Records(std::shared_ptr<const ShardTable> table, Dataset reader)
+      : access_(std::make_shared<const RandomAccess>(std::move(table))),
+        reader_(std::move(reader)) {}
 
   uint64_t size() const { return access_->num_records(); }
   BytesArray Get(const std::vector<uint64_t>& numbers, int threads) const {
@@ -105,6 +107,7 @@ class Records {
     batch.spec = RecordSpec();
     batch.columns = {{reinterpret_cast<char*>(records->records.data())}};
     batch.memory = {std::move(records)};
+    Check(reader_.AddNumbers(numbers, &batch));
     return Made(
         Dataset::FromArrays(batch, [access = access_, numbers = std::move(numbers)](uint64_t row) {
           return access->table().NameOf(numbers[row]);
@@ -153,6 +156,7 @@ class Records {
 
  private:
   std::shared_ptr<const RandomAccess> access_;
+  Dataset reader_;
 };
 
 nb::object NextElement(PyIterator& it, const nb::object& convert) {
@@ -204,11 +208,12 @@ void BindDatasets(nb::module_& m) {
       .def_static("shards", &ReadShards, arg("specs"), arg("records").none(), arg("batch"),
                   arg("end"), arg("check_crc"), arg("skip_damaged"), arg("max_skipped"), arg("io"),
                   arg("threads"), arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
-                  arg("disk_cache_bytes"))
+                  arg("disk_cache_bytes"), arg("number"))
       .def_static("mixture", &ReadMixture, arg("sources"), arg("schedule"), arg("length"),
                   arg("batch"), arg("end"), arg("check_crc"), arg("skip_damaged"),
                   arg("max_skipped").none(), arg("io"), arg("threads"), arg("budget_bytes"),
-                  arg("block_records"), arg("disk_cache"), arg("disk_cache_bytes"))
+                  arg("block_records"), arg("disk_cache"), arg("disk_cache_bytes"), arg("number"),
+                  arg("source"))
       .def_static("range",
                   [](int64_t start, int64_t stop, int64_t step, std::string name) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));
@@ -398,23 +403,28 @@ void BindDatasets(nb::module_& m) {
       .def("unbatch", [](const Dataset& ds) { return Made(ds.Unbatch()); })
       .def("pack",
            [](const Dataset& ds, std::vector<std::string> columns, int64_t length, size_t open,
-              std::vector<int64_t> pad, bool truncate, std::string lengths, bool concatenate,
+              std::vector<int64_t> pad, bool truncate, std::string lengths, const std::string& how,
               bool split, uint64_t window, uint64_t min_length, uint64_t max_length,
+              const std::string& cost, std::vector<int64_t> separator,
               std::vector<std::string> keep, bool cu_seqlens) {
-             return Made(ds.Pack(
-                 std::move(columns),
-                 {.length = length,
-                  .open = open,
-                  .pad = std::move(pad),
-                  .truncate = truncate,
-                  .lengths = std::move(lengths),
-                  .how = concatenate ? PackSpec::How::kConcatenate : PackSpec::How::kBestFit,
-                  .split = split,
-                  .window = window,
-                  .min_length = min_length,
-                  .max_length = max_length,
-                  .keep = std::move(keep),
-                  .cu_seqlens = cu_seqlens}));
+             return Made(ds.Pack(std::move(columns),
+                                 {.length = length,
+                                  .open = open,
+                                  .pad = std::move(pad),
+                                  .truncate = truncate,
+                                  .lengths = std::move(lengths),
+                                  .how = how == "concatenate" ? PackSpec::How::kConcatenate
+                                         : how == "first_fit" ? PackSpec::How::kFirstFit
+                                                              : PackSpec::How::kBestFit,
+                                  .split = split,
+                                  .window = window,
+                                  .min_length = min_length,
+                                  .max_length = max_length,
+                                  .cost = cost == "quadratic" ? PackSpec::Cost::kQuadratic
+                                                              : PackSpec::Cost::kLinear,
+                                  .separator = std::move(separator),
+                                  .keep = std::move(keep),
+                                  .cu_seqlens = cu_seqlens}));
            })
       .def("take", [](const Dataset& ds, uint64_t count) { return Made(ds.Take(count)); })
       .def("skip", [](const Dataset& ds, uint64_t count) { return Made(ds.Skip(count)); })
@@ -508,7 +518,7 @@ void BindDatasets(nb::module_& m) {
           table = ds.table();
         }
         TellNotes();
-        if (auto shards = Check(std::move(table))) return Records(std::move(shards));
+        if (auto shards = Check(std::move(table))) return Records(std::move(shards), ds);
         return std::nullopt;
       });
 

@@ -78,7 +78,8 @@ Dataset ReadShards(const std::vector<std::string>& specs, const Ranges& records,
                    const std::string& end, bool check_crc, bool skip_damaged,
                    const std::optional<std::string>& max_skipped, const std::string& io,
                    int threads, uint64_t budget_bytes, uint64_t block_records,
-                   const std::string& disk_cache, uint64_t disk_cache_bytes) {
+                   const std::string& disk_cache, uint64_t disk_cache_bytes,
+                   const std::string& number) {
   ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
                                       budget_bytes, block_records, disk_cache, disk_cache_bytes);
   options.records = RangesOf(records);
@@ -91,7 +92,7 @@ Dataset ReadShards(const std::vector<std::string>& specs, const Ranges& records,
     if (status.ok()) ds = Dataset::Read(*set, std::move(options));
   }
   Check(status);
-  return Made(*std::move(ds));
+  return Made(number.empty() ? *std::move(ds) : ds->NumberRecords(number));
 }
 
 Dataset ReadMixture(
@@ -100,7 +101,7 @@ Dataset ReadMixture(
     uint64_t batch, const std::string& end, bool check_crc, bool skip_damaged,
     const std::optional<std::string>& max_skipped, const std::string& io, int threads,
     uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
-    uint64_t disk_cache_bytes) {
+    uint64_t disk_cache_bytes, const std::string& number, const std::string& source) {
   ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
                                       budget_bytes, block_records, disk_cache, disk_cache_bytes);
   std::vector<MixInput> inputs;
@@ -116,7 +117,8 @@ Dataset ReadMixture(
     const GilRelease release;
     ds = Dataset::ReadMixture(inputs, std::move(segments), length, std::move(options));
   }
-  return Made(*std::move(ds));
+  if (number.empty() && source.empty()) return Made(*std::move(ds));
+  return Made(ds->NumberRecords(number, source));
 }
 
 }  // namespace shardfeed::python

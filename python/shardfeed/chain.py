@@ -193,7 +193,7 @@ class Chain(Viewable):
             source = source._inputs[0]
         shards = source._method in ("shards", "mixture")
         chosen = self._numbers_in_shards(source, numbers) if shards else []
-        if shards and source is self:
+        if shards and source is self and source._structure == "record":
             return source._records.get(chosen, 0)
         try:
             core = self._core.with_source(source._records.rows(chosen) if shards else source._core)

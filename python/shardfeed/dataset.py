@@ -9,7 +9,7 @@ from . import functions, step_arguments
 from . import structure as structures
 from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
-from .choices import Exhausted, PackHow
+from .choices import Exhausted, PackCost, PackHow
 from .metrics import address_of
 from .row_steps import RowSteps
 
@@ -238,7 +238,8 @@ class Dataset(RowSteps):
              pad: Union[int, Mapping[str, int]] = 0, truncate: bool = False, *,
              lengths: Optional[str] = None, how: PackHow = "best_fit", split: bool = False,
              window: Optional[Size] = None, min_length: Count = 0,
-             max_length: Optional[Count] = None, keep: Sequence[str] = (),
+             max_length: Optional[Count] = None, cost: PackCost = "linear",
+             separator: Union[int, Mapping[str, int], None] = None, keep: Sequence[str] = (),
              cu_seqlens: bool = False) -> "Dataset":
         """Puts sequences end to end in rows of `length`: these columns as [length] and, named
         after the first of them, NAME_segment_ids (int32: 1, 2 ... for the sequences in a row,
@@ -248,6 +249,8 @@ class Dataset(RowSteps):
         - `open`: how many rows are being filled at a time, without `lengths`.
         - `pad`: fills rows up: one value, or one for each column by name (0 for the others).
         - `truncate`: cuts a sequence longer than a row, which is otherwise an error.
+        - `separator`: a value behind each sequence, which belongs to its segment: one value, or one
+          for each column by name. A sequence without elements gets none, and truncation may cut it off.
         - `keep`: columns of one value per row that become ragged, with one for each segment.
         - `cu_seqlens`: adds NAME_cu_seqlens, ragged int32: where the segments begin, and the end of
           the last one, as FlashAttention takes them. Padding is a segment of its own.
@@ -258,12 +261,16 @@ class Dataset(RowSteps):
         epoch, from which others differ a little. Only shuffle, interleave, shard, repeat and steps
         that keep each row may precede.
 
-        - `how`: "best_fit" puts whole sequences where least room is left; "concatenate" puts one
-          after the other, and cuts them where a row ends.
+        - `how`: "best_fit" puts whole sequences where least room is left; "first_fit" puts them, in
+          their order, into the first row with room, which is as full only with many short ones;
+          "concatenate" puts one after the other, and cuts them where a row ends.
         - `split`: cuts a sequence longer than a row into several.
         - `window`: how many records, in the order, are packed together (16,384; 1,024 to 1,048,576);
           they are held in memory besides what the shuffle holds.
         - `min_length`, `max_length`: leaves out records that are shorter or longer.
+        - `cost`: what ranks have equal amounts of in each step. "linear": tokens. "quadratic": the
+          squares of the segments' lengths, as attention takes: rows of like cost come together, in
+          groups whose order is random (docs/packing.md).
 
         ValueError: what precedes drops or adds rows; in a run, a row has another length than its
         index says."""
@@ -275,10 +282,18 @@ class Dataset(RowSteps):
                 raise ValueError(f"pack: pad: {unknown[0]!r} is not one of the packed columns: "
                                  f"{', '.join(names)}")
         pads = [pad.get(name, 0) for name in names] if isinstance(pad, Mapping) else [pad]
+        separators: List[int] = []
+        if isinstance(separator, Mapping):
+            if sorted(separator) != sorted(names):
+                raise ValueError(f"pack: separator: expected a value for each of the packed columns {', '.join(names)}, "
+                                 f"got those of {', '.join(separator) or 'none'}")
+            separators = [separator[name] for name in names]
+        elif separator is not None:
+            separators = [separator]
         text = f"pack({columns!r}, {length}" + (f", lengths={lengths!r})" if lengths else ")")
-        return self._then("pack", names, length, open, pads, truncate, lengths or "",
-                          how == "concatenate", split, window or 0, min_length,
-                          _ANY_LENGTH if max_length is None else max_length, list(keep), cu_seqlens,
+        return self._then("pack", names, length, open, pads, truncate, lengths or "", how, split,
+                          window or 0, min_length, _ANY_LENGTH if max_length is None else max_length,
+                          cost, separators, list(keep), cu_seqlens,
                           text=text, structure=None)
 
     # ---- Elements

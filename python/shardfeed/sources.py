@@ -59,7 +59,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
          skip_damaged: bool = False, max_skipped: Union[int, str, None] = None, io: Io = "auto",
          threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0,
          cache: Union[str, os.PathLike, None] = None,
-         cache_size: Union[Size, str, None] = None) -> Dataset:
+         cache_size: Union[Size, str, None] = None, number: str = "") -> Dataset:
     """Reads the records of shards, as bytes.
 
     `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these; or a URL
@@ -87,6 +87,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
       processes and for later runs; it is made if there is none. Local shards are not kept.
     - `cache_size`: how much the folder may hold: bytes, or a text such as "200GB". The default is
       what its disk has, but for a reserve of 5 % (at most 10 GiB).
+    - `number`: the name of an int64 column with the number of each record, beside the bytes column
+      "record", which parse() takes. It is that of ds[7] without `records`, and of `cat -r` and `replay`.
 
     FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards
     are missing."""
@@ -102,8 +104,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
                               io, threads, budget_bytes, block_records,
                               "" if cache is None else os.path.abspath(os.fspath(cache)),
-                              0 if cache_size is None else size_of("cache_size", cache_size)), [],
-                   text, "record")
+                              0 if cache_size is None else size_of("cache_size", cache_size), number), [],
+                   text, None if number else "record")
 
 
 def cache_stats() -> Dict[str, Any]:
@@ -207,14 +209,14 @@ def interleave(*datasets: Any, **options: Any) -> Dataset:
 
 
 # The arguments of read without options, behind the spec and the records.
-_READ_OPTIONS: Tuple[Any, ...] = (1, "drop", True, False, None, "auto", 0, 0, 0, "", 0)
+_READ_OPTIONS: Tuple[Any, ...] = (1, "drop", True, False, None, "auto", 0, 0, 0, "", 0, "")
 Source = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]], Dataset]
 
 
 @overload
 def mix(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
         schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
-        length: Optional[int] = None) -> Dataset: ...
+        length: Optional[int] = None, source: str = "", number: str = "") -> Dataset: ...
 @overload
 def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
@@ -235,6 +237,10 @@ def mix(*datasets: Any, **options: Any) -> Dataset:
     - `schedule`: [(position, weights)], which count from that record of all ranks and epochs on.
     - `length`: the records of an epoch; sources are repeated. By default an epoch ends before a
       source would have to be repeated. The next one goes on with every source where it was.
+    - `source`: the name of an int32 column with the number of each record's source, in the order of the
+      names, beside the bytes column "record", which parse() takes.
+    - `number`: the name of an int64 column with the number of each record in its source, as sf.read
+      counts them.
 
     mix(a, b, weights=[3, 1]), or a list of datasets, takes each element from one that is drawn
     by weight.
@@ -252,27 +258,30 @@ def mix(*datasets: Any, **options: Any) -> Dataset:
 @checked
 def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
           schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
-          length: Optional[Size] = None) -> Dataset:  # errors name it "mix"
+          length: Optional[Size] = None, source: str = "",
+          number: str = "") -> Dataset:  # errors name it "mix"
     names = list(sources)
     if not names:
         raise ValueError("mix: there are no sources")
     reads = {name: source for name, source in sources.items() if isinstance(source, Dataset)}
     common = next(iter(reads.values()))._arguments[2:] if reads else _READ_OPTIONS
-    for name, source in reads.items():
-        if source._method != "shards":
-            raise TypeError(f"mix: {name!r} is {source!r}, but the sources of a mixture are only read: "
+    for name, read_ in reads.items():
+        if read_._method != "shards":
+            raise TypeError(f"mix: {name!r} is {read_!r}, but the sources of a mixture are only read: "
                             "give sf.read or its spec, and put the other steps behind the mix; or mix a list")
-        if source._arguments[2:] != common:
+        if read_._arguments[-1]:
+            raise ValueError(f"mix: {name!r} is read with number=; give it to mix, for all sources")
+        if read_._arguments[2:] != common:
             raise ValueError(f"mix: {name!r} is read with other options than {next(iter(reads))!r}; give all sources "
                              "the same, except records")
-    inputs = [(name, *(source._arguments[:2] if isinstance(source, Dataset) else (specs_of(source), None)))
-              for name, source in sources.items()]
-    given = [(0, weights), *schedule]
+    inputs = [(name, *(given._arguments[:2] if isinstance(given, Dataset) else (specs_of(given), None)))
+              for name, given in sources.items()]
     segments = [(position, _weights_by_name(names, position, of_names))
-                for position, of_names in given]
+                for position, of_names in [(0, weights), *schedule]]
     shown = ", ".join([f"{name!r}: {specs!r:.60}" for name, specs, _ in inputs[:8]] +
                       ["..."] * (len(names) > 8))
-    return Dataset("mixture", (inputs, segments, length or 0, *common), [], f"mix({{{shown}}})", "record")
+    return Dataset("mixture", (inputs, segments, length or 0, *common[:-1], number, source), [],
+                   f"mix({{{shown}}})", None if number or source else "record")
 
 
 def _weights_by_name(names: List[str], position: int,

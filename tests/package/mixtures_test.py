@@ -183,6 +183,95 @@ def test_elements_by_number_are_those_of_the_positions(folder):
         mixed.shuffle(seed=1)[0]
 
 
+@pytest.mark.parametrize("order", ["in order", "window", "exact"])
+def test_rows_have_the_numbers_of_their_sources_and_records(folder, order):
+    mixed = sf.mix({"a": f"{folder}/a@3", "b": sf.read(f"{folder}/b@3", records="10-29"), "c": f"{folder}/c@3"},
+                   {"a": 3, "b": 1, "c": 2}, length=700, source="source", number="number")
+    if order != "in order":
+        mixed = mixed.shuffle(seed=2, window=100 if order == "window" else None)
+    assert mixed.element_spec["source"] == ("int32", (), False) and mixed.element_spec["number"] == ("int64", (), False)
+    known = {name: read_ids(folder, name) for name in SIZES}
+    rows = [row for world, rank in ((1, 0), (3, 1))
+            for row in mixed.shard(rank, world).parse({"id": sf.int64}).repeat(2)]
+    assert {int(row["source"]) for row in rows} == {0, 1, 2} and len(rows) > 1800
+    for row in rows:
+        assert known["abc"[row["source"]]][row["number"]] == row["id"]
+
+
+def test_numbers_pass_through_packing_and_number_what_is_chosen(folder):
+    mixed = sf.mix(sources(folder), {"a": 2, "b": 1, "c": 3}, length=900, source="source", number="number")
+    known = {name: read_ids(folder, name) for name in SIZES}
+    chain = mixed.shuffle(seed=3, window=200).parse({"id": sf.int64, "tokens": sf.var(sf.int64)})
+    rows = 0
+    for batch in chain.pack("tokens", 64, lengths="tokens", keep=["id", "source", "number"]).batch(4):
+        for ids_, sources_, numbers in zip(batch["id"], batch["source"], batch["number"]):
+            for id_, source, number in zip(ids_, sources_, numbers):
+                assert known["abc"[source]][number] == id_
+                rows += 1
+    assert rows == 900
+    in_order = mixed.parse({"id": sf.int64})
+    wanted = list(in_order)
+    assert in_order[[5, 700, 899]] == [wanted[i] for i in (5, 700, 899)]
+    row = mixed[5]
+    assert (row["source"], row["number"]) == (wanted[5]["source"], wanted[5]["number"])
+    assert isinstance(row["record"], bytes)
+    only = sf.mix(sources(folder), length=50, source="from").parse({"id": sf.int64})
+    assert all(source_of(row["id"]) == "abc"[row["from"]] for row in only)
+
+
+def test_a_read_numbers_its_records(folder):
+    known = read_ids(folder, "c")
+    ds = sf.read(f"{folder}/c@3", number="n")
+    for chain in (ds, ds.shuffle(seed=1, window=50), ds.interleave(2), ds.shard(1, 3),
+                  sf.read(f"{folder}/c@3", number="n", records="40-99,3")):
+        rows = list(chain.parse({"id": sf.int64}))
+        assert rows and all(known[row["n"]] == row["id"] for row in rows)
+    padded = sf.read(f"{folder}/c@3", number="n", batch=7, end="pad").shuffle(seed=4).shard(2, 3)
+    rows = list(padded.parse({"id": sf.int64}))
+    assert len(rows) == 336 and all(known[row["n"]] == row["id"] for row in rows)
+    assert ds.parse({"id": sf.int64})[17] == {"id": known[17], "n": 17}
+    it = iter(ds.shuffle(seed=1).parse({"id": sf.int64}).batch(10))
+    next(it)
+    state = it.state_dict()
+    wanted = next(it)
+    other = iter(ds.shuffle(seed=1).parse({"id": sf.int64}).batch(10))
+    other.load_state_dict(state)
+    got = next(other)
+    assert got["n"].tolist() == wanted["n"].tolist() and [known[n] for n in got["n"]] == got["id"].tolist()
+
+
+def test_bad_records_are_left_out_from_where_they_were_found(folder):
+    def chain(bad):
+        mixed = sf.mix(sources(folder), {"a": 2, "b": 1, "c": 3}, length=600, source="source", number="number")
+        return (mixed.shuffle(seed=5, window=100).parse({"id": sf.int64})
+                .filter(lambda row: (int(row["source"]), int(row["number"])) not in bad).batch(10))
+
+    it = iter(chain(set()))
+    first = [next(it) for _ in range(20)]
+    state = it.state_dict()
+    rest = [row for batch in it for row in zip(batch["source"].tolist(), batch["number"].tolist())]
+    bad = {rest[17], rest[200], tuple(int(first[0][c][0]) for c in ("source", "number"))}
+    with chain(bad).start(epoch=0) as other:
+        other.load_state_dict(state)
+        got = [row for batch in other for row in zip(batch["source"].tolist(), batch["number"].tolist())]
+    assert got == [row for row in rest if row not in bad] and len(got) < len(rest)
+
+
+def test_columns_of_numbers_take_no_name_that_is_taken(folder):
+    with pytest.raises(ValueError, match="column 'record' would appear twice"):
+        sf.read(f"{folder}/a@3", number="record")
+    with pytest.raises(ValueError, match="column 'n' would appear twice"):
+        sf.mix(sources(folder), source="n", number="n")
+    with pytest.raises(ValueError, match="there is already a column 'id', which is no feature: give it another name"):
+        sf.read(f"{folder}/a@3", number="id").parse({"id": sf.int64})
+    with pytest.raises(ValueError, match="there is already a column 'tokens'"):
+        sf.mix(sources(folder), source="tokens").parse()
+    with pytest.raises(ValueError, match="mix: 'a' is read with number=; give it to mix, for all sources"):
+        sf.mix({"a": sf.read(f"{folder}/a@3", number="n")})
+    with pytest.raises(TypeError, match="number"):
+        sf.read(f"{folder}/a@3", number=3)
+
+
 def test_a_mixture_is_pickled_and_named(folder):
     mixed = sf.mix(sources(folder), {"a": 5, "b": 2, "c": 3}, length=100)
     assert ids(pickle.loads(pickle.dumps(mixed))) == ids(mixed)

@@ -68,7 +68,7 @@ def segments(batch):
 
 
 @pytest.mark.parametrize("order", list(ORDERS))
-@pytest.mark.parametrize("how", ["best_fit", "concatenate"])
+@pytest.mark.parametrize("how", ["best_fit", "first_fit", "concatenate"])
 def test_every_token_is_in_one_row(spec, order, how):
     ds = packed(parsed(spec, order), how=how, keep=["n"], cu_seqlens=True).batch(8)
     seen = {}
@@ -84,10 +84,12 @@ def test_every_token_is_in_one_row(spec, order, how):
     assert len(ds) == sum(1 for _ in ds.start(epoch=0))
 
 
-@pytest.mark.parametrize("order", list(ORDERS))
-def test_random_worlds_kills_and_resumes(spec, order):
+@pytest.mark.parametrize("order, options", [*((order, {}) for order in ORDERS), ("exact", {"cost": "quadratic"}),
+                                            ("window", {"cost": "quadratic", "how": "first_fit"})])
+def test_random_worlds_kills_and_resumes(spec, order, options):
     draw = random.Random(order)
-    wanted = [row for batch in packed(parsed(spec, order)).batch(1).start(epoch=0) for row in segments(batch)]
+    wanted = [row for batch in packed(parsed(spec, order), **options).batch(1).start(epoch=0)
+              for row in segments(batch)]
     for _ in range(6):
         state, done = None, []
         while len(wanted) - len(done) >= 60:
@@ -95,7 +97,7 @@ def test_random_worlds_kills_and_resumes(spec, order):
             batches = draw.randrange(min(12, (len(wanted) - len(done)) // (world * batch) + 1))
             ranks, states = [], set()
             for rank in range(world):
-                ds = packed(parsed(spec, order, rank, world, batch=batch)).batch(batch)
+                ds = packed(parsed(spec, order, rank, world, batch=batch), **options).batch(batch)
                 with ds.start(epoch=0) as it:
                     if state is not None:
                         it.load_state_dict(state)
@@ -149,7 +151,83 @@ def test_an_index_made_anew_has_no_lengths_of_its_own_accord(tmp_path):
         next(iter(packed(parsed(spec, "sequential"))))
 
 
+SEPARATORS = {"ids": -7, "labels": -8}
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"truncate": True}, {"truncate": True, "lengths": "ids"}, {"split": True, "lengths": "ids"},
+    {"truncate": True, "lengths": "ids", "how": "first_fit"}, {"lengths": "ids", "how": "concatenate"}])
+def test_a_separator_follows_each_sequence(spec, options):
+    """Of those that are cut, whatever the row has room for."""
+    length = 512 if not options else 130
+    ds = parsed(spec, "window").pack(["ids", "labels"], length, separator=SEPARATORS, keep=["n"],
+                                     cu_seqlens=True, **options).batch(4)
+    seen = {}
+    for batch in ds:
+        for row, numbers in enumerate(batch["n"]):
+            ends = batch["ids_cu_seqlens"][row]
+            for i, n in enumerate(numbers.tolist()):
+                at = slice(ends[i], ends[i + 1])
+                assert (batch["ids_segment_ids"][row][at] == i + 1).all()
+                seen.setdefault(n, []).append((batch["ids"][row][at], batch["labels"][row][at]))
+    for n in range(DOCUMENTS):
+        if length_of(n) == 0:
+            assert n not in seen
+            continue
+        ids, labels = (np.concatenate(parts) for parts in zip(*sorted(seen[n], key=lambda part: part[0][0] < 0)))
+        whole = np.append(tokens_of(n), -7), np.append(tokens_of(n) + 1, -8)
+        if options.get("truncate"):
+            whole = whole[0][:length], whole[1][:length]
+        assert sorted(ids.tolist()) == sorted(whole[0].tolist()) and sorted(labels.tolist()) == sorted(whole[1].tolist())
+        if len(seen[n]) == 1:
+            assert np.array_equal(ids, whole[0]) and np.array_equal(labels, whole[1])
+
+
+def test_a_sequence_must_fit_with_its_separator(spec):
+    longest = max(map(length_of, range(DOCUMENTS)))
+    ds = parsed(spec, "window")
+    assert sum(1 for _ in ds.pack("ids", longest + 1, separator=0, lengths="ids"))
+    assert sum(1 for _ in ds.pack("ids", longest + 1, separator=0))
+    with pytest.raises(ValueError, match=rf'"ids" has {longest} elements and a separator, which do not fit into a row of '
+                                         rf"{longest}; raise the length"):
+        list(ds.pack("ids", longest, separator=0, lengths="ids"))
+    with pytest.raises(ValueError, match=rf"a sequence of {longest} elements and a separator does not fit into a row of "
+                                         rf"{longest}; raise the length or set truncate"):
+        list(ds.pack("ids", longest, separator=0))
+    done = run("plan", spec, "--pack", str(longest), "--lengths", "ids", "--separated")
+    assert done.status != 0 and "and a separator, which do not fit" in done.err
+    plain, separated = (run("plan", spec, "--pack", str(longest + 1), "--lengths", "ids", *flags, "--json").json
+                        for flags in ([], ["--separated"]))
+    with_tokens = sum(length_of(n) > 0 for n in range(DOCUMENTS))
+    assert separated["packing"]["elements"] == plain["packing"]["elements"] + with_tokens
+
+
+def test_ranks_share_attention_evenly(spec):
+    def imbalance(*flags):
+        return run("plan", spec, *PLAN, "--world", "8", *flags, "--json").json["packing"]["balance"]
+
+    costs = {}
+    for cost in ("linear", "quadratic"):
+        ranks = [[[sum(len(tokens) ** 2 for tokens in row) for row in segments(batch)] for batch in
+                  packed(parsed(spec, "window", rank, 8, batch=4), cost=cost).batch(4).start(epoch=0)]
+                 for rank in range(8)]
+        steps = [[sum(rows) for rows in of_ranks] for of_ranks in zip(*ranks)]
+        costs[cost] = np.mean([max(step) / np.mean(step) for step in steps])
+    assert imbalance("--cost", "quadratic") == pytest.approx(costs["quadratic"])
+    assert costs["quadratic"] - 1 < 0.5 * (costs["linear"] - 1)
+    assert imbalance() < 1.02
+    assert "the rank with most attention has on average" in run(
+        "plan", spec, *PLAN, "--world", "8", "--cost", "quadratic").out.decode()
+
+
 BAD = {
+    "separators for some": (lambda ds: ds.pack(["ids", "labels"], 8, separator={"ids": 1}),
+                            "expected a value for each of the packed columns ids, labels, got those of ids"),
+    "separators of other columns": (lambda ds: ds.pack("ids", 8, separator={"n": 1}), "got those of n"),
+    "cost without lengths": (lambda ds: ds.pack("ids", 8, cost="quadratic"), "name the lengths"),
+    "first fit without lengths": (lambda ds: ds.pack("ids", 8, how="first_fit"), "name the lengths"),
+    "another cost": (lambda ds: packed(ds, cost="cubic"), "cost"),
+    "another way": (lambda ds: packed(ds, how="worst_fit"), "how"),
     "filter": (lambda ds: packed(ds.filter(lambda row: True)), "which filter is not"),
     "take": (lambda ds: packed(ds.take(5)), r"which take\(5\) is not"),
     "batches": (lambda ds: packed(ds.batch(4)), "batch"),
@@ -288,7 +366,7 @@ def test_records_are_left_out_by_their_lengths(spec):
             packed(parsed(spec, "window"), **wrong)
     with pytest.raises(ValueError, match="no record has a length between min_length 6 and max_length 5"):
         list(packed(parsed(spec, "window"), min_length=6, max_length=5))
-    with pytest.raises(ValueError, match="min_length and max_length are for rows that are planned"):
+    with pytest.raises(ValueError, match="min_length, max_length and cost are for rows that are planned"):
         parsed(spec, "window").pack("ids", 8, min_length=3)
     with pytest.raises(ValueError, match="min_length and max_length are for batches that are planned"):
         parsed(spec, "window").batch_by_length("ids", 8, max_length=3)

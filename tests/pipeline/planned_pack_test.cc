@@ -422,7 +422,7 @@ TEST_F(PlannedPackTest, LeavesOutRecordsByTheirLengths) {
   options.window = 0;
   EXPECT_THAT(
       std::string(Documents().Pack({"ids", "weights"}, options).status().message()),
-      ::testing::HasSubstr("pack: split, how, window, min_length and max_length are for rows "
+      ::testing::HasSubstr("pack: split, how, window, min_length, max_length and cost are for rows "
                            "that are planned"));
   options = Options();
   options.min_length = 6;
@@ -456,6 +456,40 @@ TEST_F(PlannedPackTest, HasAFingerprintOfItsPlan) {
   PackOptions open = Options();
   open.open = 3;
   EXPECT_EQ(fingerprint(open), fingerprint(Options()));
+}
+
+TEST_F(PlannedPackTest, KeepsTheNumbersOfItsRecords) {
+  PackOptions options = Options();
+  options.pad = {-1};
+  options.keep = {"document", "number"};
+  const Dataset read = Dataset::Read(spec_, {.order = {.kind = OrderSpec::Kind::kShuffle}});
+  const Dataset ds = read.NumberRecords("number").Parse(Features()).Pack({"ids"}, options);
+  ASSERT_OK(ds.status());
+  const auto it = Start(ds);
+  std::set<int64_t> numbers;
+  for (Batch batch; it->Next(&batch).ok() && !batch.empty();) {
+    for (size_t row = 0; row < batch.rows; ++row) {
+      const auto documents = batch.Row<int64_t>(batch.Find("document"), row);
+      const auto of_row = batch.Row<int64_t>(batch.Find("number"), row);
+      EXPECT_THAT(of_row, ::testing::ElementsAreArray(documents));
+      numbers.insert(of_row.begin(), of_row.end());
+    }
+  }
+  EXPECT_GT(numbers.size(), kDocuments * 9 / 10);
+}
+
+TEST_F(PlannedPackTest, NumbersRecordsWhereTheyAreRead) {
+  const auto error = [](const Dataset& ds) { return std::string(ds.status().message()); };
+  const Dataset read = Dataset::Read(spec_);
+  EXPECT_THAT(error(Documents().NumberRecords("number")),
+              ::testing::HasSubstr("records get their numbers where they are read, but parse("));
+  EXPECT_THAT(error(read.NumberRecords("a").NumberRecords("b")),
+              ::testing::HasSubstr("where they are read, but read("));
+  EXPECT_EQ(error(read.NumberRecords("number", "source")),
+            "number_records: column 'source': only the records of a mixture have sources");
+  EXPECT_EQ(error(read.NumberRecords("record")),
+            "number_records: column 'record' would appear twice");
+  EXPECT_EQ(RowSpecText(read.NumberRecords("").spec()), "record: bytes");
 }
 
 }  // namespace
