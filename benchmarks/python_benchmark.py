@@ -2,8 +2,8 @@
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
-PART: import, batches, raw_images, images, webdataset, packing, writing, tf_data, tfrecord, array_record, dali, processes,
-iterators, soak; by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
+PART: import, batches, raw_images, images, webdataset, packing, mixtures, writing, tf_data, tfrecord, array_record, dali,
+processes, iterators, soak; by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
 array_record and DALI are measured if they are installed. Each figure is a median over rounds that alternate with
 its reference in one process; data comes from the page cache.
 """
@@ -235,6 +235,61 @@ def packing(folder, quick):
                                         batch["tokens_segment_ids"])) for batch in packed.batch(16))
 
     compare(f"{documents} documents", 1 if quick else 3, **{"packing by a plan": planned(), "Grain's packing": grains})
+
+
+def mixtures(folder, quick):
+    """Records of about 1 KB: ten epochs of one dataset, of 20 mixed sources, and of 1,000, which have the same
+    records and are opened before; and how long that and the first batch take. Then Grain's mix, if it is installed,
+    of 20 sources of the same records in ArrayRecord files."""
+    sources, records, epochs = 1000, 100 if quick else 200, 10
+    tokens = np.random.default_rng(0).integers(0, 1 << 15, 450)
+    names = {f"s{i}": f"{folder}/s{i}/d@1" for i in range(sources)}
+    with sf.write(f"{folder}/all@16", sync=False) as together:
+        for i, spec in enumerate(names.values()):
+            os.mkdir(os.path.dirname(spec))
+            with sf.write(spec, sync=False) as writer:
+                for j in range(records):
+                    row = {"id": i * records + j, "tokens": tokens}
+                    writer.write(row)
+                    together.write(row)
+    groups = {f"g{i}": list(names.values())[i * 50:(i + 1) * 50] for i in range(20)}
+    features = {"id": sf.int64, "tokens": sf.var(sf.int64)}
+
+    def summed(ds, window):
+        ds = ds.shuffle(seed=1, window=window).repeat(epochs).parse(features).batch(128)
+        return lambda: sum(int(batch["id"].sum()) for batch in ds)
+
+    for window in (0, 20_000):
+        compare(f"{sources * records} records, window {window or 'by default'}", 3 if quick else 7, **{
+            "a mixture of 20": summed(sf.mix(groups, length=sources * records), window),
+            "a mixture of 1,000": summed(sf.mix(names, length=sources * records), window),
+            "one dataset": summed(sf.read(f"{folder}/all@16"), window)})
+    firsts = []
+    for _ in range(3 if quick else 7):
+        began = time.perf_counter()
+        next(iter(sf.mix(names, length=sources * records).shuffle(seed=1).parse(features).batch(128)))
+        firsts.append(time.perf_counter() - began)
+    print(f"first batch of a mixture of 1,000: {statistics.median(firsts):.2f} s ({min(firsts):.2f} to {max(firsts):.2f})")
+    try:
+        import grain.python as grain
+        from array_record.python import array_record_module
+    except ImportError as error:
+        print(f"mixtures: Grain is not installed: {error}")
+        return
+    paths = [f"{folder}/{name}.array_record" for name in groups]
+    for path, specs in zip(paths, groups.values()):
+        writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+        for record in sf.read(specs):
+            writer.write(bytes(record))
+        writer.close()
+
+    def grains():
+        each = [grain.MapDataset.source(grain.ArrayRecordDataSource(path)).shuffle(seed=1) for path in paths]
+        return sum(1 for _ in grain.MapDataset.mix(each, [1] * len(each)).to_iter_dataset())
+
+    mixed = sf.mix(groups, length=sources * records).shuffle(seed=1)
+    compare(f"{sources * records} raw records of 20 sources", 1 if quick else 3, **{
+        "a mixture": lambda: sum(len(block) for block in mixed.blocks()), "Grain's mix": grains})
 
 
 def count_of(spec):
@@ -469,7 +524,7 @@ def soak(folder, quick):
 
 
 PARTS = {"import": import_time, "batches": batches, "raw_images": raw_images, "images": images,
-         "webdataset": webdataset, "packing": packing, "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord,
+         "webdataset": webdataset, "packing": packing, "mixtures": mixtures, "writing": writing, "tf_data": tf_data, "tfrecord": tfrecord,
          "array_record": array_record, "dali": dali, "processes": processes, "iterators": iterators, "soak": soak}
 
 
