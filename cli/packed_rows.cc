@@ -42,10 +42,17 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
   CLI::Option* lengths =
       command
           .add_option("--lengths", flags.lengths,
-                      "--pack: name of the lengths, as given to 'index --length'")
-          ->type_name("NAME")
-          ->needs(length);
+                      "--pack, --steps: name of the lengths, as given to 'index --length'")
+          ->type_name("NAME");
   length->needs(lengths);
+  CLI::Option* steps =
+      command
+          .add_flag(
+              "--steps", flags.steps,
+              "make a row of each step of episodes, as steps(lengths=...) does; --batch counts "
+              "rows then")
+          ->needs(lengths)
+          ->excludes(length);
   command
       .add_option(
           "--pack-how", flags.how,
@@ -63,9 +70,9 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
       ->needs(length);
   command
       .add_option("--pack-window", flags.window,
-                  "--pack: number of records that are packed together; default 16384")
-      ->check(WholeNumber(1))
-      ->needs(length);
+                  "--pack, --steps: number of records whose rows are made together; default "
+                  "16384, for steps as many as 256 MiB hold, up to 1024")
+      ->check(WholeNumber(1));
   command
       .add_option("--min-length", flags.min_length, "--pack: leave out records that are shorter")
       ->check(WholeNumber(0))
@@ -84,10 +91,32 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
       ->check(CLI::IsMember({"linear", "quadratic"}))
       ->type_name("COST")
       ->needs(length);
+  command
+      .add_option("--steps-before", flags.steps_before,
+                  "--steps: so many steps at the beginning of an episode are no rows")
+      ->check(WholeNumber(0))
+      ->needs(steps);
+  command
+      .add_option("--steps-after", flags.steps_after,
+                  "--steps: so many steps at the end of an episode are no rows")
+      ->check(WholeNumber(0))
+      ->needs(steps);
 }
 
-std::optional<PackSpec> PackSpecOf(const PackFlags& flags) {
-  if (flags.length == 0) return std::nullopt;
+absl::StatusOr<std::optional<PackSpec>> PackSpecOf(const PackFlags& flags) {
+  if (flags.steps) {
+    return PackSpec{.lengths = flags.lengths,
+                    .length = 1,
+                    .how = PackSpec::How::kSteps,
+                    .window = flags.window,
+                    .steps_before = flags.steps_before,
+                    .steps_after = flags.steps_after};
+  }
+  if (flags.length == 0) {
+    if (flags.lengths.empty() && flags.window == 0) return std::nullopt;
+    return absl::InvalidArgumentError(fmt::format(
+        "{} requires --pack or --steps", flags.lengths.empty() ? "--pack-window" : "--lengths"));
+  }
   return PackSpec{
       .lengths = flags.lengths,
       .length = flags.length,

@@ -25,13 +25,16 @@ struct PackFlags {
   uint64_t max_length = UINT64_MAX;
   bool separated = false;
   std::string cost = "linear";
+  bool steps = false;
+  uint64_t steps_before = 0;
+  uint64_t steps_after = 0;
 };
 
 // Declares these options.
 void AddPackFlags(CLI::App& command, PackFlags& flags);
 
-// Nullopt: records are not to be packed.
-std::optional<PackSpec> PackSpecOf(const PackFlags& flags);
+// Nullopt: records are not to be packed. InvalidArgument: flags lack others.
+absl::StatusOr<std::optional<PackSpec>> PackSpecOf(const PackFlags& flags);
 
 // The rows of an epoch as ranks share them.
 struct PackedEpoch {

@@ -144,12 +144,14 @@ absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& o
 }
 
 int Plan(const PlanFlags& flags, const CommandOptions& options) {
+  const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
+  if (!pack.ok()) return ReportError(pack.status());
   absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
   if (!opened.ok()) return ReportError(opened.status());
   const ShardTable& table = **opened;
   absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
   if (!reading.ok()) return ReportError(reading.status());
-  reading->pack = PackSpecOf(flags.pack);
+  reading->pack = *pack;
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*opened, *reading);
   if (!reader.ok()) return ReportError(reader.status());
   const Order& order = (*reader)->order();
@@ -239,7 +241,10 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
   if (padding > 0) fmt::print("; {} records appear twice", FormatCount(padding));
   fmt::print("\n");
-  if (packed) {
+  if (packed && reading->pack->how == PackSpec::How::kSteps) {
+    fmt::print("rows:    {} steps, which '{}' tells\n", FormatCount(packed->rows),
+               reading->pack->lengths);
+  } else if (packed) {
     fmt::print(
         "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most{} has on average "
         "{:.3f} times the mean\n",
@@ -389,12 +394,14 @@ nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags
 }
 
 int Replay(const ReplayFlags& flags, const CommandOptions& options) {
+  const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
+  if (!pack.ok()) return ReportError(pack.status());
   absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
   if (!opened.ok()) return ReportError(opened.status());
   const ShardTable& table = **opened;
   absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
   if (!reading.ok()) return ReportError(reading.status());
-  reading->pack = PackSpecOf(flags.pack);
+  reading->pack = *pack;
   absl::StatusOr<std::unique_ptr<Reader>> made = Reader::Open(*opened, *reading);
   if (!made.ok()) return ReportError(made.status());
   const Reader& reader = **made;

@@ -20,6 +20,9 @@ namespace {
 constexpr uint64_t kDefaultWindow = 1 << 14;
 constexpr uint64_t kLeastWindow = 1 << 10;
 constexpr uint64_t kMostWindow = 1 << 20;
+// Of episodes, by default.
+constexpr uint64_t kStepsBytes = 256 << 20;
+constexpr uint64_t kMostEpisodes = 1 << 10;
 // Windows that are kept for those who ask for their rows again.
 constexpr size_t kKept = 4;
 // The most parts of a window: a length that lies makes no more.
@@ -32,7 +35,7 @@ constexpr size_t kRemade = 4;
 // With Cost::kQuadratic, at least this many rows of like cost follow each other: one for each of as
 // many ranks.
 constexpr uint64_t kCostGroup = 64;
-constexpr uint64_t kCostKey = 0x7061636b5f636f73;
+constexpr uint64_t kRowKey = 0x7061636b5f726f77;
 
 struct DraftRow {
   uint64_t used = 0;
@@ -134,6 +137,17 @@ std::vector<DraftRow> Batch(std::vector<PackedSequence> sequences, uint64_t leng
   return rows;
 }
 
+std::vector<DraftRow> Steps(const std::vector<PackedSequence>& sequences) {
+  std::vector<DraftRow> rows;
+  for (PackedSequence step : sequences) {
+    const uint64_t end = step.part.begin + step.part.count;
+    for (step.part.count = 1; step.part.begin < end; ++step.part.begin) {
+      rows.push_back({1, step.offset, {step}});
+    }
+  }
+  return rows;
+}
+
 std::vector<DraftRow> MakeRows(std::vector<PackedSequence> sequences, uint64_t length,
                                PackSpec::How how) {
   switch (how) {
@@ -145,6 +159,8 @@ std::vector<DraftRow> MakeRows(std::vector<PackedSequence> sequences, uint64_t l
       return Concatenate(sequences, length);
     case PackSpec::How::kBatch:
       return Batch(std::move(sequences), length);
+    case PackSpec::How::kSteps:
+      return Steps(sequences);
   }
   return {};
 }
@@ -299,7 +315,21 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const Pac
   for (std::vector<PackedSequence>& lane : lanes)
     own.push_back(Pack(std::move(lane), length, spec.how));
   std::vector<DraftRow> shared;
-  if (own.size() > 1) {
+  if (spec.how == PackSpec::How::kSteps) {
+    if (key != 0) {
+      for (size_t lane = 0; lane < own.size(); ++lane) {
+        ShuffleGroups(1, DeriveKey(key, lane), &own[lane]);
+      }
+    }
+    // What lanes of long episodes have more than others is for the turns of those.
+    size_t rows = 0;
+    for (const std::vector<DraftRow>& lane : own) rows += lane.size();
+    for (std::vector<DraftRow>& lane : own) {
+      const size_t kept = std::min(lane.size(), rows / own.size());
+      std::move(lane.begin() + kept, lane.end(), std::back_inserter(shared));
+      lane.resize(kept);
+    }
+  } else if (own.size() > 1) {
     size_t rows = 0;
     for (const std::vector<DraftRow>& lane : own) rows += lane.size();
     // No lane has more rows than there are rounds over the lanes.
@@ -325,8 +355,10 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const Pac
   return window;
 }
 
-uint64_t PackWindowOf(const PackSpec& spec) {
-  return spec.window == 0 ? kDefaultWindow : spec.window;
+uint64_t PackWindowOf(const PackSpec& spec, uint64_t mean_bytes) {
+  if (spec.window > 0) return spec.window;
+  if (spec.how != PackSpec::How::kSteps) return kDefaultWindow;
+  return std::clamp<uint64_t>(kStepsBytes / std::max<uint64_t>(1, mean_bytes), 1, kMostEpisodes);
 }
 
 absl::StatusOr<std::shared_ptr<const PackPlan>> PackPlan::Make(
@@ -337,11 +369,12 @@ absl::StatusOr<std::shared_ptr<const PackPlan>> PackPlan::Make(
         fmt::format("pack: the length must lie between 1 and {}, got {}",
                     std::numeric_limits<int32_t>::max(), spec.length));
   }
-  spec.window = PackWindowOf(spec);
-  if (spec.window < kLeastWindow || spec.window > kMostWindow) {
+  spec.window = PackWindowOf(spec, table->mean_bytes());
+  const uint64_t least = spec.how == PackSpec::How::kSteps ? 1 : kLeastWindow;
+  if (spec.window < least || spec.window > kMostWindow) {
     return absl::InvalidArgumentError(
-        fmt::format("the window of planned rows must have between {} and {} records, got {}",
-                    kLeastWindow, kMostWindow, spec.window));
+        fmt::format("the window of planned rows must have between {} and {} records, got {}", least,
+                    kMostWindow, spec.window));
   }
   if (spec.min_length > spec.max_length) {
     return absl::InvalidArgumentError(
@@ -428,6 +461,12 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
       lanes[offset % lanes_].push_back(sequence);
       continue;
     }
+    if (spec_.how == PackSpec::How::kSteps) {
+      const uint64_t left_out = spec_.steps_before + spec_.steps_after;
+      if (count <= left_out) continue;
+      count -= left_out;
+      sequence.part.begin = spec_.steps_before;
+    }
     count = SequenceOf(count);
     if (spec_.longer == PackSpec::Longer::kTruncate) count = std::min(count, spec_.length);
     parts += 1 + count / spec_.length;
@@ -449,7 +488,9 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
     }
     lane.push_back(sequence);
   }
-  return PackLanes(std::move(lanes), spec_, DeriveKey(DeriveKey(kCostKey, epoch), window));
+  uint64_t key = DeriveKey(DeriveKey(kRowKey + order_->spec().seed, epoch), window);
+  if (order_->spec().kind != OrderSpec::Kind::kShuffle) key = 0;
+  return PackLanes(std::move(lanes), spec_, key);
 }
 
 absl::StatusOr<std::shared_ptr<const PackedWindow>> PackPlan::Window(uint64_t epoch,

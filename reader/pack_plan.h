@@ -58,7 +58,7 @@ struct PackedSequence {
 // Fills the rows of a window with sequences of at most spec.length elements (of any with kBatch).
 // `lanes[l]` has those of lane l, by offset. Rows begin with those of lane 0, 1 ..., then again of
 // lane 0, as far as whole rows can be made of a lane's own sequences; the others are made of all
-// lanes'. `key`: of the permutation that Cost::kQuadratic takes.
+// lanes'. `key`: of the permutations that Cost::kQuadratic and kSteps take; 0: kSteps takes none.
 PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const PackSpec& spec,
                        uint64_t key);
 
@@ -67,8 +67,8 @@ inline bool KeepsSequences(PackSpec::How how) {
   return how == PackSpec::How::kBestFit || how == PackSpec::How::kFirstFit;
 }
 
-// The window of `spec`, with the default filled in.
-uint64_t PackWindowOf(const PackSpec& spec);
+// The window of `spec`, with the default filled in, for records of `mean_bytes`.
+uint64_t PackWindowOf(const PackSpec& spec, uint64_t mean_bytes);
 
 // Immutable, but for a cache, and thread-safe.
 class PackPlan {

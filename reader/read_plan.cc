@@ -523,7 +523,7 @@ MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderO
   uint64_t held = order.HeldBytes(options.world, mean);
   if (options.pack) {
     const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
-    held += PackWindowOf(*options.pack) / (divided ? options.world : 1) * mean;
+    held += PackWindowOf(*options.pack, mean) / (divided ? options.world : 1) * mean;
   }
   held += held / std::max<uint64_t>(1, mean) * kViewBytes;
   MemoryPlan plan;

@@ -412,6 +412,9 @@ std::string Reader::OrderText(const ReadPlace& place) const {
                         pack.window);
     if (pack.min_length > 0) text += fmt::format(", min_length={}", pack.min_length);
     if (pack.max_length < UINT64_MAX) text += fmt::format(", max_length={}", pack.max_length);
+    if (pack.how == PackSpec::How::kSteps) {
+      text += fmt::format(", before={}, after={}", pack.steps_before, pack.steps_after);
+    }
     if (pack.separated) text += ", separated";
     if (pack.cost == PackSpec::Cost::kQuadratic) text += ", cost=quadratic";
     text += ")";

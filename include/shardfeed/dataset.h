@@ -109,6 +109,27 @@ struct BatchByLengthOptions {
   uint64_t max_length = UINT64_MAX;
 };
 
+// Elements of a sequence around a step: those from step + begin to step + end - 1. Without `end`,
+// the one at step + begin, as a single value.
+struct StepColumn {
+  std::string column;
+  int64_t begin = 0;
+  std::optional<int64_t> end;
+};
+
+// How episodes become steps.
+struct StepsOptions {
+  std::string lengths;  // as in PackOptions
+  std::vector<StepColumn> columns;
+  // What there is beyond the ends of an episode: its first or last element again, which a column
+  // COLUMN_mask tells for those with an end. Otherwise only steps that have all elements are rows.
+  bool repeat_ends = true;
+  // The name of an int32 column with the number of the step in its episode. Empty: none.
+  std::string number;
+  // Number of episodes whose steps are mixed: see PackSpec.
+  uint64_t window = 0;
+};
+
 // What a mix does when one of its inputs ends.
 enum class Exhausted {
   kStop,    // the mix ends
@@ -284,6 +305,12 @@ class Dataset {
   // Shard, Repeat and steps on rows that keep each of them may precede. InvalidArgument in a run:
   // a row has not the length that its index has.
   Dataset Pack(std::vector<std::string> columns, PackOptions options) const;
+  // Makes a row of each step of each record, which is an episode: its ragged columns have one
+  // element for each step. A row has the elements of options.columns around its step, under their
+  // names, and the columns of one value per episode; other ragged columns are dropped. Rows are
+  // planned as Pack's are, with what may precede. A record that is skipped because it is damaged
+  // has the rows that its index says, which count as damaged.
+  Dataset Steps(StepsOptions options) const;
 
   // ---- Batches
 

@@ -98,6 +98,9 @@ struct PackSpec {
     kBestFit,      // whole sequences, each in the row with the least room that suffices
     kFirstFit,     // whole sequences, by their positions, each in the first row that has room
     kConcatenate,  // one sequence after the other, cut where a row ends
+    // Each element of each sequence is a row: the steps of episodes. Of a shuffled order, those of
+    // a window are in random order.
+    kSteps,
     // Sequences of similar length, as many as there is room for if each takes that of the longest.
     // One that is longer than a row is a row of its own.
     kBatch,
@@ -114,8 +117,12 @@ struct PackSpec {
   How how = How::kBestFit;
   Longer longer = Longer::kRefuse;
   // Number of records whose sequences are packed together, in the order: 1,024 to 1,048,576; 0:
-  // 16,384. They are held in memory besides what the order holds.
+  // 16,384. They are held in memory besides what the order holds. With kSteps: from 1 on; 0: about
+  // 256 MiB of them, and at most 1,024.
   uint64_t window = 0;
+  // With kSteps: so many elements at the beginning and at the end of each sequence are no rows.
+  uint64_t steps_before = 0;
+  uint64_t steps_after = 0;
   // Records whose lengths are less or greater are left out.
   uint64_t min_length = 0;
   uint64_t max_length = UINT64_MAX;

@@ -337,6 +337,66 @@ class PlannedPackStage : public Stage {
   const PackLayout layout_;
 };
 
+class PlannedStepsStage : public Stage {
+ public:
+  PlannedStepsStage(std::unique_ptr<Stage> input, StepsLayout layout,
+                    std::shared_ptr<const PackPlan> plan, std::shared_ptr<RunContext> context)
+      : rows_(std::move(input), std::move(plan), std::move(context)), layout_(std::move(layout)) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    PlannedRows::Row row;
+    absl::Status status = rows_.Next(&row);
+    if (!status.ok() || row.parts.empty()) return status;
+    const Batch& episode = row.batches[0];
+    const PackedPart& part = row.parts[0];
+    out->rows = 1;
+    out->spec = layout_.spec;
+    out->origins = {row.origin};
+    AllocateFixedColumns(out);
+    for (size_t c = 0; c < out->columns.size(); ++c) {
+      std::memset(out->columns[c].data, 0, (*layout_.spec)[c].bytes());
+    }
+    if (IsDamaged(episode, 0)) {
+      out->damaged = {0};
+      return absl::OkStatus();
+    }
+    const auto step = static_cast<int64_t>(part.begin);
+    for (size_t i = 0; i < layout_.parts.size(); ++i) {
+      const StepsLayout::Part& of = layout_.parts[i];
+      const Column& from = episode.columns[of.column];
+      const int64_t length = from.splits[1] - from.splits[0];
+      status =
+          rows_.CheckLength(episode, 0, length, part, "steps", (*episode.spec)[of.column].name);
+      if (!status.ok()) return status;
+      const size_t bytes = (*episode.spec)[of.column].bytes();
+      for (int64_t k = of.begin; k < of.end; ++k) {
+        const int64_t at = std::clamp<int64_t>(step + k, 0, length - 1);
+        std::memcpy(out->columns[i].data + (k - of.begin) * bytes,
+                    from.data + (from.splits[0] + at) * bytes, bytes);
+        if (of.mask >= 0) out->columns[of.mask].data[k - of.begin] = at == step + k;
+      }
+    }
+    if (layout_.number >= 0) {
+      *reinterpret_cast<int32_t*>(out->columns[layout_.number].data) = static_cast<int32_t>(step);
+    }
+    for (size_t k = 0; k < layout_.kept.size(); ++k) {
+      const size_t to = out->columns.size() - layout_.kept.size() + k;
+      std::memcpy(out->columns[to].data, episode.columns[layout_.kept[k]].data,
+                  (*layout_.spec)[to].bytes());
+    }
+    // Values of bytes are views of the episode's memory.
+    out->memory.insert(out->memory.end(), episode.memory.begin(), episode.memory.end());
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { rows_.Save(words); }
+  absl::Status Load(StateReader* words) override { return rows_.Load(words); }
+
+ private:
+  PlannedRows rows_;
+  const StepsLayout layout_;
+};
+
 class PlannedBatchStage : public Stage {
  public:
   PlannedBatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec,
@@ -387,6 +447,13 @@ std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLa
                                             std::shared_ptr<RunContext> context) {
   return std::make_unique<PlannedPackStage>(std::move(input), std::move(layout), std::move(plan),
                                             std::move(context));
+}
+
+std::unique_ptr<Stage> MakePlannedStepsStage(std::unique_ptr<Stage> input, StepsLayout layout,
+                                             std::shared_ptr<const PackPlan> plan,
+                                             std::shared_ptr<RunContext> context) {
+  return std::make_unique<PlannedStepsStage>(std::move(input), std::move(layout), std::move(plan),
+                                             std::move(context));
 }
 
 std::unique_ptr<Stage> MakePlannedBatchStage(std::unique_ptr<Stage> input,

@@ -41,6 +41,26 @@ std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLa
                                             std::shared_ptr<const PackPlan> plan,
                                             std::shared_ptr<RunContext> context);
 
+// What the rows of a plan made with PackSpec::How::kSteps consist of.
+struct StepsLayout {
+  struct Part {
+    size_t column = 0;  // of the input: ragged
+    int64_t begin = 0;  // the elements from step + begin to step + end - 1
+    int64_t end = 0;
+    int mask = -1;  // of the output: the uint8 column that tells those that are beyond the ends
+  };
+  std::vector<Part> parts;  // the output's first columns
+  int number = -1;          // of the output: the int32 column with the number of the step
+  // The output's last columns: of the input, those with one value per episode.
+  std::vector<size_t> kept;
+  std::shared_ptr<const RowSpec> spec;
+};
+
+// Makes the rows of such a plan, whose records `input` delivers row by row.
+std::unique_ptr<Stage> MakePlannedStepsStage(std::unique_ptr<Stage> input, StepsLayout layout,
+                                             std::shared_ptr<const PackPlan> plan,
+                                             std::shared_ptr<RunContext> context);
+
 // Batches the records of the rows of a plan made with PackSpec::How::kBatch, as they are. `column`
 // gives the length of a row.
 std::unique_ptr<Stage> MakePlannedBatchStage(std::unique_ptr<Stage> input,

@@ -56,12 +56,12 @@ Dataset Dataset::WithPlannedRows(std::string_view name, const PackSpec& pack) co
                     "is not",
                     name, step_->text)));
   }
-  const bool cuts = pack.how == PackSpec::How::kConcatenate ||
+  const bool cuts = pack.how == PackSpec::How::kConcatenate || pack.how == PackSpec::How::kSteps ||
                     (KeepsSequences(pack.how) && pack.longer == PackSpec::Longer::kSplit);
   if (cuts && step_->random) {
     return Dataset(absl::InvalidArgumentError(
         fmt::format("{}: {} draws random numbers by a record's place, of which it has several if "
-                    "its sequence is cut: leave out split and concatenate, or put the step behind",
+                    "its sequence is cut: put the step behind, or leave out what cuts",
                     name, step_->text)));
   }
   Dataset input = Dataset(step_->inputs[0]).WithPlannedRows(name, pack);

@@ -426,6 +426,20 @@ void BindDatasets(nb::module_& m) {
                                   .keep = std::move(keep),
                                   .cu_seqlens = cu_seqlens}));
            })
+      .def("steps",
+           [](const Dataset& ds, std::vector<std::string> columns, std::vector<int64_t> begins,
+              std::vector<std::optional<int64_t>> ends, std::string lengths, bool repeat_ends,
+              std::string number, uint64_t window) {
+             StepsOptions options = {.lengths = std::move(lengths),
+                                     .columns = {},
+                                     .repeat_ends = repeat_ends,
+                                     .number = std::move(number),
+                                     .window = window};
+             for (size_t i = 0; i < columns.size(); ++i) {
+               options.columns.push_back({std::move(columns[i]), begins.at(i), ends.at(i)});
+             }
+             return Made(ds.Steps(std::move(options)));
+           })
       .def("take", [](const Dataset& ds, uint64_t count) { return Made(ds.Take(count)); })
       .def("skip", [](const Dataset& ds, uint64_t count) { return Made(ds.Skip(count)); })
       .def("shard", [](const Dataset& ds, uint64_t rank,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import functions, step_arguments
 from . import structure as structures
 from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
-from .choices import Exhausted, PackCost, PackHow
+from .choices import Exhausted, PackCost, PackHow, StepEnds
 from .metrics import address_of
 from .row_steps import RowSteps
 
@@ -295,6 +295,33 @@ class Dataset(RowSteps):
                           window or 0, min_length, _ANY_LENGTH if max_length is None else max_length,
                           cost, separators, list(keep), cu_seqlens,
                           text=text, structure=None)
+
+    def steps(self, columns: Mapping[str, Union[int, Tuple[int, int]]], *, lengths: str, ends: StepEnds = "repeat",
+              number: str = "", window: Optional[Size] = None) -> "Dataset":
+        """Makes a row of each step of the records, which are episodes: RLDS's, or any whose columns of any
+        length have one element for each step. The rows of the whole epoch are planned before anything is
+        read, as by pack(lengths=...): ranks share steps evenly, a state resumes on any number of ranks,
+        len() is known, and the same steps precede. After a shuffle, the steps of many episodes are mixed.
+
+        - `columns`: what a row has of each column: the element at an offset from the step, such as 0 or -1;
+          or those from one offset up to another, such as (0, 8) for eight actions from the step on, as one more
+          dimension in front. Columns of one value per episode are kept; others of any length are dropped.
+        - `lengths`: the name of lengths that the indexes have, of a feature with one value for each step
+          (`shardfeed index DATASET --length steps/is_first`).
+        - `ends`: what lies before the first step and behind the last one. "repeat": that step again; a uint8
+          column NAME_mask has 0 there, for columns of several elements. "drop": rows are only made of steps
+          that have all elements.
+        - `number`: the name of an int32 column with the step's number in its episode.
+        - `window`: how many episodes, in the order, are held and mixed; by default about 256 MiB, at
+          most 1,024.
+
+        ValueError: what precedes drops or adds rows, or a column has one value per episode; in a run, an
+        episode has another number of steps than its index says."""
+        _check_name("steps", lengths)
+        offsets = [offset if isinstance(offset, tuple) else (offset, None) for offset in columns.values()]
+        return self._then("steps", list(columns), [begin for begin, _ in offsets], [end for _, end in offsets], lengths,
+                          ends == "repeat", number, window or 0,
+                          text=f"steps({', '.join(columns)}, lengths={lengths!r})", structure=None)
 
     # ---- Elements
 

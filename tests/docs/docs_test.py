@@ -130,6 +130,11 @@ def prepared(tmp_path_factory):
             for i in range(1000):
                 writer.write({"x": np.arange(4, dtype=np.float32) + i, "y": float(i),
                               "tokens": [i] * (i % 3 + 1)})
+    with sf.write(folder / "robot/train@2") as writer:
+        for i in range(20):
+            chosen = [files[(i + s) % len(files)].read_bytes() for s in range(i % 5 + 1)]
+            writer.write({"steps/is_first": [int(s == 0) for s in range(len(chosen))], "steps/image": chosen,
+                          "steps/action": np.zeros(7 * len(chosen), np.float32), "instruction": b"pick it up"})
     shutil.rmtree(folder / "old/.shardfeed")  # as if another program had written the shards
     return folder
 

@@ -243,6 +243,38 @@ TEST(PackLanes, PutsASequenceIntoTheFirstRowWithRoom) {
   }
 }
 
+TEST(PackLanes, MakesARowOfEachElement) {
+  std::mt19937_64 random(6);
+  std::vector<std::vector<PackedSequence>> lanes(4);
+  std::set<std::pair<uint64_t, uint64_t>> left;
+  for (uint32_t i = 0; i < 60; ++i) {
+    // Lane 1 has longer episodes than the others.
+    const PackedPart part = {i, random() % 3, 1 + random() % (i % 4 == 1 ? 50 : 20)};
+    lanes[i % 4].push_back({part, i});
+    for (uint64_t k = 0; k < part.count; ++k) left.insert({i, part.begin + k});
+  }
+  const PackSpec spec = {.length = 1, .how = PackSpec::How::kSteps};
+  const PackedWindow window = PackLanes(lanes, spec, 5);
+  ASSERT_EQ(window.rows(), left.size());
+  size_t own = 0;
+  for (size_t row = 0; row < window.rows(); ++row) {
+    ASSERT_EQ(window.row(row).size(), 1);
+    const PackedPart& part = window.row(row)[0];
+    EXPECT_EQ(part.count, 1);
+    EXPECT_EQ(left.erase({part.item, part.begin}), 1);
+    own += part.item % 4 == row % 4;
+  }
+  EXPECT_GT(own, window.rows() * 3 / 4);
+  EXPECT_NE(PackLanes(lanes, spec, 6).parts, window.parts);
+  // Without a key, those of a lane stay in their order.
+  const PackedWindow ordered = PackLanes({lanes[0]}, spec, 0);
+  for (size_t row = 1; row < ordered.rows(); ++row) {
+    const PackedPart& before = ordered.parts[row - 1];
+    const PackedPart& part = ordered.parts[row];
+    EXPECT_LT(std::pair(before.item, before.begin), std::pair(part.item, part.begin));
+  }
+}
+
 // The mean over all steps of what the rank with the greatest cost has, relative to the mean of the
 // ranks.
 double Imbalance(const PackedWindow& window, size_t world, size_t batch) {
