@@ -462,9 +462,8 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
       continue;
     }
     if (spec_.how == PackSpec::How::kSteps) {
-      const uint64_t left_out = spec_.steps_before + spec_.steps_after;
-      if (count <= left_out) continue;
-      count -= left_out;
+      if (count <= spec_.steps_before || count - spec_.steps_before <= spec_.steps_after) continue;
+      count -= spec_.steps_before + spec_.steps_after;
       sequence.part.begin = spec_.steps_before;
     }
     count = SequenceOf(count);
@@ -489,7 +488,8 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
     lane.push_back(sequence);
   }
   uint64_t key = DeriveKey(DeriveKey(kRowKey + order_->spec().seed, epoch), window);
-  if (order_->spec().kind != OrderSpec::Kind::kShuffle) key = 0;
+  const bool shuffled = order_->spec().kind == OrderSpec::Kind::kShuffle;
+  if (spec_.how == PackSpec::How::kSteps && !shuffled) key = 0;
   return PackLanes(std::move(lanes), spec_, key);
 }
 
