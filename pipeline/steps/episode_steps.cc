@@ -28,10 +28,10 @@ absl::StatusOr<StepsLayout> LayoutOf(const RowSpec& spec, bool batched,
     }
     const int64_t end = wanted.end.value_or(wanted.begin + 1);
     if (wanted.begin < -kMostAround || end > kMostAround || end <= wanted.begin) {
-      return absl::InvalidArgumentError(
-          fmt::format("steps: column '{}': the elements from step + {} to step + {} must be at least "
-                      "one, and within {} of it",
-                      wanted.column, wanted.begin, end - 1, kMostAround));
+      return absl::InvalidArgumentError(fmt::format(
+          "steps: column '{}': the elements from step + {} to step + {} must be at least "
+          "one, and within {} of it",
+          wanted.column, wanted.begin, end - 1, kMostAround));
     }
     layout.parts.push_back({.column = *number, .begin = wanted.begin, .end = end});
     ColumnSpec& row = rows.emplace_back(column);
@@ -83,7 +83,8 @@ Dataset Dataset::Steps(StepsOptions options) const {
   for (const StepColumn& column : options.columns) {
     if (!options.repeat_ends) {
       const int64_t last = column.end.value_or(column.begin + 1) - 1;
-      pack.steps_before = std::max<uint64_t>(pack.steps_before, std::max<int64_t>(0, -column.begin));
+      pack.steps_before =
+          std::max<uint64_t>(pack.steps_before, std::max<int64_t>(0, -column.begin));
       pack.steps_after = std::max<uint64_t>(pack.steps_after, std::max<int64_t>(0, last));
     }
     step.text += fmt::format("{}, ", column.column);

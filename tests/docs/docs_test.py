@@ -243,8 +243,8 @@ def test_blocks_are_fenced_and_those_not_run_say_why():
 def test_migration_covers_every_loader():
     page = (REPOSITORY / "docs/migration.md").read_text()
     assert re.findall(r"^## (.*)", page, re.M) == [
-        "torch.utils.data.DataLoader", "tf.data", "WebDataset", "DALI", "SPDL", "tfrecord (vahidk)"]
-    assert page.count("<!-- not run: code of the other library") == 6
+        "torch.utils.data.DataLoader", "tf.data", "RLDS", "WebDataset", "DALI", "SPDL", "tfrecord (vahidk)"]
+    assert page.count("<!-- not run: code of the other library") == 7
 
 
 def test_every_page_is_listed():
