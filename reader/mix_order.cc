@@ -152,8 +152,7 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
       own.chunk = spec.chunk > 0 ? spec.chunk : std::max<uint64_t>(1, kChunkBytes / bytes);
       own.chunk = std::min(own.chunk, stretch);
       own.window = stretch / own.chunk * own.chunk * own.lanes;
-      source.lanes = own.lanes;
-      source.lane_divider = Divider(own.lanes);
+      source.lanes = Divider(own.lanes);
       std::shared_ptr<const WindowedOrder> order = MakeShuffleOrder(own, part.items);
       source.windowed = order.get();
       source.order = std::move(order);
@@ -179,7 +178,7 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
       source.identity = DeriveKey(source.identity, number);
     }
     items += part.items;
-    source_lanes.push_back(source.lanes);
+    source_lanes.push_back(source.lanes.divisor());
     sources.push_back(std::move(source));
   }
   absl::StatusOr<MixSchedule> schedule =
@@ -294,12 +293,19 @@ const MixOrder::Epoch& MixOrder::EpochOf(uint64_t epoch) const {
   return *kept.epoch;
 }
 
-uint64_t MixOrder::ItemIn(const Epoch& epoch, uint64_t position) const {
+template <typename ItemOf>
+uint64_t MixOrder::ItemIn(const Epoch& epoch, uint64_t position, const ItemOf& item_of) const {
   const MixSchedule::Draw draw = schedule_.At(epoch.epoch * size_ + position);
   const Source& source = sources_[draw.source];
   const auto [pass, at] = source.divider.Divide(draw.number);
   return (pass - epoch.first_pass[draw.source]) * items_ + source.begin +
-         source.order->ItemAt(pass, at);
+         item_of(draw.source, pass, at);
+}
+
+uint64_t MixOrder::ItemIn(const Epoch& epoch, uint64_t position) const {
+  return ItemIn(epoch, position, [this](uint32_t source, uint64_t pass, uint64_t at) {
+    return sources_[source].order->ItemAt(pass, at);
+  });
 }
 
 uint64_t MixOrder::ItemAt(uint64_t epoch, uint64_t position) const {
@@ -322,7 +328,7 @@ class MixOrder::Cursor : public OrderCursor {
     size_t lanes = 0;
     for (const Source& source : order.sources_) {
       first_lane_.push_back(lanes);
-      lanes += source.lanes;
+      lanes += source.lanes.divisor();
     }
     lanes_.resize(lanes);
   }
@@ -331,13 +337,12 @@ class MixOrder::Cursor : public OrderCursor {
             absl::Span<uint64_t> items) override {
     const Epoch& of_epoch = order_.EpochOf(epoch);
     for (uint64_t& item : items) {
-      const MixSchedule::Draw draw = order_.schedule_.At(epoch * order_.size_ + position);
-      const Source& source = order_.sources_[draw.source];
-      const auto [pass, at] = source.divider.Divide(draw.number);
-      // Where other ranks take records of the lane, too, most of the stretch would be for them.
-      const bool own = source.windowed != nullptr && source.lanes % stride == 0;
-      item = (pass - of_epoch.first_pass[draw.source]) * order_.items_ + source.begin +
-             (own ? ItemOfLane(draw.source, pass, at) : source.order->ItemAt(pass, at));
+      item = order_.ItemIn(of_epoch, position, [&](uint32_t number, uint64_t pass, uint64_t at) {
+        const Source& source = order_.sources_[number];
+        // Where other ranks take records of the lane, too, most of the stretch would be for them.
+        const bool own = source.windowed != nullptr && source.lanes.divisor() % stride == 0;
+        return own ? ItemOfLane(number, pass, at) : source.order->ItemAt(pass, at);
+      });
       position += stride;
     }
   }
@@ -350,13 +355,13 @@ class MixOrder::Cursor : public OrderCursor {
 
   uint64_t ItemOfLane(uint32_t number, uint64_t pass, uint64_t position) {
     const Source& source = order_.sources_[number];
-    Lane& lane = lanes_[first_lane_[number] + source.lane_divider.Divide(position).remainder];
+    Lane& lane = lanes_[first_lane_[number] + source.lanes.Divide(position).remainder];
     OrderStretch& stretch = lane.stretch;
-    uint64_t i = source.lane_divider.Divide(position - stretch.first).quotient;
+    uint64_t i = source.lanes.Divide(position - stretch.first).quotient;
     if (lane.pass != pass || position < stretch.first || i >= stretch.items.size()) {
       source.windowed->GetStretch(pass, position, &stretch);
       lane.pass = pass;
-      i = source.lane_divider.Divide(position - stretch.first).quotient;
+      i = source.lanes.Divide(position - stretch.first).quotient;
     }
     return stretch.items[i];
   }
@@ -414,7 +419,7 @@ OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
   const uint64_t greatest = place.pass * source.items + own.max_position;
   // Of a lane, later numbers are in the same row or a later one. If the piece is not in one lane of
   // the source, look at the first and the last number that each lane may have.
-  const uint64_t lanes = own.lanes == source.lanes ? 1 : source.lanes;
+  const uint64_t lanes = own.lanes == source.lanes.divisor() ? 1 : source.lanes.divisor();
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;
   for (uint64_t i = 0; i < lanes; ++i) {
@@ -443,7 +448,7 @@ uint64_t MixOrder::span() const {
 uint64_t MixOrder::HeldBytes(uint64_t world, uint64_t) const {
   uint64_t bytes = 0;
   for (const Source& source : sources_) {
-    const bool divided = source.lanes % world == 0 || source.mean_bytes > kMergeGapBytes;
+    const bool divided = source.lanes.divisor() % world == 0 || source.mean_bytes > kMergeGapBytes;
     bytes += (divided ? CeilDivide(source.span, world) : source.span) * source.mean_bytes;
   }
   return bytes;

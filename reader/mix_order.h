@@ -66,9 +66,8 @@ class MixOrder : public Order {
   struct Source {
     uint64_t begin = 0;  // its first item
     uint64_t items = 0;
-    uint64_t lanes = 1;
-    Divider lane_divider{1};  // by `lanes`
-    uint64_t span = 0;        // 0: it has no weight
+    Divider lanes{1};
+    uint64_t span = 0;  // 0: it has no weight
     uint64_t mean_bytes = 0;
     uint64_t identity = 0;  // of the data
     Divider divider{1};     // by the number of its items
@@ -97,6 +96,9 @@ class MixOrder : public Order {
 
   std::shared_ptr<const Epoch> FindEpoch(uint64_t epoch) const;
   const Epoch& EpochOf(uint64_t epoch) const;
+  // `item_of` gives the item of a source, by its number, the pass, and the position in it.
+  template <typename ItemOf>
+  uint64_t ItemIn(const Epoch& epoch, uint64_t position, const ItemOf& item_of) const;
   uint64_t ItemIn(const Epoch& epoch, uint64_t position) const;
   Place PlaceOf(const Epoch& epoch, uint64_t item) const;
   // How many segments matter before a position that is counted through all epochs.

@@ -103,16 +103,16 @@ class ShuffleOrder : public WindowedOrder {
         if (row < stretch.begin || row >= stretch.end) {
           stretch = StretchAt(keys, lane_number, lane_begin, row);
         }
-        uint64_t at = lane_begin + stretch.begin +
-                      stretch.permutation->Apply(stretch.key, row - stretch.begin);
-        if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
-        const auto [place, offset] = chunk_divider_.Divide(at);
-        auto& [known_place, chunk] = chunk_at[place % kPlaces];
-        if (known_place != place) {
-          known_place = place;
-          chunk = ChunkAt(keys, place);
-        }
-        item = Unrotate(keys, chunk * chunk_ + offset);
+        const uint64_t at = lane_begin + stretch.begin +
+                            stretch.permutation->Apply(stretch.key, row - stretch.begin);
+        item = ItemOf(keys, at, [&](uint64_t place) {
+          auto& [known_place, chunk] = chunk_at[place % kPlaces];
+          if (known_place != place) {
+            known_place = place;
+            chunk = ChunkAt(keys, place);
+          }
+          return chunk;
+        });
       }
       position += stride;
       row += row_step;
@@ -139,14 +139,14 @@ class ShuffleOrder : public WindowedOrder {
     uint64_t known_place = UINT64_MAX;
     uint64_t chunk = 0;
     for (size_t i = 0; i < out->items.size(); ++i) {
-      uint64_t at = lane_begin + stretch.begin + stretch.permutation->Apply(stretch.key, i);
-      if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
-      const auto [place, offset] = chunk_divider_.Divide(at);
-      if (place != known_place) {
-        known_place = place;
-        chunk = ChunkAt(keys, place);
-      }
-      out->items[i] = Unrotate(keys, chunk * chunk_ + offset);
+      const uint64_t at = lane_begin + stretch.begin + stretch.permutation->Apply(stretch.key, i);
+      out->items[i] = ItemOf(keys, at, [&](uint64_t place) {
+        if (place != known_place) {
+          known_place = place;
+          chunk = ChunkAt(keys, place);
+        }
+        return chunk;
+      });
     }
   }
 
@@ -240,10 +240,15 @@ class ShuffleOrder : public WindowedOrder {
     const uint64_t begin = LaneBegin(lane);
     const Span stretch = StretchAt(keys, lane, begin, i);
     i = stretch.begin + stretch.permutation->Apply(stretch.key, i - stretch.begin);
-    uint64_t at = begin + i;
+    return ItemOf(keys, begin + i, [&](uint64_t place) { return ChunkAt(keys, place); });
+  }
+
+  // The item of element `at` of the sequence; `chunk_of` gives the chunk at a place.
+  template <typename ChunkOf>
+  uint64_t ItemOf(const Epoch& keys, uint64_t at, const ChunkOf& chunk_of) const {
     if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
     const auto [place, offset] = chunk_divider_.Divide(at);
-    return Unrotate(keys, ChunkAt(keys, place) * chunk_ + offset);
+    return Unrotate(keys, chunk_of(place) * chunk_ + offset);
   }
 
   // The chunk at a place of the sequence.
