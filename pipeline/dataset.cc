@@ -78,21 +78,28 @@ const RowSpec& Dataset::spec() const {
 
 bool Dataset::batched() const { return step_ != nullptr && step_->batched; }
 
-absl::StatusOr<std::shared_ptr<const ShardTable>> Dataset::table() const {
-  const Step* step = step_.get();
+namespace {
+
+// What the chain reads if shards are its only source, otherwise null.
+const ShardsWork* OnlyShards(const Step* step) {
   while (step != nullptr && step->inputs.size() == 1) step = step->inputs[0].get();
-  if (step == nullptr || step->as<ShardsWork>() == nullptr) return nullptr;
-  return step->as<ShardsWork>()->table->Get();
+  return step == nullptr ? nullptr : step->as<ShardsWork>();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ShardTable>> Dataset::table() const {
+  const ShardsWork* const shards = OnlyShards(step_.get());
+  if (shards == nullptr) return nullptr;
+  return shards->table->Get();
 }
 
 absl::StatusOr<std::vector<uint64_t>> Dataset::RecordsAt(
     const std::vector<uint64_t>& positions) const {
   absl::StatusOr<std::shared_ptr<const ShardTable>> records = table();
   if (!records.ok()) return records.status();
-  const Step* step = step_.get();
-  while (step->inputs.size() == 1) step = step->inputs[0].get();
   ReaderOptions options;
-  options.order = step->as<ShardsWork>()->reader.order;
+  options.order = OnlyShards(step_.get())->reader.order;
   const absl::StatusOr<std::unique_ptr<Reader>> reader =
       Reader::Open(*std::move(records), std::move(options));
   if (!reader.ok()) return reader.status();
@@ -106,9 +113,7 @@ absl::Status Dataset::AddNumbers(const std::vector<uint64_t>& numbers,
                                  shardfeed::Batch* rows) const {
   absl::StatusOr<std::shared_ptr<const ShardTable>> records = table();
   if (!records.ok()) return records.status();
-  const Step* step = step_.get();
-  while (step->inputs.size() == 1) step = step->inputs[0].get();
-  const ShardsWork& shards = *step->as<ShardsWork>();
+  const ShardsWork& shards = *OnlyShards(step_.get());
   if (!shards.numbers.any()) return absl::OkStatus();
   RecordNumbers(shards.numbers, shards.reader.order.mixture.get(), **records).AddTo(numbers, rows);
   return absl::OkStatus();

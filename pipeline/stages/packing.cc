@@ -217,33 +217,39 @@ class PackStage : public Stage {
   bool ended_ = false;
 };
 
-// The rows of a plan, whose records `input` delivers row by row.
-class PlannedRows {
+// Makes the rows of a plan, whose records `input` delivers row by row.
+class PlannedStage : public Stage {
  public:
+  PlannedStage(std::unique_ptr<Stage> input, std::shared_ptr<const PackPlan> plan,
+               std::shared_ptr<RunContext> context)
+      : queue_(std::move(input)), plan_(std::move(plan)), context_(std::move(context)) {}
+
+  absl::Status Next(Batch* out) final {
+    *out = Batch();
+    absl::Status status = queue_.Fill();
+    if (!status.ok() || queue_.ended()) return status;
+    Row row;
+    status = Find(&row);
+    size_t taken = 0;
+    while (status.ok() && taken < row.parts.size()) {
+      status = queue_.Take(row.parts.size() - taken, &row.batches.emplace_back());
+      if (status.ok() && row.batches.back().empty()) return NotInRows();
+      taken += row.batches.back().rows;
+    }
+    return status.ok() ? Make(row, out) : status;
+  }
+  void Save(StateWords* words) const final { queue_.Save(words); }
+  absl::Status Load(StateReader* words) final { return queue_.Load(words); }
+
+ protected:
   struct Row {
     RowOrigin origin;  // of its first record
     absl::Span<const PackedPart> parts;
     std::deque<Batch> batches;  // one row for each part
   };
 
-  PlannedRows(std::unique_ptr<Stage> input, std::shared_ptr<const PackPlan> plan,
-              std::shared_ptr<RunContext> context)
-      : queue_(std::move(input)), plan_(std::move(plan)), context_(std::move(context)) {}
-
-  // Sets `*row` to the next one, without parts at the end. It is valid until the next call.
-  absl::Status Next(Row* row) {
-    *row = Row();
-    absl::Status status = queue_.Fill();
-    if (!status.ok() || queue_.ended()) return status;
-    status = Find(row);
-    size_t taken = 0;
-    while (status.ok() && taken < row->parts.size()) {
-      status = queue_.Take(row->parts.size() - taken, &row->batches.emplace_back());
-      if (status.ok() && row->batches.back().empty()) return NotInRows();
-      taken += row->batches.back().rows;
-    }
-    return status;
-  }
+  // Makes `*out`, which is empty, of a row.
+  virtual absl::Status Make(const Row& row, Batch* out) = 0;
 
   // InvalidArgument: the record has not the length that the plan is made of. `name` is the
   // column's.
@@ -259,9 +265,6 @@ class PlannedRows {
         plan_->spec().lengths));
   }
   RunContext& context() const { return *context_; }
-
-  void Save(StateWords* words) const { queue_.Save(words); }
-  absl::Status Load(StateReader* words) { return queue_.Load(words); }
 
  private:
   // The row that begins with the queue's next record.
@@ -289,7 +292,7 @@ class PlannedRows {
   ElementQueue queue_;
   const std::shared_ptr<const PackPlan> plan_;
   const std::shared_ptr<RunContext> context_;
-  std::shared_ptr<const PackedWindow> window_;  // of the row that Next has returned
+  std::shared_ptr<const PackedWindow> window_;  // of the row that is being made
 };
 
 // A damaged record that is skipped has no elements, whatever its index says.
@@ -297,29 +300,27 @@ bool IsDamaged(const Batch& batch, size_t row) {
   return std::binary_search(batch.damaged.begin(), batch.damaged.end(), row);
 }
 
-class PlannedPackStage : public Stage {
+class PlannedPackStage : public PlannedStage {
  public:
   PlannedPackStage(std::unique_ptr<Stage> input, PackLayout layout,
                    std::shared_ptr<const PackPlan> plan, std::shared_ptr<RunContext> context)
-      : rows_(std::move(input), std::move(plan), std::move(context)), layout_(std::move(layout)) {}
+      : PlannedStage(std::move(input), std::move(plan), std::move(context)),
+        layout_(std::move(layout)) {}
 
-  absl::Status Next(Batch* out) override {
-    *out = Batch();
-    PlannedRows::Row row;
-    absl::Status status = rows_.Next(&row);
-    if (!status.ok() || row.parts.empty()) return status;
+  absl::Status Make(const Row& row, Batch* out) override {
     std::vector<Segment> segments;
     auto part = row.parts.begin();
     for (const Batch& batch : row.batches) {
       for (size_t i = 0; i < batch.rows; ++i, ++part) {
         if (IsDamaged(batch, i)) {
           // The first part of a record counts it.
-          if (part->begin == 0) ++rows_.context().dropped_damaged;
+          if (part->begin == 0) ++context().dropped_damaged;
           continue;
         }
-        const absl::StatusOr<int64_t> length = LengthOf(batch, i, layout_, rows_.context());
+        const absl::StatusOr<int64_t> length = LengthOf(batch, i, layout_, context());
         if (!length.ok()) return length.status();
-        status = rows_.CheckLength(batch, i, *length, *part, "pack", (*layout_.spec)[0].name);
+        absl::Status status =
+            CheckLength(batch, i, *length, *part, "pack", (*layout_.spec)[0].name);
         if (!status.ok()) return status;
         segments.push_back(
             {&batch, i, static_cast<int64_t>(part->begin), static_cast<int64_t>(part->count)});
@@ -329,35 +330,29 @@ class PlannedPackStage : public Stage {
     out->origins = {row.origin};
     return absl::OkStatus();
   }
-  void Save(StateWords* words) const override { rows_.Save(words); }
-  absl::Status Load(StateReader* words) override { return rows_.Load(words); }
 
  private:
-  PlannedRows rows_;
   const PackLayout layout_;
 };
 
-class PlannedStepsStage : public Stage {
+class PlannedStepsStage : public PlannedStage {
  public:
   PlannedStepsStage(std::unique_ptr<Stage> input, StepsLayout layout,
                     std::shared_ptr<const PackPlan> plan, std::shared_ptr<RunContext> context)
-      : rows_(std::move(input), std::move(plan), std::move(context)), layout_(std::move(layout)) {}
+      : PlannedStage(std::move(input), std::move(plan), std::move(context)),
+        layout_(std::move(layout)) {}
 
-  absl::Status Next(Batch* out) override {
-    *out = Batch();
-    PlannedRows::Row row;
-    absl::Status status = rows_.Next(&row);
-    if (!status.ok() || row.parts.empty()) return status;
+  absl::Status Make(const Row& row, Batch* out) override {
     const Batch& episode = row.batches[0];
     const PackedPart& part = row.parts[0];
     out->rows = 1;
     out->spec = layout_.spec;
     out->origins = {row.origin};
     AllocateFixedColumns(out);
-    for (size_t c = 0; c < out->columns.size(); ++c) {
-      std::memset(out->columns[c].data, 0, (*layout_.spec)[c].bytes());
-    }
     if (IsDamaged(episode, 0)) {
+      for (size_t c = 0; c < out->columns.size(); ++c) {
+        std::memset(out->columns[c].data, 0, (*layout_.spec)[c].bytes());
+      }
       out->damaged = {0};
       return absl::OkStatus();
     }
@@ -366,8 +361,8 @@ class PlannedStepsStage : public Stage {
       const StepsLayout::Part& of = layout_.parts[i];
       const Column& from = episode.columns[of.column];
       const int64_t length = from.splits[1] - from.splits[0];
-      status =
-          rows_.CheckLength(episode, 0, length, part, "steps", (*episode.spec)[of.column].name);
+      absl::Status status =
+          CheckLength(episode, 0, length, part, "steps", (*episode.spec)[of.column].name);
       if (!status.ok()) return status;
       const size_t bytes = (*episode.spec)[of.column].bytes();
       for (int64_t k = of.begin; k < of.end; ++k) {
@@ -389,35 +384,28 @@ class PlannedStepsStage : public Stage {
     out->memory.insert(out->memory.end(), episode.memory.begin(), episode.memory.end());
     return absl::OkStatus();
   }
-  void Save(StateWords* words) const override { rows_.Save(words); }
-  absl::Status Load(StateReader* words) override { return rows_.Load(words); }
 
  private:
-  PlannedRows rows_;
   const StepsLayout layout_;
 };
 
-class PlannedBatchStage : public Stage {
+class PlannedBatchStage : public PlannedStage {
  public:
   PlannedBatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec,
                     size_t column, std::shared_ptr<const PackPlan> plan,
                     std::shared_ptr<RunContext> context)
-      : rows_(std::move(input), std::move(plan), std::move(context)),
+      : PlannedStage(std::move(input), std::move(plan), std::move(context)),
         spec_(std::move(spec)),
         column_(column) {}
 
-  absl::Status Next(Batch* out) override {
-    *out = Batch();
-    PlannedRows::Row row;
-    absl::Status status = rows_.Next(&row);
-    if (!status.ok() || row.parts.empty()) return status;
+  absl::Status Make(const Row& row, Batch* out) override {
     BatchBuilder builder(spec_);
     auto part = row.parts.begin();
     for (const Batch& batch : row.batches) {
       for (size_t i = 0; i < batch.rows; ++i, ++part) {
         if (IsDamaged(batch, i)) continue;
-        status = rows_.CheckLength(batch, i, RowLength(batch, column_, i), *part, "batch_by_length",
-                                   (*spec_)[column_].name);
+        absl::Status status = CheckLength(batch, i, RowLength(batch, column_, i), *part,
+                                          "batch_by_length", (*spec_)[column_].name);
         if (!status.ok()) return status;
       }
       builder.Append(batch, 0, batch.rows);
@@ -425,11 +413,8 @@ class PlannedBatchStage : public Stage {
     *out = builder.Finish(/*batched=*/true);
     return absl::OkStatus();
   }
-  void Save(StateWords* words) const override { rows_.Save(words); }
-  absl::Status Load(StateReader* words) override { return rows_.Load(words); }
 
  private:
-  PlannedRows rows_;
   const std::shared_ptr<const RowSpec> spec_;
   const size_t column_;
 };

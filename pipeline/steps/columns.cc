@@ -45,6 +45,15 @@ absl::StatusOr<size_t> RowColumn(std::string_view step, const RowSpec& spec,
   return NamedColumn(step, spec, name);
 }
 
+absl::Status CheckNames(std::string_view step, const RowSpec& spec) {
+  for (size_t i = 0; i < spec.size(); ++i) {
+    if (FindColumn(spec, spec[i].name) == static_cast<int>(i)) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: column '{}' would appear twice", step, spec[i].name));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name, DType dtype,
                                          std::vector<int64_t> shape) {
   constexpr uint64_t kMostBytes = uint64_t{1} << 31;

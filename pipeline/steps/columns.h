@@ -31,6 +31,9 @@ absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
 absl::StatusOr<size_t> RowColumn(std::string_view step, const RowSpec& spec,
                                  const std::string& name, bool batched);
 
+// InvalidArgument: two columns have one name.
+absl::Status CheckNames(std::string_view step, const RowSpec& spec);
+
 // The column that a bytes column becomes when it is decoded to numbers. A first size of -1 makes it
 // ragged.
 absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name, DType dtype,

@@ -53,11 +53,7 @@ absl::StatusOr<StepsLayout> LayoutOf(const RowSpec& spec, bool batched,
     layout.kept.push_back(c);
     rows.push_back(spec[c]);
   }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (FindColumn(rows, rows[i].name) == static_cast<int>(i)) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("steps: column '{}' would appear twice", rows[i].name));
-  }
+  if (absl::Status status = CheckNames("steps", rows); !status.ok()) return status;
   layout.spec = std::make_shared<const RowSpec>(std::move(rows));
   return layout;
 }

@@ -28,16 +28,17 @@ absl::StatusOr<PackLayout> LayoutOf(const RowSpec& spec, bool batched,
   PackLayout layout;
   layout.length = options.length;
   layout.cu_seqlens = options.cu_seqlens;
-  if (options.pad.size() != 1 && options.pad.size() != columns.size()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "pack: got {} padding values for {} column{}: give one for all, or one for each",
-        options.pad.size(), columns.size(), columns.size() == 1 ? "" : "s"));
-  }
-  if (options.separator.size() > 1 && options.separator.size() != columns.size()) {
+  const auto check_count = [&](const char* what, size_t count) {
+    if (count == 1 || count == columns.size()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        fmt::format("pack: got {} separators for {} column{}: give one for all, or one for each",
-                    options.separator.size(), columns.size(), columns.size() == 1 ? "" : "s"));
+        fmt::format("pack: got {} {} for {} column{}: give one for all, or one for each", count,
+                    what, columns.size(), columns.size() == 1 ? "" : "s"));
+  };
+  absl::Status status = check_count("padding values", options.pad.size());
+  if (status.ok() && !options.separator.empty()) {
+    status = check_count("separators", options.separator.size());
   }
+  if (!status.ok()) return status;
   RowSpec packed;
   for (size_t i = 0; i < columns.size(); ++i) {
     absl::StatusOr<size_t> number = RowLengthColumn("pack", spec, columns[i], batched);
@@ -80,11 +81,7 @@ absl::StatusOr<PackLayout> LayoutOf(const RowSpec& spec, bool batched,
   if (options.cu_seqlens) {
     packed.push_back({columns[0] + "_cu_seqlens", DType::kInt32, {}, true});
   }
-  for (size_t i = 0; i < packed.size(); ++i) {
-    if (FindColumn(packed, packed[i].name) == static_cast<int>(i)) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("pack: column '{}' would appear twice", packed[i].name));
-  }
+  if (status = CheckNames("pack", packed); !status.ok()) return status;
   layout.spec = std::make_shared<const RowSpec>(std::move(packed));
   return layout;
 }

@@ -2,6 +2,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
+#include "pipeline/steps/columns.h"
 #include "reader/disk_cache.h"
 #include "shard/spec.h"
 
@@ -60,15 +61,12 @@ Dataset Dataset::NumberRecords(std::string number, std::string source) const {
     return Dataset(absl::InvalidArgumentError(fmt::format(
         "number_records: column '{}': only the records of a mixture have sources", source)));
   }
-  if (number == "record" || source == "record" || (!number.empty() && number == source)) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("number_records: column '{}' would appear twice",
-                    number == "record" || number == source ? number : source)));
-  }
   Step step = *step_;
   NumberColumns& columns = std::get<ShardsWork>(step.work).numbers;
   columns = {.number = std::move(number), .source = std::move(source)};
   step.spec = columns.Spec();
+  absl::Status status = CheckNames("number_records", *step.spec);
+  if (!status.ok()) return Dataset(std::move(status));
   return Dataset(std::make_shared<const Step>(std::move(step)));
 }
 
