@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from harness import REPOSITORY, run
+from random_worlds import check_random_worlds
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -109,25 +110,10 @@ def test_rows_without_all_elements_are_left_out_on_request(spec):
 def test_random_worlds_kills_and_resumes(spec, order):
     draw = random.Random(order)
     wanted = [check(row) for row in steps(spec, order, window=50).start(epoch=0)]
-    for _ in range(5):
-        state, done = None, []
-        while len(wanted) - len(done) >= 60:
-            world, batch = draw.choice([1, 2, 3, 4, 8]), draw.choice([1, 2, 5])
-            batches = draw.randrange(min(30, (len(wanted) - len(done)) // (world * batch) + 1))
-            ranks, states = [], set()
-            for rank in range(world):
-                ds = steps(spec, order, rank, world, window=50, reading={"batch": batch}).batch(batch)
-                with ds.start(epoch=0) as it:
-                    if state is not None:
-                        it.load_state_dict(state)
-                    ranks.append([list(zip(made["episode"].tolist(), made["step"].tolist()))
-                                  for made in (next(it) for _ in range(batches))])
-                    saved = it.state_dict()
-                    states.add(str(saved))
-            assert len(states) == 1, "ranks differ in where they are"
-            state = saved
-            done += [row for of_ranks in zip(*ranks) for rows in zip(*of_ranks) for row in rows]
-        assert done == wanted[:len(done)]
+    check_random_worlds(
+        draw, wanted,
+        lambda rank, world, batch: steps(spec, order, rank, world, window=50, reading={"batch": batch}).batch(batch),
+        lambda made: list(zip(made["episode"].tolist(), made["step"].tolist())), sizes=[1, 2, 5], most=30, rounds=5)
 
 
 def test_ranks_have_equally_many_steps_each_once(spec):

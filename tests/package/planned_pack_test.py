@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from harness import REPOSITORY, run
+from random_worlds import check_random_worlds
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -90,24 +91,10 @@ def test_random_worlds_kills_and_resumes(spec, order, options):
     draw = random.Random(order)
     wanted = [row for batch in packed(parsed(spec, order), **options).batch(1).start(epoch=0)
               for row in segments(batch)]
-    for _ in range(6):
-        state, done = None, []
-        while len(wanted) - len(done) >= 60:
-            world, batch = draw.choice([1, 2, 3, 4, 8]), draw.choice([1, 2, 3])
-            batches = draw.randrange(min(12, (len(wanted) - len(done)) // (world * batch) + 1))
-            ranks, states = [], set()
-            for rank in range(world):
-                ds = packed(parsed(spec, order, rank, world, batch=batch), **options).batch(batch)
-                with ds.start(epoch=0) as it:
-                    if state is not None:
-                        it.load_state_dict(state)
-                    ranks.append([row for _ in range(batches) for row in segments(next(it))])
-                    saved = it.state_dict()
-                    states.add(str(saved))
-            assert len(states) == 1, "ranks differ in where they are"
-            state = saved
-            done += [row for rows in zip(*ranks) for row in rows]
-        assert done == wanted[:len(done)]
+    check_random_worlds(
+        draw, wanted,
+        lambda rank, world, batch: packed(parsed(spec, order, rank, world, batch=batch), **options).batch(batch),
+        segments, sizes=[1, 2, 3], most=12, rounds=6)
 
 
 def test_all_ranks_have_equally_many_batches(spec):
