@@ -6,7 +6,7 @@ This module imports nothing, so that the package can ask for the names of the ki
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 # The names of the kinds, and what they import, which `pip install shardfeed[tables]` brings, and that of video
 # `pip install shardfeed[video]`.
@@ -28,6 +28,15 @@ def extra_of(kind: str) -> str:
     return "video" if kind == "video" else "tables"
 
 
+def put_back(variable: str, value: Optional[str]) -> None:
+    """Gives a variable of the environment the value that it had; None: it had none."""
+    import os
+    if value is None:
+        os.environ.pop(variable, None)
+    else:
+        os.environ[variable] = value
+
+
 def check_installed(kind: str) -> None:
     """ModuleNotFoundError: what the kind takes cannot be imported; it says what to install."""
     import importlib
@@ -44,7 +53,4 @@ def check_installed(kind: str) -> None:
                 f"'shardfeed[{extra_of(kind)}]'",
                 name=module) from None
         finally:
-            if library_path is not None:
-                os.environ["LD_LIBRARY_PATH"] = library_path
-            else:
-                os.environ.pop("LD_LIBRARY_PATH", None)
+            put_back("LD_LIBRARY_PATH", library_path)

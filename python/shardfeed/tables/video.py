@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List
 
 import pyarrow as pa
 
+from . import put_back
 from .table import BATCH_BYTES, BATCH_ROWS, Options, Piece, Table, batch_of, damaged
 
 _SCHEMA = pa.schema([
@@ -31,10 +32,7 @@ def _silently(cv2: Any) -> Iterator[None]:
         yield
     finally:
         logging.setLogLevel(level)
-        if given is None:
-            del os.environ[_LOG_LEVEL]
-        else:
-            os.environ[_LOG_LEVEL] = given
+        put_back(_LOG_LEVEL, given)
 
 
 def _is_text(head: bytes) -> bool:
