@@ -141,10 +141,11 @@ class ShardVerifier {
       if (check) check->Add(block.records);
       next_record_ = block.first_record + block.records.size();
       next_offset_ = salvager.stream_bytes();
-      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
+      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block, salvager.mds());
     }
     notes.AddSkipped(salvager.tar_members_skipped());
     report_.notes = notes.Texts(report_.shard);
+    if (salvager.mds() != nullptr) report_.notes = salvager.mds()->columns->Notes();
     Pass(report_.bytes - std::min(passed, report_.bytes));
     report_.skipped_bytes = salvager.bytes_skipped();
     report_.records_lost = salvager.records_lost();
@@ -168,15 +169,16 @@ class ShardVerifier {
     Add(place.kind, place.record, place.offset, place.detail);
   }
 
-  void CheckExamples(const RecordBlock& block) {
+  // `mds` is the header of an MDS shard, which is null for others.
+  void CheckExamples(const RecordBlock& block, const MdsHeader* mds) {
     for (size_t i = 0; i < block.records.size(); ++i) {
       absl::Status status = statistics_.Add(block.records[i]);
       const auto add = [&](const char* kind, std::string_view what) {
         ++content_defects_;
         const uint64_t number = block.first_record + i;
-        Add(kind, number, block.records[i].offset,
-            fmt::format("{}: record {} at byte {}: {}", report_.shard, number,
-                        block.records[i].offset, what));
+        const uint64_t at = mds != nullptr ? mds->offsets[number] : block.records[i].offset;
+        Add(kind, number, at,
+            fmt::format("{}: record {} at byte {}: {}", report_.shard, number, at, what));
       };
       if (!status.ok()) {
         add("not an Example", std::string(status.message()));
