@@ -42,6 +42,7 @@ NAVIGATION = [
         {"Planned rows": "packing.md"},
         {"Mixtures": "mixtures.md"},
         {"WebDataset": "webdataset.md"},
+        {"MDS": "mds.md"},
         {"Repair": "repair.md"}]},
     {"Formats": [
         {"Names": "specs.md"}, {"Index": "index.md"}, {"Index pack": "index_pack.md"}, {"Manifest": "manifest.md"},
