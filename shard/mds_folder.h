@@ -3,8 +3,10 @@
 #ifndef SHARDFEED_SHARD_MDS_FOLDER_H_
 #define SHARDFEED_SHARD_MDS_FOLDER_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "shard/folder_listing.h"
@@ -14,9 +16,22 @@ namespace shardfeed {
 
 inline constexpr char kMdsFolderIndex[] = "index.json";
 
-// Returns the MDS shards of a folder that has an index.json, in its order; nullopt if it lists
-// none. Thread-safe. DataLoss: it is broken, a name in it leads outside the folder, or a shard is
-// missing. Others: as ReadWhole.
+// What the index.json says of a shard.
+struct MdsListed {
+  std::string name;      // relative to the folder
+  std::string zip_name;  // that of the compressed shard; empty: there is none
+  uint64_t bytes = 0;
+  uint64_t samples = 0;
+};
+
+// Both functions are thread-safe.
+
+// Returns what the index.json in the folder lists, in its order; nullopt if that is not MDS shards.
+// DataLoss: it is broken, or a name in it leads outside the folder. Others: as ReadWhole.
+absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::string& directory);
+
+// Returns the shards that the index.json in the folder lists; nullopt as above.
+// DataLoss: also if a shard is missing. Others: as above.
 absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& directory,
                                                          const Folder& folder);
 

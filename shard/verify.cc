@@ -17,6 +17,7 @@
 #include "shard/index_check.h"
 #include "shard/index_pack.h"
 #include "shard/manifest.h"
+#include "shard/mds_folder.h"
 #include "shard/names.h"
 #include "shard/salvage.h"
 #include "shard/schema.h"
@@ -317,6 +318,39 @@ void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStati
   }
 }
 
+// Compares what the index.json beside MDS shards says, if there is one, with the `report`.
+void CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
+  if (std::none_of(set.paths.begin(), set.paths.end(),
+                   [](const std::string& path) { return path.ends_with(".mds"); })) {
+    return;
+  }
+  const std::string path = JoinPath(set.directory, kMdsFolderIndex);
+  const auto add = [&](std::string detail, const char* kind = "manifest") {
+    report->manifest_defects.push_back({path, kind, 0, 0, std::move(detail)});
+  };
+  const auto listed = ReadMdsFolder(set.directory);
+  if (absl::IsNotFound(listed.status())) return;
+  if (!listed.ok()) {
+    add(std::string(listed.status().message()),
+        absl::IsDataLoss(listed.status()) ? "manifest" : "unreadable");
+    return;
+  }
+  if (!*listed) return;
+  std::map<std::string, const MdsListed*> by_path;
+  for (const MdsListed& shard : **listed) by_path[JoinPath(set.directory, shard.name)] = &shard;
+  for (const ShardReport& found : report->shards) {
+    const auto known = by_path.find(found.shard);
+    if (known == by_path.end() || !found.was_read) continue;
+    const MdsListed& shard = *known->second;
+    // Damage of the shard is reported separately.
+    const bool same =
+        shard.bytes == found.bytes && (found.num_defects > 0 || shard.samples == found.records);
+    if (same) continue;
+    add(fmt::format("{}: says that {} has {} samples in {} bytes, but it has {} in {}", path,
+                    shard.name, shard.samples, shard.bytes, found.records, found.bytes));
+  }
+}
+
 // Returns the index pack of the set, or null if there is none that is sound.
 std::shared_ptr<const IndexPack> OpenPack(const ShardSet& set, std::optional<Defect>* defect) {
   if (!set.sharded_name) return nullptr;
@@ -399,6 +433,8 @@ absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport>
   if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
   if (set.sharded_name) {
     CompareManifest(set, level >= VerifyLevel::kExamples ? schema : nullptr, values, &report);
+  } else {
+    CompareMdsFolder(set, &report);
   }
   if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
   return report;

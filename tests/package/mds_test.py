@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 import warnings
 
@@ -223,11 +224,15 @@ def test_what_is_wrong_with_a_folder_is_told(tmp_path):
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(ValueError, match="shard.00001.mds.zstd: a compressed MDS shard"):
         list(sf.read(folder))
-    for name in ("../x.mds", "/x.mds", ""):
-        index["shards"][1] = {**index["shards"][0], "raw_data": {"basename": name}}
+    for name in ("../x.mds", "/x.mds", "a/../../x.mds"):
+        index["shards"][1] = {**index["shards"][0], "raw_data": {"basename": name, "bytes": 1}}
         (folder / "index.json").write_text(json.dumps(index))
         with pytest.raises(sf.DataLossError, match="index.json: shard 1: its name .* leads outside the folder"):
             sf.read(folder)
+    index["shards"][1] = {**index["shards"][0], "raw_data": {"basename": "", "bytes": 1}}
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(sf.DataLossError, match="index.json: shard 1: it has no name; name the shards by a glob"):
+        sf.read(folder)
     index["shards"][1] = {**index["shards"][0], "raw_data": {}}
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(sf.DataLossError, match="index.json: shard 1: .*basename.*; name the shards by a glob"):
@@ -235,6 +240,25 @@ def test_what_is_wrong_with_a_folder_is_told(tmp_path):
     (folder / "index.json").write_text("{}")
     with pytest.raises(ValueError, match="holds no set of shards, but .*; name files by a glob"):
         sf.read(folder)
+
+
+def test_verify_compares_the_index_of_the_folder(tmp_path):
+    folder = tmp_path / "mds"
+    mds_files.write(folder, COLUMNS, ROWS[:6], 2)
+    assert harness.verify(folder)["records"] == 6
+    index = json.loads((folder / "index.json").read_text())
+    index["shards"][1]["samples"] = 3
+    (folder / "index.json").write_text(json.dumps(index))
+    (defect,) = harness.verify(folder, status=harness.DEFECTS)["defects"]
+    size = index["shards"][1]["raw_data"]["bytes"]
+    assert defect["kind"] == "manifest"
+    assert defect["detail"].endswith(
+        f"mds/index.json: says that shard.00001.mds has 3 samples in {size} bytes, but it has 2 in {size}")
+    del index["shards"][1]["samples"]
+    (folder / "index.json").write_text(json.dumps(index))
+    (defect,) = harness.verify(folder / "shard.*.mds", status=harness.DEFECTS)["defects"]
+    assert defect["kind"] == "manifest"
+    assert re.search("mds/index.json: shard 1: .*samples.*; name the shards by a glob", defect["detail"])
 
 
 @pytest.mark.folder_only("merged folders")
