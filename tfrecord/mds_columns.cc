@@ -44,6 +44,8 @@ constexpr std::array<std::string_view, 10> kPlain = {
 
 constexpr uint64_t kMaxSampleBytes = (uint64_t{1} << 31) - (1 << 20);
 constexpr std::string_view kShapeSuffix = ".shape";
+// Memory for larger samples, which are rare, is not kept for the next one.
+constexpr size_t kKeptBytes = 8 << 20;
 // Tags and lengths of a feature, and of the feature for its shape.
 constexpr uint64_t kFeatureBytes = 64;
 
@@ -159,6 +161,7 @@ std::string AddNumbers(std::string_view name, const MdsNumber& number, std::stri
       }
     }
     builder.AddFloatList(name, floats);
+    if (bytes.size() > kKeptBytes) floats = {};
     return {};
   }
   thread_local std::vector<int64_t> integers;
@@ -171,6 +174,7 @@ std::string AddNumbers(std::string_view name, const MdsNumber& number, std::stri
     }
   }
   builder.AddInt64List(name, integers);
+  if (bytes.size() > kKeptBytes) integers = {};
   return {};
 }
 
@@ -348,6 +352,7 @@ std::string MdsColumns::AppendExample(std::string_view sample, std::string* out)
   }
   const size_t before = out->size();
   builder.SerializeExample(out);
+  if (sample.size() > kKeptBytes) builder = ExampleBuilder();
   if (out->size() - before > kMaxSampleBytes) {
     out->resize(before);
     return "its Example would have more than 2 GiB";
