@@ -37,9 +37,8 @@ constexpr std::array<MdsNumber, 11> kNumbers = {{
 }};
 
 // Encodings whose values are bytes that other programs can read.
-constexpr std::array<std::string_view, 10> kPlain = {
-    "bytes",       "str", "json",      "jpeg",    "png",
-    "str_decimal", "jpg", "jpegarray", "str_int", "str_float",
+constexpr std::array<std::string_view, 8> kPlain = {
+    "bytes", "str", "json", "jpeg", "png", "str_int", "str_float", "str_decimal",
 };
 
 constexpr uint64_t kMaxSampleBytes = (uint64_t{1} << 31) - (1 << 20);
