@@ -184,13 +184,14 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "file, from which they are read in stores. Of raw shards, only the headers of large\n"
       "records are read. Indexes of compressed shards hold restart points, from which reading\n"
       "can start. Of tar archives (WebDataset), whose samples are read in place, the headers of\n"
-      "the members are read.\n\n"
+      "the members are read, and of MDS shards (MosaicML Streaming) the offsets of the samples.\n\n"
       "A length is a number of values, or of bytes if the feature has bytes, or of steps if it is\n"
       "a feature list. Lengths stay in the index as long as the shard has the same records.\n\n"
       "Examples:\n"
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed index old/train@64 --manifest\n"
       "  shardfeed index 'data/train-{00000..00146}.tar'\n"
+      "  shardfeed index data/mds\n"
       "  shardfeed index out/train@64 --length tokens\n"
       "  shardfeed index out/train@64 --export dali\n");
   command->callback([flags, &options, exit] { *exit = Index(*flags, options); });

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -143,6 +144,27 @@ absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& o
   return plan;
 }
 
+// What cannot be kept of MDS shards (MdsColumns::Notes): by the first one of each folder. None if
+// its index cannot be opened, which reading tells.
+std::vector<std::string> NotesOf(const ShardTable& table) {
+  std::vector<std::string> notes;
+  std::optional<std::string_view> folder;
+  for (size_t shard = 0; shard < table.num_shards(); ++shard) {
+    const std::string_view path = table.path(shard);
+    const std::string_view its_folder = path.substr(0, path.rfind('/') + 1);
+    if (table.summary(shard).framing != Framing::kMds || folder == its_folder) continue;
+    folder = its_folder;
+    const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
+    if (!index.ok() || (*index)->mds_columns() == nullptr) continue;
+    for (std::string& note : (*index)->mds_columns()->Notes()) {
+      if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
+        notes.push_back(std::move(note));
+      }
+    }
+  }
+  return notes;
+}
+
 int Plan(const PlanFlags& flags, const CommandOptions& options) {
   const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
   if (!pack.ok()) return ReportError(pack.status());
@@ -168,6 +190,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   const double records_per_read =
       memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
   const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
+  const std::vector<std::string> notes = NotesOf(table);
   const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
   std::optional<PackedEpoch> packed;
   if (reading->pack) {
@@ -225,6 +248,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
         json["store"]["lanes_with_chunks_of_8MiB"] = store->lanes;
       }
     }
+    if (!notes.empty()) json["notes"] = notes;
     fmt::print("{}\n", json.dump(1));
     return kExitDone;
   }
@@ -289,6 +313,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                        : "will be read one by one",
         table.remote() ? "needed" : "faster");
   }
+  for (const std::string& note : notes) fmt::print("note: {}\n", note);
   return kExitDone;
 }
 

@@ -70,8 +70,13 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   }
   for (const Defect& defect : report->manifest_defects) unreadable |= defect.kind == "unreadable";
   std::vector<std::string> notes;
+  const std::vector<std::string>* before = nullptr;
   for (const ShardReport& shard : report->shards) {
-    notes.insert(notes.end(), shard.notes.begin(), shard.notes.end());
+    // The columns of all MDS shards are the same.
+    if (before == nullptr || shard.notes != *before) {
+      notes.insert(notes.end(), shard.notes.begin(), shard.notes.end());
+    }
+    before = &shard.notes;
   }
   const ImageCheck::Counts counts = images.counts();
   if (options.json) {
@@ -166,7 +171,9 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Continues after damage: a bad payload loses only its record, a bad length the bytes up to\n"
       "the next record. Indexes and the manifest are compared with the data. The exit status is 1\n"
       "for any defect and 3 if a file could not be read. Of tar archives (WebDataset), every\n"
-      "header is checked; tar has no checksums of contents.\n\n"
+      "header is checked, and of MDS shards (MosaicML Streaming) the sizes of all columns; "
+      "neither\n"
+      "has checksums of contents.\n\n"
       "Examples:\n"
       "  shardfeed verify out/train@64\n"
       "  shardfeed verify 'data/train-{00000..00146}.tar' --level images\n"

@@ -26,7 +26,7 @@ constexpr int kRemoteDepth = 64;
 // Where the extent's part of the file goes in a buffer of SizeOf(extent) bytes.
 uint64_t PlaceOf(const Extent& extent) { return extent.compressed() ? kInflateRoomBefore : 0; }
 uint64_t SizeOf(const Extent& extent) {
-  return extent.compressed() ? RoomBytes(extent) : std::max<uint64_t>(extent.bytes, 1);
+  return extent.compressed() ? RoomBytes(extent) : std::max<uint64_t>(extent.file_bytes, 1);
 }
 
 // Reads the extent's part of the file. Null: it has none (see Extent::file_bytes).
@@ -142,9 +142,9 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
                             &parts[e].payloads, &parts[e].buffers, &damaged, &bytes_read, &let_go);
           if (!inflated.ok()) return inflated;
         } else {
-          CheckExtent(*table_, extent, {buffer->data(), extent.bytes}, CrcCheck::kAll,
-                      &parts[e].payloads, &damaged);
-          parts[e].buffers.push_back(std::move(buffer));
+          CheckExtent(*table_, extent, {buffer->data(), extent.file_bytes}, CrcCheck::kAll, *pool,
+                      &parts[e].payloads, &parts[e].buffers, &damaged);
+          if (!extent.mds()) parts[e].buffers.push_back(std::move(buffer));
         }
         if (!damaged.empty()) return absl::DataLossError(damaged[0].Message());
         return absl::OkStatus();

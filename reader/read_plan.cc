@@ -298,10 +298,11 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
     if (extent.compressed()) {
       unit->memory += RoomBytes(extent) + InflationMemory(extent) + 2 * Buffer::kAlignment;
     } else if (SharesBuffer(*unit)) {
-      bytes += extent.bytes;
+      bytes += extent.file_bytes;
     } else {
-      unit->memory += RoundUp(extent.bytes + Buffer::kAlignment, Buffer::kAlignment);
+      unit->memory += RoundUp(extent.file_bytes + Buffer::kAlignment, Buffer::kAlignment);
     }
+    if (extent.mds()) unit->memory += MdsMemory(extent) + Buffer::kAlignment;
   }
   unit->memory += RoundUp(bytes, Buffer::kAlignment);
 }

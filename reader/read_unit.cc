@@ -21,9 +21,9 @@ std::shared_ptr<Buffer> InRoom(const Extent& extent, const ReadResult& result,
 // memory of its own where they are mapped.
 absl::Span<char> FramesOf(const Extent& extent, BufferPool& pool, ReadResult* result) {
   if (extent.tar() && result->mapped) {
-    std::shared_ptr<Buffer> copy = pool.Allocate(std::max<uint64_t>(extent.bytes, 1));
+    std::shared_ptr<Buffer> copy = pool.Allocate(std::max<uint64_t>(extent.file_bytes, 1));
     std::copy(result->data.begin(), result->data.end(), copy->data());
-    result->data = {copy->data(), extent.bytes};
+    result->data = {copy->data(), extent.file_bytes};
     result->buffer = std::move(copy);
     result->mapped = false;
   }
@@ -36,10 +36,11 @@ absl::Status ReadVerified(const ShardTable& table, const Extent& extent, BufferP
                           ReadResult* result) {
   absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
   if (!file.ok()) return file.status();
-  const std::shared_ptr<Buffer> buffer = pool.Allocate(std::max<uint64_t>(extent.bytes, 1));
-  absl::Status status = (*file)->ReadExactlyAt(extent.offset, {buffer->data(), extent.bytes});
+  const std::shared_ptr<Buffer> buffer = pool.Allocate(std::max<uint64_t>(extent.file_bytes, 1));
+  absl::Status status =
+      (*file)->ReadExactlyAt(extent.file_offset, {buffer->data(), extent.file_bytes});
   *result = ReadResult();
-  result->data = {buffer->data(), extent.bytes};
+  result->data = {buffer->data(), extent.file_bytes};
   result->buffer = buffer;
   return status;
 }
@@ -52,6 +53,8 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
   payloads.views.reserve(unit->records());
   absl::Status status = absl::OkStatus();
   uint64_t let_go = 0;
+  const bool only_mds = std::all_of(unit->extents.begin(), unit->extents.end(),
+                                    [](const Extent& extent) { return extent.mds(); });
   for (size_t i = 0; i < unit->extents.size() && status.ok(); ++i) {
     const Extent& extent = unit->extents[i];
     const size_t views_before = payloads.views.size();
@@ -75,27 +78,38 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
       status = InflateExtent(table, extent, room.get(), options.check, pool, &payloads.views,
                              &payloads.buffers, &payloads.damaged, bytes_read, &let_go);
     } else {
-      CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check, &payloads.views,
-                  &payloads.damaged);
+      CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check, pool,
+                  &payloads.views, &payloads.buffers, &payloads.damaged);
       if (result.unverified && payloads.damaged.size() > damaged_before) {
         // Perhaps only what the cache on disk has of it is damaged.
         payloads.views.resize(views_before);
         payloads.damaged.resize(damaged_before);
         status = ReadVerified(table, extent, pool, &result);
-        *bytes_read += extent.bytes;
+        *bytes_read += extent.file_bytes;
         if (status.ok()) {
-          CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check,
-                      &payloads.views, &payloads.damaged);
+          CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check, pool,
+                      &payloads.views, &payloads.buffers, &payloads.damaged);
         }
       }
-      if (result.buffer != unit->buffer) payloads.buffers.push_back(std::move(result.buffer));
+      if (extent.mds()) {
+        // The bytes of the file are not needed any more.
+        uint64_t mds_bytes = 0;
+        for (size_t view = views_before; view < payloads.views.size(); ++view) {
+          mds_bytes += payloads.views[view].size() + kFrameBytes;
+        }
+        let_go += MdsMemory(extent) - std::min(MdsMemory(extent), mds_bytes);
+        if (only_mds || result.buffer != unit->buffer) let_go += extent.file_bytes;
+      } else if (result.buffer != unit->buffer) {
+        payloads.buffers.push_back(std::move(result.buffer));
+      }
     }
     if (status.ok() && options.damage.skip && payloads.damaged.size() > damaged_before) {
       status = salvaged.Salvage(table, extent, options.check, views_before, damaged_before,
                                 &payloads.views, &payloads.buffers, &payloads.damaged);
     }
   }
-  if (unit->buffer != nullptr) payloads.buffers.push_back(std::move(unit->buffer));
+  if (unit->buffer != nullptr && !only_mds) payloads.buffers.push_back(std::move(unit->buffer));
+  unit->buffer = nullptr;
   unit->results = {};
   unit->rooms = {};
   unit->extents = {};

@@ -343,7 +343,7 @@ class ThreadedRun : public ReadRun {
           if (extent.compressed()) {
             unit->rooms.resize(unit->extents.size());
           } else {
-            shared_bytes += extent.bytes;
+            shared_bytes += extent.file_bytes;
           }
         }
         if (unit->results_missing == 0) {
@@ -376,7 +376,7 @@ class ThreadedRun : public ReadRun {
           } else if (unit.buffer != nullptr) {
             request.into = unit.buffer;
             request.into_offset = unit.buffer_used;
-            unit.buffer_used += extent.bytes;
+            unit.buffer_used += extent.file_bytes;
           }
         } else {
           results.push_back({tag, file.status()});

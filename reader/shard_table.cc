@@ -95,8 +95,12 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
     }
   }
   std::vector<std::string> notes;
+  std::vector<std::string> before;
   for (Shard& shard : table->shards_) {
-    for (std::string& note : std::exchange(shard.notes, {})) notes.push_back(std::move(note));
+    std::vector<std::string> told = std::exchange(shard.notes, {});
+    // The columns of all MDS shards are the same.
+    if (told != before) notes.insert(notes.end(), told.begin(), told.end());
+    before = std::move(told);
   }
   if (options.on_notes && !notes.empty()) options.on_notes(notes);
   return table;
@@ -325,7 +329,7 @@ std::string ShardTable::NameOf(uint64_t record) const {
   if (copy(shard) != nullptr) return fmt::format("{}: record {}", path(shard), number);
   const auto index = Index(shard);
   if (!index.ok()) return fmt::format("{}: record {}", path(shard), number);
-  return fmt::format("{}: record {} at byte {}", path(shard), number, (*index)->Offset(number));
+  return fmt::format("{}: record {} at byte {}", path(shard), number, (*index)->FileOffset(number));
 }
 
 // The index as the pack has it, or, if that is damaged, as the file beside the shard does.

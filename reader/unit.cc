@@ -12,6 +12,7 @@
 #include "tfrecord/decompress.h"
 #include "tfrecord/gzip_members.h"
 #include "tfrecord/inflate_between.h"
+#include "tfrecord/mds_frames.h"
 #include "tfrecord/record_stream.h"
 #include "tfrecord/tar_frames.h"
 
@@ -23,7 +24,7 @@ void AddDamaged(const ShardTable& table, const Extent& extent, uint64_t i, std::
   const uint64_t number = extent.first_record + i;
   payloads->emplace_back();
   damaged->push_back({table.begins()[extent.shard] + number, table.path(extent.shard), number,
-                      extent.index->Offset(number), std::string(what)});
+                      extent.index->FileOffset(number), std::string(what)});
 }
 
 // The defect of `frame`, which should be exactly one record.
@@ -271,8 +272,8 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
       if (extent.compressed()) {
         PlanInflation(&extent);
       } else {
-        extent.file_offset = extent.offset;
-        extent.file_bytes = extent.bytes;
+        extent.file_offset = extent.index->FileOffset(begin);
+        extent.file_bytes = extent.index->FileOffset(begin + n) - extent.file_offset;
       }
       extents->push_back(std::move(extent));
     }
@@ -302,11 +303,51 @@ void CheckTarExtent(const ShardTable& table, const Extent& extent, absl::Span<ch
   }
 }
 
+void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
+                    BufferPool& pool, std::vector<std::string_view>* payloads, BufferRefs* buffers,
+                    std::vector<DamagedRecord>* damaged) {
+  thread_local MdsPayloads made;
+  thread_local std::vector<size_t> places;  // of what is made among the payloads
+  places.clear();
+  const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
+  for (uint64_t w = 0; w < n; ++w) {
+    const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
+    const FrameRange frame = FrameIn(extent, i);
+    // In the file, samples have no framing.
+    const std::string_view sample =
+        bytes.substr(frame.begin - i * kFrameBytes, frame.size - kFrameBytes);
+    const std::string wrong = made.Add(*extent.index->mds_columns(), sample);
+    if (wrong.empty()) {
+      places.push_back(payloads->size());
+      payloads->emplace_back();
+    } else {
+      AddDamaged(table, extent, i, wrong, payloads, damaged);
+    }
+  }
+  if (places.empty()) return;
+  std::shared_ptr<Buffer> buffer = pool.Allocate(made.bytes());
+  made.MoveTo(buffer->data(),
+              [&](size_t i, std::string_view payload) { (*payloads)[places[i]] = payload; });
+  buffers->push_back(std::move(buffer));
+}
+
 }  // namespace
 
+uint64_t MdsMemory(const Extent& extent) {
+  const uint64_t payloads =
+      extent.index->mds_columns()->MaxExampleBytes(extent.records, extent.file_bytes) +
+      extent.records * kFrameBytes;
+  // They are made in other memory than that in which they are kept.
+  return 2 * payloads;
+}
+
 void CheckExtent(const ShardTable& table, const Extent& extent, absl::Span<char> frames,
-                 CrcCheck check, std::vector<std::string_view>* payloads,
-                 std::vector<DamagedRecord>* damaged) {
+                 CrcCheck check, BufferPool& pool, std::vector<std::string_view>* payloads,
+                 BufferRefs* buffers, std::vector<DamagedRecord>* damaged) {
+  if (extent.mds()) {
+    return CheckMdsExtent(table, extent, {frames.data(), frames.size()}, pool, payloads, buffers,
+                          damaged);
+  }
   if (extent.tar()) return CheckTarExtent(table, extent, frames, payloads, damaged);
   const std::string_view bytes(frames.data(), frames.size());
   thread_local std::vector<Record> records;
@@ -362,7 +403,7 @@ absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer
   if (room != nullptr && InflateAtOnce(extent, room, pool, &at_once, &frames)) {
     const size_t payloads_before = payloads->size();
     const size_t damaged_before = damaged->size();
-    CheckExtent(table, extent, frames, check, payloads, damaged);
+    CheckExtent(table, extent, frames, check, pool, payloads, buffers, damaged);
     // What is wrong with a sample is known already, and no other one is affected.
     if (damaged->size() == damaged_before || extent.tar()) {
       at_once = WithoutTheRest(std::move(at_once), pool,

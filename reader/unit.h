@@ -42,9 +42,11 @@ struct Extent {
   std::shared_ptr<const ShardIndex> index;
 
   bool compressed() const { return index->summary().compression != Compression::kNone; }
-  bool tar() const { return index->summary().framing == Framing::kTar; }
+  Framing framing() const { return index->summary().framing; }
+  bool tar() const { return framing() == Framing::kTar; }
+  bool mds() const { return framing() == Framing::kMds; }
   // Whether its bytes, as they are in the file, have checksums.
-  bool has_checksums() const { return !compressed() && !tar(); }
+  bool has_checksums() const { return !compressed() && framing() == Framing::kTfRecord; }
 };
 
 // Usually a piece of an order is in one shard.
@@ -59,10 +61,15 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
 // Checks `frames`, those of a raw extent, and appends the view of each needed payload or, for a
 // damaged record, an empty view and an entry in `damaged`. A damaged record never hides the next
 // one, because the index says where that begins. Those of a tar shard are overwritten: see
-// tar_frames.h.
+// tar_frames.h. The payloads of an MDS shard are in a buffer of `pool`, which is added to
+// `buffers`; those of others are in `frames`.
 void CheckExtent(const ShardTable& table, const Extent& extent, absl::Span<char> frames,
-                 CrcCheck check, std::vector<std::string_view>* payloads,
-                 std::vector<DamagedRecord>* damaged);
+                 CrcCheck check, BufferPool& pool, std::vector<std::string_view>* payloads,
+                 BufferRefs* buffers, std::vector<DamagedRecord>* damaged);
+
+// Bytes of memory that the payloads of an extent of an MDS shard take at most, besides those of its
+// file.
+uint64_t MdsMemory(const Extent& extent);
 
 // As CheckExtent if no bytes could be read: all needed records are damaged.
 void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view what,

@@ -43,6 +43,7 @@ NAVIGATION = [
         {"Mixtures": "mixtures.md"},
         {"WebDataset": "webdataset.md"},
         {"Episodes": "episodes.md"},
+        {"MDS": "mds.md"},
         {"Repair": "repair.md"}]},
     {"Formats": [
         {"Names": "specs.md"}, {"Index": "index.md"}, {"Index pack": "index_pack.md"}, {"Manifest": "manifest.md"},

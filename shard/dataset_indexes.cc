@@ -154,7 +154,10 @@ absl::StatusOr<DatasetIndexes> WriteIndexes(const ShardSet& set,
     done.records += written.summary.records;
     done.shard_bytes += written.summary.shard_bytes;
     if (!written.measured.empty()) ++done.shards_measured;
-    done.notes.insert(done.notes.end(), notes[i].begin(), notes[i].end());
+    // The columns of all MDS shards are the same.
+    if (i == 0 || notes[i] != notes[i - 1]) {
+      done.notes.insert(done.notes.end(), notes[i].begin(), notes[i].end());
+    }
     if (written.dropped.empty()) continue;
     done.notes.push_back(fmt::format(
         "{}: has other records than when its lengths were measured, which were left out: {}",

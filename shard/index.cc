@@ -33,9 +33,6 @@ constexpr size_t kBlockBytes = 8;
 // Number of zeros after the groups, so that any packed number can be loaded as two words.
 constexpr size_t kPadding = 16;
 constexpr size_t kFlushBytes = 1 << 20;
-// The bit of the format that means tar. Versions that know only TFRecord refuse it as a compression
-// that they do not know.
-constexpr uint32_t kTarBit = 1 << 8;
 // Indexes up to this size, of which there may be a hundred thousand, are cheaper to read than to
 // map.
 constexpr uint64_t kReadNotMapped = 64 << 10;
@@ -69,18 +66,6 @@ void Pack(uint64_t value, size_t i, int width, std::string* packed) {
 }
 
 }  // namespace
-
-uint32_t FormatCode(ShardFormat format) {
-  return static_cast<uint32_t>(format.compression) |
-         (format.framing == Framing::kTar ? kTarBit : 0);
-}
-
-std::optional<ShardFormat> FormatOf(uint32_t code) {
-  const uint32_t compression = code & ~kTarBit;
-  if (compression > static_cast<uint32_t>(Compression::kSnappy)) return std::nullopt;
-  return ShardFormat{static_cast<Compression>(compression),
-                     (code & kTarBit) != 0 ? Framing::kTar : Framing::kTfRecord};
-}
 
 absl::Status IndexBuilder::AddFrame(uint64_t frame_bytes) {
   group_.push_back(frame_bytes);
@@ -168,6 +153,10 @@ absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
   const uint64_t restart_offset = kIndexHeaderBytes + body_written_ + body_.size();
   body_ += restarts_;
   body_ += dictionaries_;
+  if (summary.framing == Framing::kMds) {
+    AppendLittleEndian(static_cast<uint32_t>(mds_columns_.size()), &body_);
+    body_ += mds_columns_;
+  }
   const uint64_t index_bytes = kIndexHeaderBytes + body_written_ + body_.size();
 
   std::string header(kMagic, sizeof(kMagic));
@@ -306,16 +295,15 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   if (!sound || !GroupsAreSound() || !PointsAreSound()) {
     return damaged("the index contradicts itself");
   }
+  if (summary_.framing == Framing::kMds) {
+    const absl::Status status = ParseMdsColumns();
+    if (!status.ok()) return damaged(std::string(status.message()));
+  }
   std::optional<std::vector<LengthColumn>> lengths =
       ReadLengthColumns(bytes_, restarts_end_, summary_.records);
   if (!lengths) return damaged("the length columns in the index contradict themselves");
   lengths_ = *std::move(lengths);
   return absl::OkStatus();
-}
-
-bool FillsShard(const IndexSummary& summary) {
-  if (summary.framing == Framing::kTar) return summary.stream_bytes <= summary.shard_bytes;
-  return summary.stream_bytes == summary.shard_bytes;
 }
 
 // Returns whether the frames are consecutive and fill the stream, so that users of Offset need not
@@ -401,6 +389,29 @@ bool ShardIndex::PointsAreSound() {
     before = place;
   }
   return true;
+}
+
+// The description of the columns stands behind where restart points would be.
+absl::Status ShardIndex::ParseMdsColumns() {
+  const std::string_view rest = bytes_.substr(restarts_end_);
+  if (rest.size() < sizeof(uint32_t) || Load32(rest.data()) > rest.size() - sizeof(uint32_t)) {
+    return absl::DataLossError("the index lacks the columns of its MDS shard");
+  }
+  const uint32_t size = Load32(rest.data());
+  absl::StatusOr<std::shared_ptr<const MdsColumns>> columns =
+      MdsColumns::Parse(rest.substr(sizeof(uint32_t), size));
+  if (!columns.ok()) return columns.status();
+  mds_columns_ = *std::move(columns);
+  restarts_end_ += sizeof(uint32_t) + size;
+  return absl::OkStatus();
+}
+
+uint64_t ShardIndex::FileOffset(uint64_t record) const {
+  const uint64_t offset = Offset(record);
+  if (summary_.framing != Framing::kMds) return offset;
+  // The samples end with the file.
+  const uint64_t behind = summary_.stream_bytes - offset;
+  return summary_.shard_bytes - (behind - (summary_.records - record) * kFrameBytes);
 }
 
 const LengthColumn* ShardIndex::FindLengths(std::string_view name) const {

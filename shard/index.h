@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/framing.h"
+#include "tfrecord/mds_columns.h"
 
 namespace shardfeed {
 
@@ -31,9 +33,9 @@ class ShardIndex {
  public:
   // NotFound: no such file. DataLoss: the file is not an index, is damaged, or contradicts itself;
   // the remedy is to rebuild it. An open index has a frame of at least 16 bytes for each record,
-  // consecutively from 0 to stream_bytes (where a tar archive does not end yet), and restart points
-  // that ascend within the file and the stream. Whether the shard really has these frames is
-  // checked by IndexCheck (index_check.h).
+  // consecutively from 0 to stream_bytes (where a tar archive does not end yet), restart points
+  // that ascend within the file and the stream, and the columns of an MDS shard. Whether the shard
+  // really has these frames is checked by IndexCheck (index_check.h).
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> Open(const std::string& path);
   // Opens an index in memory; `name` is used in messages.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
@@ -51,6 +53,11 @@ class ShardIndex {
   // Returns the byte offset of the frame of `record` in the decompressed stream, or the end of the
   // stream if record == records(). `record` must not exceed records(). Takes constant time.
   uint64_t Offset(uint64_t record) const;
+  // Returns the offset in the file of an uncompressed shard, which that in the stream is except for
+  // MDS shards.
+  uint64_t FileOffset(uint64_t record) const;
+  // The columns of an MDS shard; null for other shards.
+  const MdsColumns* mds_columns() const { return mds_columns_.get(); }
   // Returns how many of `records`, up to the first that differs, start at the offsets that the
   // index has for `first` and the records after it.
   size_t CountAgreeing(uint64_t first, absl::Span<const Record> records) const;
@@ -98,6 +105,7 @@ class ShardIndex {
   uint64_t LastRestartUpTo(uint64_t stream_offset) const;
   bool GroupsAreSound() const;
   bool PointsAreSound();
+  absl::Status ParseMdsColumns();
   // Returns the compressed dictionary of a restart point, and the number of blocks stored after it.
   std::string_view DictionaryOf(uint64_t number, uint64_t* blocks = nullptr) const;
 
@@ -109,7 +117,9 @@ class ShardIndex {
   uint64_t directory_offset_ = 0;
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
-  uint64_t restarts_end_ = 0;  // Behind the dictionaries and blocks of all restart points.
+  // Behind the dictionaries and blocks of all restart points, and the columns of an MDS shard.
+  uint64_t restarts_end_ = 0;
+  std::shared_ptr<const MdsColumns> mds_columns_;
   std::vector<LengthColumn> lengths_;
 };
 
@@ -120,7 +130,8 @@ std::optional<ShardFormat> FormatOf(uint32_t code);
 inline bool IsRawTar(const IndexSummary& summary) {
   return summary.framing == Framing::kTar && summary.compression == Compression::kNone;
 }
-// Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive.
+// Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive
+// and the header of an MDS shard.
 bool FillsShard(const IndexSummary& summary);
 
 // Returns the bytes of `index` with these length columns, of which each replaces one of the same
@@ -140,6 +151,8 @@ class IndexBuilder {
   void AddRestartPoint(const RestartPoint& point);
   // Adds a block that starts after the last restart point.
   void AddDeflateBlock(const DeflateBlock& block);
+  // Sets the description of the columns, which each index of an MDS shard has.
+  void SetMdsColumns(std::string config) { mds_columns_ = std::move(config); }
 
   // Completes the index. Ignores the records and stream_bytes of `summary`, which it knows itself.
   // Returns the bytes of an index in memory, or an empty string for a file (which is not synced).
@@ -162,6 +175,7 @@ class IndexBuilder {
   std::string restarts_;
   DeflateBlock last_restart_;
   std::string dictionaries_;
+  std::string mds_columns_;
   uint64_t records_ = 0;
   uint64_t stream_bytes_ = 0;
   uint64_t group_base_ = 0;

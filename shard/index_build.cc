@@ -13,6 +13,7 @@
 #include "net/open.h"
 #include "shard/header_file.h"
 #include "shard/index_match.h"
+#include "shard/mds_index.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
 #include "shard/tar_index.h"
@@ -197,7 +198,7 @@ absl::StatusOr<IndexSummary> IndexByReading(const std::string& path,
     if (!status.ok()) return status;
     if (block.records.empty()) break;
     for (const Record& record : block.records) {
-      status = builder->AddFrame(record.payload.size() + kFrameBytes);
+      status = builder->AddFrame(FrameBytes(record, summary.framing));
       if (!status.ok()) return status;
       if (tar) notes.AddKey(TarKeyOf(record.payload), record.offset);
     }
@@ -211,6 +212,10 @@ absl::StatusOr<IndexSummary> IndexByReading(const std::string& path,
   }
   notes.AddSkipped((*reader)->stream().tar_members_skipped());
   if (options.notes != nullptr) *options.notes = notes.Texts(path);
+  if (const MdsHeader* mds = (*reader)->mds(); mds != nullptr) {
+    builder->SetMdsColumns(mds->columns->config());
+    if (options.notes != nullptr) *options.notes = mds->columns->Notes();
+  }
   summary.records_digest = digest.value();
   return summary;
 }
@@ -249,6 +254,8 @@ absl::StatusOr<IndexSummary> WalkShard(const std::string& path, const IndexBuild
       summary = IndexByReading(path, options, on_records, builder);
     } else if (format->framing == Framing::kTar) {
       summary = IndexTar(**file, options, builder);
+    } else if (format->framing == Framing::kMds) {
+      summary = IndexMds(**file, options, builder);
     } else {
       summary = IndexRaw(**file, options, builder);
     }

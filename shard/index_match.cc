@@ -2,8 +2,12 @@
 
 #include <string_view>
 
+#include "absl/types/span.h"
+#include "base/little_endian.h"
 #include "shard/header_file.h"
 #include "shard/index.h"
+#include "tfrecord/framing.h"
+#include "tfrecord/mds_header.h"
 #include "tfrecord/tar_samples.h"
 
 namespace shardfeed {
@@ -25,16 +29,28 @@ bool EndsAsIndexed(const File& file, uint64_t stream_bytes) {
   return !outcome.ok() || *outcome != TarSampleWalk::Outcome::kSample;
 }
 
+// Whether an MDS shard has the samples and the description of the columns that its index has, as
+// far as their number and size tell. True if that cannot be told.
+bool BeginsAsIndexed(const File& file, const IndexSummary& summary) {
+  char start[kMdsStartBytes];
+  if (!file.ReadExactlyAt(0, absl::MakeSpan(start)).ok()) return true;
+  const absl::StatusOr<uint64_t> header = MdsHeaderBytes({start, sizeof(start)}, file.size());
+  const uint64_t samples = summary.stream_bytes - summary.records * kFrameBytes;
+  return header.ok() && *header == summary.shard_bytes - samples &&
+         LoadLittleEndian<uint32_t>(start) == summary.records;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> IndexMatches(
     const IndexSummary& summary, uint64_t shard_bytes,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const File>>()> open) {
   if (summary.shard_bytes != shard_bytes) return false;
-  if (!IsRawTar(summary)) return true;
+  const bool mds = summary.framing == Framing::kMds;
+  if (!IsRawTar(summary) && !(mds && FillsShard(summary))) return true;
   const absl::StatusOr<std::shared_ptr<const File>> file = open();
   if (!file.ok()) return file.status();
-  return EndsAsIndexed(**file, summary.stream_bytes);
+  return mds ? BeginsAsIndexed(**file, summary) : EndsAsIndexed(**file, summary.stream_bytes);
 }
 
 }  // namespace shardfeed

@@ -121,7 +121,7 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
   return absl::OkStatus();
 }
 
-// Reads a unit of a compressed or a tar shard.
+// Reads a unit of a compressed, a tar or an MDS shard.
 absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
   const ShardIndex& index = input.index(unit.shard);
   absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(unit.shard));
@@ -153,7 +153,8 @@ absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordB
         if (block.records.empty()) return IndexError(input, unit.shard, next);
       }
       const Record& record = block.records[in_block++];
-      if (record.payload.size() + kFrameBytes != index.Offset(next + 1) - index.Offset(next)) {
+      if (FrameBytes(record, index.summary().framing) !=
+          index.Offset(next + 1) - index.Offset(next)) {
         return IndexError(input, unit.shard, next);
       }
       if (next >= run.begin) out.Add(record.payload);

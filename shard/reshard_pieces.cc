@@ -217,9 +217,9 @@ CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
   const auto compression_of = [&](const Piece& piece) {
     return input.index(piece.shard).summary().compression;
   };
-  // The samples of tar shards are written as Examples.
+  // The samples of tar and MDS shards are written as Examples.
   if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
-        return input.index(piece.shard).summary().framing == Framing::kTar;
+        return input.index(piece.shard).summary().framing != Framing::kTfRecord;
       })) {
     return CopyWay::kNone;
   }

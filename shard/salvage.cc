@@ -173,6 +173,10 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     reading.decompress = known.decompress;
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
         ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, std::move(reading));
+    if (absl::IsDataLoss(reader.status()) && format->framing == Framing::kMds) {
+      salvager->LoseMdsShard(reader.status());
+      return salvager;
+    }
     if (!reader.ok()) return reader.status();
     salvager->reader_ = *std::move(reader);
     return salvager;
@@ -210,7 +214,8 @@ uint64_t ShardSalvager::bytes_skipped() const {
 
 uint64_t ShardSalvager::stream_bytes() const {
   if (tar_index_ != nullptr) return tar_index_->Offset(tar_next_);
-  return past_damage_ != nullptr ? past_damage_->stream_bytes() : reader_->stream().offset();
+  if (past_damage_ != nullptr) return past_damage_->stream_bytes();
+  return reader_ != nullptr ? reader_->stream().offset() : 0;
 }
 
 uint64_t ShardSalvager::file_position() const {
@@ -228,6 +233,10 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   }
   if (tar_index_ != nullptr) return NextByTarIndex(block);
   absl::Status status = reader_->Next(block);
+  while (absl::IsDataLoss(status) && format_.framing == Framing::kMds) {
+    status = PassMdsDamage(status);
+    if (status.ok()) status = reader_->Next(block);
+  }
   if (status.ok()) {
     records_ += block->records.size();
     return block->records.empty() ? Finish() : absl::OkStatus();
@@ -242,6 +251,34 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   reader_ = nullptr;  // Drops the buffered part of the damaged record.
   past_damage_ = std::make_unique<PastDamage>(std::move(first));
   return past_damage_->Next(block);
+}
+
+// Nothing but the header tells where the samples of an MDS shard are.
+void ShardSalvager::LoseMdsShard(const absl::Status& error) {
+  DamagedPlace place;
+  place.kind = FrameDefectName(FrameDefect::kMds);
+  place.detail = fmt::format("{}; all of it is lost", std::string(error.message()));
+  place.records = options_.records;
+  place.file_end = file_->size();
+  place.bytes = file_->size();
+  damage_.push_back(std::move(place));
+  ended_ = true;
+}
+
+// Passes a sample of an MDS shard that is not sound. The header tells where the next one begins.
+absl::Status ShardSalvager::PassMdsDamage(const absl::Status& error) {
+  RecordStream& stream = reader_->stream();
+  if (stream.defect() != FrameDefect::kMds) return error;
+  DamagedPlace place;
+  place.kind = FrameDefectName(FrameDefect::kMds);
+  place.detail = std::string(error.message());
+  place.record = stream.record();
+  place.records = 1;
+  place.offset = place.file_begin = reader_->mds()->offsets[place.record];
+  place.file_end = reader_->mds()->offsets[place.record + 1];
+  place.bytes = place.file_end - place.file_begin;
+  damage_.push_back(std::move(place));
+  return stream.Recover().status();
 }
 
 // Where the first damage of a tar shard is, which the index tells how to pass: then the samples are

@@ -58,6 +58,8 @@ class ShardSalvager {
 
   Compression compression() const { return format_.compression; }
   Framing framing() const { return format_.framing; }
+  // The header of an MDS shard; null for other shards, and if it is damaged.
+  const MdsHeader* mds() const { return reader_ != nullptr ? reader_->mds() : nullptr; }
   // See RecordStream; up to the first damage.
   uint64_t tar_members_skipped() const {
     return reader_ != nullptr ? reader_->stream().tar_members_skipped() : 0;
@@ -76,6 +78,8 @@ class ShardSalvager {
   FirstDamage DamageHere(const absl::Status& error) const;
   absl::Status AdoptIndex(FirstDamage* first) const;
   absl::Status Finish();
+  void LoseMdsShard(const absl::Status& error);
+  absl::Status PassMdsDamage(const absl::Status& error);
   absl::Status PassTarDamage(const absl::Status& error);
   absl::Status NextByTarIndex(RecordBlock* block);
 
@@ -94,7 +98,7 @@ class ShardSalvager {
   std::shared_ptr<const ShardIndex> tar_index_;
   uint64_t tar_next_ = 0;
   // The end of an otherwise undamaged shard, if records are missing there; or the damage of a tar
-  // shard.
+  // or an MDS shard.
   std::vector<DamagedPlace> damage_;
   // True once the end has been reached without damage, or nothing more of a tar shard can be read.
   bool ended_ = false;

@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "net/open.h"
+#include "shard/mds_file.h"
 #include "tfrecord/detect.h"
 
 namespace shardfeed {
@@ -31,6 +32,8 @@ absl::StatusOr<ShardFormat> DetectShardFormat(const File& file) {
   if (!n.ok()) return n.status();
   uint64_t length;
   if (*n == kHeaderBytes && ReadHeader(first.data(), &length)) return ShardFormat();
+  if (IsNamedMds(file.path())) return ShardFormat{Compression::kNone, Framing::kMds};
+  if (absl::Status raw = CheckNotCompressedMds(file.path()); !raw.ok()) return raw;
   first.resize(kDetectBytes);
   n = file.ReadAt(0, absl::MakeSpan(first));
   if (!n.ok()) return n.status();
@@ -66,8 +69,22 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   stream.stream_offset = stream_offset;
   stream.first_record = first_record;
   const uint64_t size = file->size();
+  uint64_t begin = stream_offset;
+  if (format.framing == Framing::kMds) {
+    absl::StatusOr<MdsHeader> header = ReadMdsHeader(*file);
+    if (!header.ok()) return header.status();
+    if (first_record > header->samples()) {
+      return absl::DataLossError(
+          fmt::format("{}: has {} samples, but its index lists more; rebuild the index with "
+                      "'shardfeed index'",
+                      file->path(), header->samples()));
+    }
+    begin = header->offsets[first_record];
+    stream.mds = std::make_shared<const MdsHeader>(*std::move(header));
+    reader->mds_ = stream.mds;
+  }
   if (format.compression == Compression::kNone) {
-    reader->source_ = std::make_unique<FileSource>(std::move(file), stream_offset, size);
+    reader->source_ = std::make_unique<FileSource>(std::move(file), begin, size);
     stream.max_frame_bytes = size;
     reader->stream_ = std::make_unique<RecordStream>(reader->source_.get(), stream);
     return reader;

@@ -16,7 +16,9 @@
 namespace shardfeed {
 
 // Detects the format of a shard from its first bytes, and whether its name ends with .tar, .tar.gz
-// or .tgz: see DetectFormat. Messages name the file.
+// or .tgz: see DetectFormat. What is named *.mds is an MDS shard unless it starts with a record.
+// Messages name the file.
+// InvalidArgument: a compressed MDS shard.
 // DataLoss also for an empty file named *.tar, which even an archive without members is not.
 absl::StatusOr<ShardFormat> DetectShardFormat(const File& file);
 
@@ -48,6 +50,8 @@ class ShardReader {
   const File& file() const { return *file_; }
   Compression compression() const { return format_.compression; }
   Framing framing() const { return format_.framing; }
+  // The header of an MDS shard; null for other shards.
+  const MdsHeader* mds() const { return mds_.get(); }
   // Number of bytes of the file consumed so far, for progress.
   uint64_t file_position() const;
 
@@ -56,6 +60,7 @@ class ShardReader {
 
   std::shared_ptr<const File> file_;
   ShardFormat format_;
+  std::shared_ptr<const MdsHeader> mds_;
   std::unique_ptr<FileSource> source_;
   std::unique_ptr<Decompressor> decompressor_;
   std::unique_ptr<RecordStream> stream_;

@@ -24,6 +24,7 @@
 #include "shard/file_names.h"
 #include "shard/folder_listing.h"
 #include "shard/manifest.h"
+#include "shard/mds_folder.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
@@ -170,6 +171,11 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
       return absl::InvalidArgumentError(fmt::format("{}: a TFDS dataset of {} splits; name one: {}",
                                                     spec, names.size(), fmt::join(names, ", ")));
     }
+  }
+  if (names.sets.empty() && folder->HasFile(kMdsFolderIndex)) {
+    absl::StatusOr<std::optional<ShardSet>> listed = ResolveMdsFolder(spec, *folder);
+    if (!listed.ok()) return listed.status();
+    if (listed->has_value()) return **std::move(listed);
   }
   if (!names.spark.empty() && names.sets.empty()) {
     if (!folder->HasFile("_SUCCESS")) {

@@ -40,10 +40,10 @@ std::string TextIndexPath(std::string_view shard_path, std::string_view format) 
 }
 
 absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index) {
-  if (index.summary().framing == Framing::kTar) {
+  if (index.summary().framing != Framing::kTfRecord) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: not written: its shard is a tar archive, which readers of this index do not support",
-        path));
+        "{}: not written: its shard is {}, which readers of this index do not support", path,
+        index.summary().framing == Framing::kTar ? "a tar archive" : "an MDS shard"));
   }
   if (index.summary().compression != Compression::kNone) {
     return absl::InvalidArgumentError(fmt::format(

@@ -17,6 +17,7 @@
 #include "shard/index_check.h"
 #include "shard/index_pack.h"
 #include "shard/manifest.h"
+#include "shard/mds_folder.h"
 #include "shard/names.h"
 #include "shard/salvage.h"
 #include "shard/schema.h"
@@ -141,10 +142,11 @@ class ShardVerifier {
       if (check) check->Add(block.records);
       next_record_ = block.first_record + block.records.size();
       next_offset_ = salvager.stream_bytes();
-      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
+      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block, salvager.mds());
     }
     notes.AddSkipped(salvager.tar_members_skipped());
     report_.notes = notes.Texts(report_.shard);
+    if (salvager.mds() != nullptr) report_.notes = salvager.mds()->columns->Notes();
     Pass(report_.bytes - std::min(passed, report_.bytes));
     report_.skipped_bytes = salvager.bytes_skipped();
     report_.records_lost = salvager.records_lost();
@@ -168,15 +170,16 @@ class ShardVerifier {
     Add(place.kind, place.record, place.offset, place.detail);
   }
 
-  void CheckExamples(const RecordBlock& block) {
+  // `mds` is the header of an MDS shard, which is null for others.
+  void CheckExamples(const RecordBlock& block, const MdsHeader* mds) {
     for (size_t i = 0; i < block.records.size(); ++i) {
       absl::Status status = statistics_.Add(block.records[i]);
       const auto add = [&](const char* kind, std::string_view what) {
         ++content_defects_;
         const uint64_t number = block.first_record + i;
-        Add(kind, number, block.records[i].offset,
-            fmt::format("{}: record {} at byte {}: {}", report_.shard, number,
-                        block.records[i].offset, what));
+        const uint64_t at = mds != nullptr ? mds->offsets[number] : block.records[i].offset;
+        Add(kind, number, at,
+            fmt::format("{}: record {} at byte {}: {}", report_.shard, number, at, what));
       };
       if (!status.ok()) {
         add("not an Example", std::string(status.message()));
@@ -315,6 +318,39 @@ void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStati
   }
 }
 
+// Compares what the index.json beside MDS shards says, if there is one, with the `report`.
+void CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
+  if (std::none_of(set.paths.begin(), set.paths.end(),
+                   [](const std::string& path) { return path.ends_with(".mds"); })) {
+    return;
+  }
+  const std::string path = JoinPath(set.directory, kMdsFolderIndex);
+  const auto add = [&](std::string detail, const char* kind = "manifest") {
+    report->manifest_defects.push_back({path, kind, 0, 0, std::move(detail)});
+  };
+  const auto listed = ReadMdsFolder(set.directory);
+  if (absl::IsNotFound(listed.status())) return;
+  if (!listed.ok()) {
+    add(std::string(listed.status().message()),
+        absl::IsDataLoss(listed.status()) ? "manifest" : "unreadable");
+    return;
+  }
+  if (!*listed) return;
+  std::map<std::string, const MdsListed*> by_path;
+  for (const MdsListed& shard : **listed) by_path[JoinPath(set.directory, shard.name)] = &shard;
+  for (const ShardReport& found : report->shards) {
+    const auto known = by_path.find(found.shard);
+    if (known == by_path.end() || !found.was_read) continue;
+    const MdsListed& shard = *known->second;
+    // Damage of the shard is reported separately.
+    const bool same =
+        shard.bytes == found.bytes && (found.num_defects > 0 || shard.samples == found.records);
+    if (same) continue;
+    add(fmt::format("{}: says that {} has {} samples in {} bytes, but it has {} in {}", path,
+                    shard.name, shard.samples, shard.bytes, found.records, found.bytes));
+  }
+}
+
 // Returns the index pack of the set, or null if there is none that is sound.
 std::shared_ptr<const IndexPack> OpenPack(const ShardSet& set, std::optional<Defect>* defect) {
   if (!set.sharded_name) return nullptr;
@@ -397,6 +433,8 @@ absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport>
   if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
   if (set.sharded_name) {
     CompareManifest(set, level >= VerifyLevel::kExamples ? schema : nullptr, values, &report);
+  } else {
+    CompareMdsFolder(set, &report);
   }
   if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
   return report;

@@ -52,6 +52,13 @@ void RecordsDigest::Add(const std::vector<Record>& records) {
     }
     return;
   }
+  if (framing_ == Framing::kMds) {
+    for (const Record& record : records) {
+      const char* const before = record.payload.data() - kFrameBytes;
+      Add(LoadLittleEndian<uint64_t>(before), LoadLittleEndian<uint32_t>(before + 8));
+    }
+    return;
+  }
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2")) {
     crc_ = ExtendDigestSse42(crc_, records);
@@ -77,6 +84,8 @@ std::string_view FrameDefectName(FrameDefect defect) {
       return "payload CRC";
     case FrameDefect::kTar:
       return "tar sample";
+    case FrameDefect::kMds:
+      return "mds sample";
   }
   return "unknown";
 }

@@ -35,6 +35,15 @@ struct Record {
   uint64_t offset;
 };
 
+// Size of the record's frame in its stream. The payload must be that of a whole frame, or one that
+// MdsPayloads made.
+inline uint64_t FrameBytes(const Record& record, Framing framing) {
+  const uint64_t length = framing == Framing::kMds
+                              ? LoadLittleEndian<uint64_t>(record.payload.data() - kFrameBytes)
+                              : record.payload.size();
+  return length + kFrameBytes;
+}
+
 enum class FrameDefect {
   kNone,
   kCutHeader,   // The stream ends within the length and its CRC.
@@ -43,6 +52,7 @@ enum class FrameDefect {
   kCutFooter,   // The stream ends within the payload's CRC.
   kPayloadCrc,  // The payload does not match its CRC; the next record can still be read.
   kTar,         // The sample of a tar shard is not sound; see FrameScan::detail.
+  kMds,         // The sample of an MDS shard is not sound; the next one can still be read.
 };
 
 // Returns the defect's name in messages and JSON reports, such as "length CRC" or "cut payload".
@@ -94,7 +104,8 @@ void AppendFrame(std::string_view payload, std::string* out);
 // A digest of the records of a shard and their order: the CRC-32C of the concatenation of all
 // headers and footers (not of payloads, which the footers represent). It can be computed without
 // reading payloads, and is the same whether or not the shard is compressed. Tar shards have no such
-// footers: the CRC-32C of the headers of a sample's files takes their place.
+// footers: the CRC-32C of the headers of a sample's files takes their place. In MDS shards, it is
+// that of the description of the columns, and the lengths are those of the samples.
 class RecordsDigest {
  public:
   explicit RecordsDigest(Framing framing = Framing::kTfRecord) : framing_(framing) {}
@@ -103,7 +114,8 @@ class RecordsDigest {
     crc_ = ExtendCrc32cU64(
         crc_, MaskCrc(Crc32cU64(length)) | static_cast<uint64_t>(masked_payload_crc) << 32);
   }
-  // The records must be views of whole frames, such as those from ScanFrames or ScanTarFrames.
+  // The records must be views of whole frames, such as those from ScanFrames or ScanTarFrames, or
+  // those that MdsPayloads made.
   void Add(const std::vector<Record>& records);
   uint32_t value() const { return crc_; }
 

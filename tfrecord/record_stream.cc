@@ -38,6 +38,7 @@ std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_
           LoadLittleEndian<uint32_t>(payload.data() + payload.size()), payload.size());
     }
     case FrameDefect::kTar:
+    case FrameDefect::kMds:
     case FrameDefect::kNone:
       break;
   }
@@ -140,6 +141,7 @@ absl::Status RecordStream::Next(RecordBlock* block) {
   block->buffer.reset();
   block->records.clear();
   block->first_record = record_;
+  if (options_.framing == Framing::kMds) return NextMds(block);
   if (tar_end_) return *tar_end_;
   defect_ = FrameDefect::kNone;
   uint64_t wanted = 0;
@@ -191,6 +193,46 @@ absl::Status RecordStream::Next(RecordBlock* block) {
   }
 }
 
+// Delivers the samples of an MDS shard, which tell neither where they begin nor where they end: the
+// header does.
+absl::Status RecordStream::NextMds(RecordBlock* block) {
+  const MdsHeader& shard = *options_.mds;
+  defect_ = FrameDefect::kNone;
+  const auto defect = [&](std::string_view what) {
+    defect_ = FrameDefect::kMds;
+    defect_frame_bytes_ = shard.SampleBytes(record_);
+    return absl::DataLossError(
+        fmt::format("record {} at byte {}: {}", record_, shard.offsets[record_], what));
+  };
+  std::vector<uint64_t> offsets;
+  while (record_ < shard.samples()) {
+    const uint64_t bytes = shard.SampleBytes(record_);
+    if (bytes > end_ - begin_) {
+      if (!offsets.empty()) break;
+      if (!source_error_.ok()) return source_error_;
+      if (source_ended_) return defect("the file ends before it does");
+      Fill(bytes);
+      continue;
+    }
+    const std::string wrong = mds_payloads_.Add(*shard.columns, Unread().substr(0, bytes));
+    if (!wrong.empty()) {
+      if (offsets.empty()) return defect(wrong);
+      break;
+    }
+    offsets.push_back(offset_);
+    begin_ += bytes;
+    offset_ += bytes + kFrameBytes;
+    ++record_;
+  }
+  if (offsets.empty()) return absl::OkStatus();
+  const std::shared_ptr<Buffer> payloads = Buffer::Allocate(mds_payloads_.bytes());
+  mds_payloads_.MoveTo(payloads->data(), [&](size_t i, std::string_view payload) {
+    block->records.push_back({payload, offsets[i]});
+  });
+  block->buffer = payloads;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> RecordStream::Recover() {
   uint64_t skipped = 0;
   auto skip = [&](size_t bytes) {
@@ -204,6 +246,11 @@ absl::StatusOr<uint64_t> RecordStream::Recover() {
   if (defect == FrameDefect::kPayloadCrc) {
     skip(defect_frame_bytes_);
     return skipped;
+  }
+  if (defect == FrameDefect::kMds) {
+    skip(std::min<size_t>(defect_frame_bytes_, Unread().size()));
+    offset_ += defect_frame_bytes_ - skipped + kFrameBytes;
+    return defect_frame_bytes_;
   }
   // The length of the damaged record is unknown, so search for the next intact header from its
   // second byte on.

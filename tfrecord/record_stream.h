@@ -13,6 +13,8 @@
 #include "io/buffer.h"
 #include "io/byte_source.h"
 #include "tfrecord/framing.h"
+#include "tfrecord/mds_frames.h"
+#include "tfrecord/mds_header.h"
 
 namespace shardfeed {
 
@@ -40,6 +42,8 @@ struct RecordStreamOptions {
   // Stream offset of the first byte of the source, and index of the first record there.
   uint64_t stream_offset = 0;
   uint64_t first_record = 0;
+  // The header of an MDS shard, of whose samples the source gives the bytes from first_record on.
+  std::shared_ptr<const MdsHeader> mds;
   // Upper bound on the size of a frame, and of a tar archive: the size of the file, if it is raw. A
   // larger frame counts as cut. Even without a bound, memory grows only with the bytes actually
   // read.
@@ -71,9 +75,10 @@ class RecordStream {
   uint64_t tar_members_skipped() const { return skipped_; }
 
   // After a framing defect, not of a tar shard: skips to the next readable record and returns the
-  // number of bytes skipped, including the damaged record. If the payload is damaged, only that
-  // record is skipped; after a bad length, the next intact header is searched for. If there is
-  // none, the rest of the stream is skipped, and Next then reports the end.
+  // number of bytes skipped, including the damaged record. If the payload is damaged, or the sample
+  // of an MDS shard, only that record is skipped; after a bad length, the next intact header is
+  // searched for. If there is none, the rest of the stream is skipped, and Next then reports the
+  // end.
   absl::StatusOr<uint64_t> Recover();
 
   // Called after an error of the source, if it continues at another position: discards the bytes of
@@ -83,6 +88,7 @@ class RecordStream {
  private:
   FrameScan Scan(std::vector<Record>* records);
   absl::Status EndTar(size_t zeros, std::vector<Record>* records);
+  absl::Status NextMds(RecordBlock* block);
   std::string_view Unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // Reads more bytes into a buffer that can grow to hold a frame of `frame_bytes` (0: unknown).
   void Fill(uint64_t frame_bytes);
@@ -95,6 +101,7 @@ class RecordStream {
   size_t end_ = 0;
   bool source_ended_ = false;
   uint64_t skipped_ = 0;
+  MdsPayloads mds_payloads_;
   // What followed the last sample of a tar archive; nullopt before.
   std::optional<absl::Status> tar_end_;
   // Reported after the records that precede it.

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "base/excerpt.h"
+#include "base/half.h"
 #include "base/little_endian.h"
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
@@ -27,21 +28,6 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kNumberBytes = 8;  // size of the row number in an item's bytes
-
-// Converts IEEE 754 binary16 to float.
-float HalfToFloat(uint16_t half) {
-  const int exponent = half >> 10 & 0x1f;
-  const float fraction = static_cast<float>(half & 0x3ff);
-  float value;
-  if (exponent == 0x1f) {
-    value = fraction == 0 ? INFINITY : NAN;
-  } else if (exponent == 0) {
-    value = std::ldexp(fraction, -24);
-  } else {
-    value = std::ldexp(fraction + 1024, exponent - 25);
-  }
-  return half & 0x8000 ? -value : value;
-}
 
 // Appends UTF-32 as UTF-8, without the zeros at its end. Returns false if it is not Unicode.
 bool AppendUtf8(std::string_view utf32, std::string* out) {

@@ -49,15 +49,16 @@ struct IndexBuildOptions {
   std::atomic<uint64_t>* bytes_passed = nullptr;
   // Adds up bytes that were really read.
   std::atomic<uint64_t>* bytes_read = nullptr;
-  // Set to what users should know of a tar archive: members that are skipped, keys that are
-  // repeated. For the options of one shard.
+  // Set to what users should know of a tar archive or an MDS shard: members that are skipped, keys
+  // that are repeated, values that are not kept as they are. For the options of one shard.
   std::vector<std::string>* notes = nullptr;
 };
 
 // Walks the headers of the shard at `path` and writes its index to IndexPath(path), replacing what
 // is there in one step. Of raw shards only headers and footers are read where records are large;
 // payloads are not checked. Compressed shards are inflated, and get restart points. Of tar
-// archives, the headers of the members are read (docs/webdataset.md). Lengths of records that the
+// archives, the headers of the members are read (docs/webdataset.md), and of MDS shards the
+// offsets of the samples (docs/mds.md). Lengths of records that the
 // former index has stay if it lists the same records (docs/index.md).
 //
 // DataLoss, and no index: damage that keeps records from being told apart, with record and byte.

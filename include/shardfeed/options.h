@@ -20,7 +20,8 @@ enum class Compression { kNone, kGzip, kZlib, kSnappy };
 //   kTfRecord  frames with lengths and CRCs
 //   kTar       WebDataset: each record is a sample, consecutive files of a tar archive with one
 //              name up to the first dot (docs/webdataset.md)
-enum class Framing { kTfRecord, kTar };
+//   kMds       MosaicML's MDS: each record is a sample of a shard.NNNNN.mds (docs/mds.md)
+enum class Framing { kTfRecord, kTar, kMds };
 
 // The two together.
 struct ShardFormat {

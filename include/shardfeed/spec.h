@@ -88,7 +88,8 @@ struct ShardSet {
 //   a regular file      itself
 //   stem@10[.suffix]    the set of that name and size
 //   stem@*[.suffix]     the set of that name, whatever its size
-//   a folder            the only dataset in it: of shardfeed, of TFDS, of Spark, or a single set
+//   a folder            the only dataset in it: of shardfeed, of TFDS, of MosaicML Streaming, of
+//                       Spark, or a single set
 //   a folder/split      that split of a TFDS folder
 //   a glob (* ? [)      the set or the Spark job that the files form, or plain files sorted by
 //                       their bytes; * matches within one level of folders
@@ -96,17 +97,17 @@ struct ShardSet {
 //
 // s3://bucket/SPEC and https://host/SPEC name datasets in stores: docs/stores.md.
 //
-// Only manifests and dataset_info.json are opened; a dangling link counts as a file, so that
-// opening it reports the error. Each folder is listed once, and again if a dataset in it was
-// replaced meanwhile.
+// Only manifests, dataset_info.json and the index.json of MDS shards are opened; a dangling link
+// counts as a file, so that opening it reports the error. Each folder is listed once, and again if
+// a dataset in it was replaced meanwhile.
 //
 // NotFound: nothing has that name; the message lists what exists instead. DataLoss: shards are
-// missing, appear twice or have numbers beyond their total; a damaged manifest or
-// dataset_info.json. InvalidArgument: the spec cannot be parsed, has an unknown scheme, or names
-// several datasets, which are listed, something other than a file (a pipe), or files that are not
-// TFRecord (according to dataset_info.json). FailedPrecondition: a Spark job that did not finish.
-// Aborted: datasets are replaced faster than folders can be listed. Other errors: those of
-// FinishCommit, and of listing a folder (ErrnoStatus).
+// missing, appear twice or have numbers beyond their total; a damaged manifest,
+// dataset_info.json or index.json. InvalidArgument: the spec cannot be parsed, has an unknown
+// scheme, or names several datasets, which are listed, something other than a file (a pipe), or
+// files that are not TFRecord (according to dataset_info.json). FailedPrecondition: a Spark job
+// that did not finish. Aborted: datasets are replaced faster than folders can be listed. Other
+// errors: those of FinishCommit, and of listing a folder (ErrnoStatus).
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
 // The files of all specs, in order. Files that form one whole set in its order (a glob expanded by

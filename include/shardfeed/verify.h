@@ -37,8 +37,8 @@ enum class VerifyLevel {
 
 struct Defect {
   std::string shard;  // path; of the manifest or index for defects of those
-  // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer", "tar sample"
-  // (FrameDefectName);
+  // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer", "tar sample",
+  // "mds sample" (FrameDefectName);
   // "compressed data", "not an Example", "image", "not a TFRecord", "unreadable";
   // "index", "manifest".
   std::string kind;
@@ -58,7 +58,8 @@ struct ShardReport {
   std::optional<uint32_t> records_digest;    // digest of the records, if the data has no defects
   uint64_t num_defects = 0;
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
-  // What users should know of a tar archive, and is no defect: skipped members, repeated keys.
+  // What users should know of a tar archive or an MDS shard, and is no defect: skipped members,
+  // repeated keys, values that are not kept as they are.
   std::vector<std::string> notes;
   // Internal: the schema of the records, from level kExamples on; null in a VerifyReport.
   std::shared_ptr<const Schema> schema;

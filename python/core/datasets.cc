@@ -132,7 +132,7 @@ class Records {
     const size_t shard = table.ShardOf(number);
     const uint64_t record = number - table.begins()[shard];
     const auto index = Check(table.Index(shard));
-    return nb::make_tuple(table.path(shard), record, index->Offset(record));
+    return nb::make_tuple(table.path(shard), record, index->FileOffset(record));
   }
 
   // Adds length columns, {name: uint64 of each record}, to the index of a shard.

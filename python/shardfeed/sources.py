@@ -70,6 +70,9 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     record is a sample, which parse() splits into one bytes column for each extension
     (docs/webdataset.md). A UserWarning tells of files that belong to no sample, when an index is built.
 
+    The shards of MosaicML Streaming (MDS) are read in place as well, by the name of their folder: a
+    record is a sample, with one feature for each column (docs/mds.md).
+
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
     - `batch`, `end`: if shard() comes next, every rank gets the same number of whole batches of
       `batch` records. The rest of an epoch is dropped ("drop"), or filled up with the epoch's first records: with

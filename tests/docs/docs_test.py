@@ -17,6 +17,7 @@ import sys
 import tarfile
 from dataclasses import dataclass
 
+import mds_files
 import numpy as np
 import pytest
 from harness import BINARY, REPOSITORY, TESTDATA, crc32c
@@ -122,6 +123,9 @@ def prepared(tmp_path_factory):
         for i, path in enumerate(f for f in files if f.suffix == ".jpg"):
             member(tar, f"{i:06}.jpg", path.read_bytes())
             member(tar, f"{i:06}.cls", b"%d" % (i % 4))
+    mds_files.write(folder / "mds", {"image": "jpeg", "label": "int"},
+                    [{"image": path.read_bytes(), "label": i % 4}
+                     for i, path in enumerate(f for f in files if f.suffix == ".jpg")], 10)
     prepare_annotations(folder, files)
     sf.convert("imagefolder", folder / "photos", folder / "images/train@4", no_sync=True)
     sf.convert("imagefolder", folder / "photos", folder / "out/train@16", no_sync=True)
@@ -243,7 +247,8 @@ def test_blocks_are_fenced_and_those_not_run_say_why():
 def test_migration_covers_every_loader():
     page = (REPOSITORY / "docs/migration.md").read_text()
     assert re.findall(r"^## (.*)", page, re.M) == [
-        "torch.utils.data.DataLoader", "tf.data", "RLDS", "WebDataset", "DALI", "SPDL", "tfrecord (vahidk)"]
+        "torch.utils.data.DataLoader", "tf.data", "RLDS", "MosaicML Streaming", "WebDataset", "DALI", "SPDL",
+        "tfrecord (vahidk)"]
     assert page.count("<!-- not run: code of the other library") == 7
 
 

@@ -1,5 +1,5 @@
-"""Makes the seeds of the fuzz targets in testdata/fuzz, with Python's standard library and from
-files of testdata. The result is the same each time.
+"""Makes the seeds of the fuzz targets in testdata/fuzz, with Python's standard library, NumPy and
+from files of testdata. The result is the same each time.
 
     python3 tests/fuzz/make_seeds.py
 
@@ -12,10 +12,15 @@ import json
 import pathlib
 import random
 import struct
+import sys
 import tarfile
 import zlib
 
+import numpy as np
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import mds_files
 TESTDATA = ROOT / "testdata"
 
 
@@ -411,6 +416,14 @@ def main():
         archive = out.getvalue()
         write("tar", name, archive.rstrip(b"\0") + bytes(1024 + -len(archive.rstrip(b"\0")) % 512))
         write("tar", name + "_gzip", gzip.compress(archive, mtime=0))
+
+    columns = {"a": "ndarray", "b": "ndarray:int8", "c": "ndarray:uint16:2", "i": "int", "s": "str", "f": "float64"}
+    rows = [{"a": np.arange(n + 1, dtype=kind).reshape(1, -1), "b": np.arange(n + 2, dtype=np.int8),
+             "c": np.array([n, 2], np.uint16), "i": n, "s": "x" * n, "f": n / 2}
+            for n, kind in enumerate(mds_files.CODES.values())]
+    write("mds", "columns", mds_files.shard_bytes(columns, rows))
+    write("mds", "one_column", mds_files.shard_bytes({"x": "bytes"}, [{"x": b"a"}, {"x": b""}]))
+    write("mds", "no_samples", mds_files.shard_bytes({"x": "bytes"}, []))
 
     for name, content in small_images():
         write("codecs", name, content)

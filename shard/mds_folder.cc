@@ -1,0 +1,89 @@
+#include "shard/mds_folder.h"
+
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "net/open.h"
+#include "nlohmann/json.hpp"
+#include "shard/names.h"
+
+namespace shardfeed {
+namespace {
+
+using Json = nlohmann::json;
+
+// A shard takes some hundred bytes.
+constexpr uint64_t kMaxJsonBytes = 512 << 20;
+
+bool LeadsOutside(std::string_view name) {
+  return name.starts_with('/') || name.find('\0') != name.npos ||
+         fmt::format("/{}/", name).find("/../") != std::string::npos;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::string& directory) {
+  const std::string path = JoinPath(directory, kMdsFolderIndex);
+  const absl::StatusOr<std::string> text = ReadWhole(path, kMaxJsonBytes);
+  if (!text.ok()) return text.status();
+  Json json;
+  const absl::Status parsed = ParseBoundedJson(*text, &json);
+  // Many programs have a file of this name.
+  if (!parsed.ok() || !json.is_object()) return std::nullopt;
+  const auto shards = json.find("shards");
+  if (shards == json.end() || !shards->is_array() || shards->empty()) return std::nullopt;
+  std::vector<MdsListed> all;
+  for (const Json& shard : *shards) {
+    JsonMembers members;
+    if (!shard.is_object() || members.Text(shard, "format") != "mds") return std::nullopt;
+    MdsListed listed;
+    const Json& raw = members.Object(shard, "raw_data");
+    listed.name = members.Text(raw, "basename");
+    listed.bytes = members.Number(raw, "bytes");
+    listed.samples = members.Number(shard, "samples");
+    const auto zip = shard.find("zip_data");
+    if (zip != shard.end() && zip->is_object()) listed.zip_name = members.Text(*zip, "basename");
+    const auto wrong = [&](std::string_view what) {
+      return absl::DataLossError(
+          fmt::format("{}: shard {}: {}; name the shards by a glob", path, all.size(), what));
+    };
+    if (!members.status().ok()) return wrong(std::string(members.status().message()));
+    for (const std::string& name : {listed.name, listed.zip_name}) {
+      if (LeadsOutside(name)) {
+        return wrong(fmt::format("its name {:?} leads outside the folder", name));
+      }
+    }
+    if (listed.name.empty()) return wrong("it has no name");
+    all.push_back(std::move(listed));
+  }
+  return all;
+}
+
+absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& directory,
+                                                         const Folder& folder) {
+  const auto shards = ReadMdsFolder(directory);
+  if (!shards.ok()) return shards.status();
+  if (!*shards) return std::nullopt;
+  const std::unordered_set<std::string> files(folder.files.begin(), folder.files.end());
+  ShardSet set;
+  set.directory = directory;
+  for (const MdsListed& listed : **shards) {
+    // Of a shard that is compressed, opening it tells that.
+    const bool compressed = !listed.zip_name.empty() && !files.contains(listed.name);
+    const std::string& name = compressed ? listed.zip_name : listed.name;
+    // What merged folders have below them is not listed here.
+    if (name.find('/') == name.npos && !files.contains(name)) {
+      return absl::DataLossError(
+          fmt::format("{}: lists the shard {}, which is missing in the folder; to read the others, "
+                      "name them by a glob",
+                      JoinPath(directory, kMdsFolderIndex), name));
+    }
+    set.paths.push_back(JoinPath(directory, name));
+  }
+  return set;
+}
+
+}  // namespace shardfeed
