@@ -56,6 +56,7 @@ absl::StatusOr<MixSegment> ParseWeights(const std::string& text, size_t datasets
 absl::StatusOr<std::shared_ptr<const Mixture>> MakeMixture(const OrderFlags& flags) {
   auto mixture = std::make_shared<Mixture>();
   mixture->length = flags.length;
+  mixture->seed = flags.mix_seed;
   for (const std::string& text : flags.weights) {
     absl::StatusOr<MixSegment> segment = ParseWeights(text, flags.specs.size());
     if (!segment.ok()) return segment.status();
@@ -81,6 +82,12 @@ void AddMixFlags(CLI::App& command, OrderFlags& flags) {
       .add_option("--length", flags.length,
                   "records of an epoch of a mixture; default: until a dataset would be repeated")
       ->check(WholeNumber(1))
+      ->needs(weights);
+  command
+      .add_option("--mix-seed", flags.mix_seed,
+                  "draw the datasets at random with this seed; default: as evenly as possible")
+      ->check(WholeNumber(0))
+      ->type_name("SEED")
       ->needs(weights);
 }
 

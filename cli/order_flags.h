@@ -35,6 +35,7 @@ struct OrderFlags {
   std::vector<std::string>
       weights;  // of the specs, which are mixed then; later ones with positions
   uint64_t length = 0;
+  std::optional<uint64_t> mix_seed;  // draws the sources at random
 };
 
 // Declares these options, including DATASET.

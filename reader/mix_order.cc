@@ -182,7 +182,7 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
     sources.push_back(std::move(source));
   }
   absl::StatusOr<MixSchedule> schedule =
-      MixSchedule::Make(names, mixture.schedule, spec.lanes, source_lanes);
+      MixSchedule::Make(names, mixture.schedule, spec.lanes, source_lanes, mixture.seed);
   if (!schedule.ok()) return schedule.status();
   uint64_t size = mixture.length;
   if (size == 0) {
@@ -234,6 +234,7 @@ std::vector<MixOrder::Past> MixOrder::MakePasts() const {
   std::vector<Past> pasts;
   uint64_t weights = 0;
   const auto add = [&](uint64_t number) { weights = DeriveKey(weights, number); };
+  if (spec_.mixture->seed) add(*spec_.mixture->seed);
   std::vector<bool> drawn(sources_.size());
   for (size_t i = 0; i < schedule_.num_segments(); ++i) {
     add(schedule_.SegmentBegin(i));
@@ -257,7 +258,9 @@ std::string MixOrder::DescribeBefore(uint64_t epoch, uint64_t position) const {
   uint64_t key = pasts_[SegmentsBefore(epoch * size_ + position) - 1].weights;
   // The length of epochs tells where an epoch begins.
   if (epoch > 0 || position >= kWholeMix) key = DeriveKey(key, size_);
-  return fmt::format("mix(seed={}, window={}, lanes={}, weights={:016x})", spec_.seed,
+  const std::optional<uint64_t>& draws = spec_.mixture->seed;
+  return fmt::format("mix(seed={}, {}window={}, lanes={}, weights={:016x})", spec_.seed,
+                     draws ? fmt::format("drawn with seed={}, ", *draws) : "",
                      spec_.window == OrderSpec::kAll ? "all" : fmt::to_string(spec_.window),
                      spec_.lanes, key);
 }

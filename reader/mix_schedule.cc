@@ -14,6 +14,7 @@ namespace shardfeed {
 namespace {
 
 constexpr uint64_t kRotationKey = 0x6d69785f726f7773;
+constexpr uint64_t kDrawKey = 0x6d69785f64726177;
 constexpr uint64_t kMostCells = 1 << 22;  // of sources by lanes
 // Shares are finer until the smallest has as many entries in a period.
 constexpr uint64_t kLeastEntries = 16;
@@ -152,7 +153,8 @@ absl::Status MixSchedule::Check(const std::vector<std::string>& names,
 absl::StatusOr<MixSchedule> MixSchedule::Make(const std::vector<std::string>& names,
                                               const std::vector<MixSegment>& segments,
                                               uint64_t lanes,
-                                              const std::vector<uint64_t>& source_lanes) {
+                                              const std::vector<uint64_t>& source_lanes,
+                                              std::optional<uint64_t> seed) {
   if (absl::Status status = Check(names, segments, lanes); !status.ok()) return status;
   MixSchedule schedule;
   schedule.lanes_ = lanes;
@@ -190,7 +192,7 @@ absl::StatusOr<MixSchedule> MixSchedule::Make(const std::vector<std::string>& na
     segment.rows = CeilDivide(uint64_t{1} << bits, lanes);
     segment.row_divider = Divider(segment.rows);
     segment.counts = Quantize(weights, total, segment.rows * lanes);
-    schedule.FillTable(&segment);
+    schedule.FillTable(&segment, seed);
     segment.taken.resize(cells);
     if (schedule.segments_.size() == 1) continue;
     const Segment& before = schedule.segments_[schedule.segments_.size() - 2];
@@ -205,10 +207,38 @@ absl::StatusOr<MixSchedule> MixSchedule::Make(const std::vector<std::string>& na
   return schedule;
 }
 
-void MixSchedule::FillTable(Segment* segment) const {
+uint64_t MixSchedule::DrawnRows() const {
+  return std::max(kDrawnRows, CeilDivide(kDrawnPositions, lanes_));
+}
+
+void MixSchedule::FillTable(Segment* segment, std::optional<uint64_t> seed) const {
   const uint64_t period = segment->rows * lanes_;
   const std::vector<uint16_t> sequence = SmoothSequence(segment->counts, period);
-  segment->sources.resize(period);
+  std::vector<uint16_t> rotated(period);
+  const Permutation rotations(lanes_);
+  for (uint64_t row = 0; row < segment->rows; ++row) {
+    const auto [turn, at] = lane_divider_.Divide(row);
+    const auto begin = sequence.begin() + static_cast<int64_t>(row * lanes_);
+    const uint64_t rotation = rotations.Apply(DeriveKey(kRotationKey, turn), at);
+    std::rotate_copy(begin, begin + static_cast<int64_t>(rotation),
+                     begin + static_cast<int64_t>(lanes_),
+                     rotated.begin() + static_cast<int64_t>(row * lanes_));
+  }
+  segment->sources = rotated;
+  if (seed) {
+    const uint64_t key = DeriveKey(DeriveKey(kDrawKey, *seed), segment->begin);
+    for (uint64_t first = 0; first < segment->rows; first += DrawnRows()) {
+      const uint64_t rows = std::min(DrawnRows(), segment->rows - first);
+      const Permutation draw(rows);
+      for (uint64_t column = 0; column < lanes_; ++column) {
+        const uint64_t of_column = DeriveKey(key, first * lanes_ + column);
+        for (uint64_t row = 0; row < rows; ++row) {
+          segment->sources[(first + row) * lanes_ + column] =
+              rotated[(first + draw.Apply(of_column, row)) * lanes_ + column];
+        }
+      }
+    }
+  }
   segment->ranks.resize(period);
   segment->entries.resize(period);
   const Source& last = sources_.back();
@@ -217,16 +247,9 @@ void MixSchedule::FillTable(Segment* segment) const {
   const auto cell_of = [&](uint64_t source, uint64_t column) {
     return sources_[source].first_cell + sources_[source].lanes.Divide(column).remainder;
   };
-  const Permutation rotations(lanes_);
-  for (uint64_t row = 0; row < segment->rows; ++row) {
-    const auto [turn, at] = lane_divider_.Divide(row);
-    const uint64_t rotation = rotations.Apply(DeriveKey(kRotationKey, turn), at);
-    for (uint64_t column = 0; column < lanes_; ++column) {
-      const uint64_t from = column + rotation;
-      const uint16_t source = sequence[row * lanes_ + (from < lanes_ ? from : from - lanes_)];
-      segment->sources[row * lanes_ + column] = source;
-      segment->ranks[row * lanes_ + column] = begins[cell_of(source, column) + 1]++;
-    }
+  for (uint64_t entry = 0; entry < period; ++entry) {
+    const uint64_t column = lane_divider_.Divide(entry).remainder;
+    segment->ranks[entry] = begins[cell_of(segment->sources[entry], column) + 1]++;
   }
   for (size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
   for (uint64_t entry = 0; entry < period; ++entry) {

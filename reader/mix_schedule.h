@@ -10,6 +10,7 @@
 #define SHARDFEED_READER_MIX_SCHEDULE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ class MixSchedule {
   static constexpr uint64_t kNever = UINT64_MAX;
   static constexpr size_t kMostSources = 1 << 12;
   static constexpr size_t kMostSegments = 64;
+  // Within so many positions at least, and as many rows, sources are drawn at random.
+  static constexpr uint64_t kDrawnPositions = 8192;
+  static constexpr uint64_t kDrawnRows = 16;
   // Shares are multiples of 1 / 2^16, or finer ones if a source has a small share, to 1 / 2^20.
   static constexpr int kLeastBits = 16;
   static constexpr int kMostBits = 20;
@@ -35,11 +39,12 @@ class MixSchedule {
   };
 
   // `source_lanes` has the number of lanes of each source, and `names` what messages call it.
-  // Segments begin at multiples of `lanes`, to which their positions are rounded up.
-  // InvalidArgument: the segments are no schedule.
+  // Segments begin at multiples of `lanes`, to which their positions are rounded up. With a `seed`,
+  // sources are drawn at random. InvalidArgument: the segments are no schedule.
   static absl::StatusOr<MixSchedule> Make(const std::vector<std::string>& names,
                                           const std::vector<MixSegment>& segments, uint64_t lanes,
-                                          const std::vector<uint64_t>& source_lanes);
+                                          const std::vector<uint64_t>& source_lanes,
+                                          std::optional<uint64_t> seed = std::nullopt);
   // Checks what Make checks.
   static absl::Status Check(const std::vector<std::string>& names,
                             const std::vector<MixSegment>& segments, uint64_t lanes);
@@ -69,7 +74,8 @@ class MixSchedule {
   // share in every prefix, before its rows are rotated, by each distance once in `lanes` rows;
   // otherwise sources and lanes would go in step, as two sources of equal shares do with an even
   // number of lanes. A lane takes another column in each period, so that after `lanes` periods
-  // every lane has had the whole table.
+  // every lane has had the whole table. To draw sources at random, each column of each DrawnRows()
+  // rows is permuted.
   // The entries of a source in columns that are congruent modulo its lanes are a cell.
   struct Segment {
     uint64_t begin = 0;
@@ -88,7 +94,8 @@ class MixSchedule {
   };
 
   MixSchedule() = default;
-  void FillTable(Segment* segment) const;
+  uint64_t DrawnRows() const;
+  void FillTable(Segment* segment, std::optional<uint64_t> seed) const;
   // How many entries the `count` cells of a source from `first` on have, cyclically.
   uint64_t InCells(const Segment& segment, const Source& source, uint64_t first,
                    uint64_t count) const;

@@ -164,10 +164,11 @@ class Dataset {
   static Dataset Read(const std::string& spec, ReaderOptions options = {});
   static Dataset Read(const ShardSet& set, ReaderOptions options = {});
   // Reads several datasets as one, by a schedule of weights (docs/mixtures.md). `length` is that of
-  // an epoch; 0: it ends before a source would have to repeat a record. `options` must not have
-  // `records`.
+  // an epoch; 0: it ends before a source would have to repeat a record. With a `seed`, sources are
+  // drawn at random. `options` must not have `records`.
   static Dataset ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
-                             uint64_t length = 0, ReaderOptions options = {});
+                             uint64_t length = 0, ReaderOptions options = {},
+                             std::optional<uint64_t> seed = std::nullopt);
   // Directly after Read or ReadMixture: adds the int64 column `number`, the number of each record
   // in its dataset, and for a mixture the int32 column `source`, the number of its source; then
   // numbers are those in the source. Empty: no such column. InvalidArgument: another step

@@ -62,6 +62,8 @@ struct Mixture {
   // Records of an epoch; 0: as many as come before a source would have to repeat one. Each epoch
   // goes on with every source where the last one ended.
   uint64_t length = 0;
+  // Draws the sources at random instead of as evenly as possible.
+  std::optional<uint64_t> seed;
 };
 
 // The order of an epoch. docs/order.md has the definitions.

@@ -29,7 +29,8 @@ Identity OrderIdentity(const OrderSpec& order) {
 void AddMixture(const Mixture& mixture, Coverage coverage, Identity* identity) {
   Identity mix("mixture");
   if (coverage > Coverage::kSequence) {
-    mix.Add("length", mixture.length);
+    mix.Add("length", mixture.length)
+        .AddIf(mixture.seed.has_value(), "seed", mixture.seed.value_or(0));
     for (const MixSegment& segment : mixture.schedule) {
       mix.Add("position", segment.position).Add("weights", segment.weights);
     }

@@ -133,8 +133,9 @@ class ShardsStage : public Stage {
     if (absl::Status status = place.Check(); !status.ok()) return status;
     if (Mixes() && past != reader_->PastOf(place)) {
       return absl::FailedPreconditionError(fmt::format(
-          "the state belongs to another mixture: sources, their records or their weights differ "
-          "before position {} of epoch {}; weights may change only behind what was delivered, and "
+          "the state belongs to another mixture: sources, their records, their weights or the seed "
+          "of their draws differ before position {} of epoch {}; weights may change only behind "
+          "what was delivered, and "
           "sources that had none yet may be added at the end",
           place.position, place.epoch));
     }

@@ -28,7 +28,7 @@ Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
 }
 
 Dataset Dataset::ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
-                             uint64_t length, ReaderOptions options) {
+                             uint64_t length, ReaderOptions options, std::optional<uint64_t> seed) {
   if (inputs.empty()) return Dataset(absl::InvalidArgumentError("mix: there are no sources"));
   auto mixture = std::make_shared<Mixture>();
   ShardSet all;
@@ -41,6 +41,7 @@ Dataset Dataset::ReadMixture(const std::vector<MixInput>& inputs, std::vector<Mi
   }
   mixture->schedule = std::move(schedule);
   mixture->length = length;
+  mixture->seed = seed;
   options.order.mixture = std::move(mixture);
   Dataset made = Read(all, std::move(options));
   if (!made.status_.ok()) return made;

@@ -210,10 +210,10 @@ void BindDatasets(nb::module_& m) {
                   arg("threads"), arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
                   arg("disk_cache_bytes"), arg("number"))
       .def_static("mixture", &ReadMixture, arg("sources"), arg("schedule"), arg("length"),
-                  arg("batch"), arg("end"), arg("check_crc"), arg("skip_damaged"),
-                  arg("max_skipped").none(), arg("io"), arg("threads"), arg("budget_bytes"),
-                  arg("block_records"), arg("disk_cache"), arg("disk_cache_bytes"), arg("number"),
-                  arg("source"))
+                  arg("seed").none(), arg("batch"), arg("end"), arg("check_crc"),
+                  arg("skip_damaged"), arg("max_skipped").none(), arg("io"), arg("threads"),
+                  arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
+                  arg("disk_cache_bytes"), arg("number"), arg("source"))
       .def_static("range",
                   [](int64_t start, int64_t stop, int64_t step, std::string name) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));

@@ -98,9 +98,9 @@ Dataset ReadShards(const std::vector<std::string>& specs, const Ranges& records,
 Dataset ReadMixture(
     const std::vector<std::tuple<std::string, std::vector<std::string>, Ranges>>& sources,
     const std::vector<std::pair<uint64_t, std::vector<double>>>& schedule, uint64_t length,
-    uint64_t batch, const std::string& end, bool check_crc, bool skip_damaged,
-    const std::optional<std::string>& max_skipped, const std::string& io, int threads,
-    uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
+    std::optional<uint64_t> seed, uint64_t batch, const std::string& end, bool check_crc,
+    bool skip_damaged, const std::optional<std::string>& max_skipped, const std::string& io,
+    int threads, uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
     uint64_t disk_cache_bytes, const std::string& number, const std::string& source) {
   ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
                                       budget_bytes, block_records, disk_cache, disk_cache_bytes);
@@ -115,7 +115,7 @@ Dataset ReadMixture(
   std::optional<Dataset> ds;
   {
     const GilRelease release;
-    ds = Dataset::ReadMixture(inputs, std::move(segments), length, std::move(options));
+    ds = Dataset::ReadMixture(inputs, std::move(segments), length, std::move(options), seed);
   }
   if (number.empty() && source.empty()) return Made(*std::move(ds));
   return Made(ds->NumberRecords(number, source));

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core, functions
 from . import structure as structures
-from .arguments import Count, Size, Threads, checked, specs_of
+from .arguments import Count, Seed, Size, Threads, checked, specs_of
 from .choices import End, Exhausted, Io
 from .dataset import Dataset, _alike, _concatenate, _mix, _zip
 from .exact import check_no_nulls
@@ -219,7 +219,8 @@ Source = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]], Dataset]
 @overload
 def mix(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
         schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
-        length: Optional[int] = None, source: str = "", number: str = "") -> Dataset: ...
+        length: Optional[int] = None, seed: Optional[int] = None, source: str = "",
+        number: str = "") -> Dataset: ...
 @overload
 def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
@@ -240,6 +241,8 @@ def mix(*datasets: Any, **options: Any) -> Dataset:
     - `schedule`: [(position, weights)], which count from that record of all ranks and epochs on.
     - `length`: the records of an epoch; sources are repeated. By default an epoch ends before a
       source would have to be repeated. The next one goes on with every source where it was.
+    - `seed`: draws the source of each element at random, by position; in about every 8,192 elements, each
+      source still has its share. By default sources take turns as evenly as possible.
     - `source`: the name of an int32 column with the number of each record's source, in the order of the
       names, beside the bytes column "record", which parse() takes.
     - `number`: the name of an int64 column with the number of each record in its source, as sf.read
@@ -261,7 +264,7 @@ def mix(*datasets: Any, **options: Any) -> Dataset:
 @checked
 def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
           schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
-          length: Optional[Size] = None, source: str = "",
+          length: Optional[Size] = None, seed: Optional[Seed] = None, source: str = "",
           number: str = "") -> Dataset:  # errors name it "mix"
     names = list(sources)
     if not names:
@@ -283,7 +286,7 @@ def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] 
                 for position, of_names in [(0, weights), *schedule]]
     shown = ", ".join([f"{name!r}: {specs!r:.60}" for name, specs, _ in inputs[:8]] +
                       ["..."] * (len(names) > 8))
-    return Dataset("mixture", (inputs, segments, length or 0, *common[:-1], number, source), [],
+    return Dataset("mixture", (inputs, segments, length or 0, seed, *common[:-1], number, source), [],
                    f"mix({{{shown}}})", None if number or source else "record")
 
 

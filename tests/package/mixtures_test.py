@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import random
+import re
 import sys
 
 import numpy as np
@@ -103,6 +104,65 @@ def test_weights_change_by_schedule(folder):
     assert abs(got[1000:].count("b") - 500) <= 1
 
 
+def test_a_seed_draws_sources_at_random(folder):
+    weights = {"a": 5, "b": 2, "c": 3}
+    even = ids(sf.mix(sources(folder), weights, length=9000))
+    drawn = {seed: ids(sf.mix(sources(folder), weights, length=9000, seed=seed)) for seed in (0, 1)}
+    assert drawn[0] == ids(sf.mix(sources(folder), weights, length=9000, seed=0)) != drawn[1]
+    assert len({tuple(even), *map(tuple, drawn.values())}) == 3
+    for got in drawn.values():
+        counts = collections.Counter()
+        order = {name: read_ids(folder, name) for name in SIZES}
+        for i, number in enumerate(got):
+            name = source_of(number)
+            assert number == order[name][counts[name] % SIZES[name]]
+            counts[name] += 1
+            if i + 1 == 8192:
+                assert all(abs(counts[name] - 8192 * weight / 10) < 1.2 for name, weight in weights.items())
+        # Runs of a source of share 1/2 are as long as those of a coin.
+        runs = [len(run) for run in re.findall("a+", "".join(map(source_of, got)))]
+        assert abs(np.mean(runs) - 2) < 0.2 and max(runs) > 6
+    # All else holds as without a seed: passes, ranks, states, plans.
+    mixed = sf.mix(sources(folder), weights, length=2500, seed=3)
+    for window in (0, 200, None):
+        got = ids(mixed.shuffle(seed=4, window=window))
+        times = collections.Counter(got)
+        assert all(times[n] in (2, 3, 4, 5, 6, 7) for n in range(300)) and all(times[2000 + n] <= 1 for n in range(1000))
+        for world in (2, 3):
+            ranks = [ids(mixed.shuffle(seed=4, window=window).shard(rank, world)) for rank in range(world)]
+            assert [n for row in zip(*ranks) for n in row] == got[:2500 // world * world]
+    rows = mixed.shuffle(seed=4).parse({"tokens": sf.var(sf.int64)}).pack("tokens", 64, lengths="tokens")
+    assert sum(int((row["tokens_segment_ids"] > 0).sum()) for row in rows) > 0
+
+
+def test_a_state_knows_the_seed_of_the_draws(folder):
+    def chain(seed):
+        return sf.mix(sources(folder), {"a": 1, "b": 1, "c": 1}, length=3000, seed=seed).parse({"id": sf.int64}).batch(10)
+    it = iter(chain(7))
+    next(it)
+    state = it.state_dict()
+    again = iter(chain(7))
+    again.load_state_dict(state)
+    assert next(again)["id"].tolist() == next(it)["id"].tolist()
+    for other in (None, 8):
+        with pytest.raises(RuntimeError, match="the seed of their draws differ"):
+            iter(chain(other)).load_state_dict(state)
+    with pytest.raises(ValueError, match="seed"):
+        chain(-1)
+
+
+def test_plan_and_replay_know_the_seed_of_the_draws(folder):
+    specs = [f"{folder}/{name}@3" for name in "ab"]
+    flags = ["--weights", "3,1", "--length", "1000", "--mix-seed", "5", "--batch", "10"]
+    listed = run("replay", *specs, *flags, "--step", "7").out.decode()
+    numbers = [int(line.split("\t")[0]) for line in listed.splitlines()]
+    mixed = sf.mix(dict(zip("ab", specs)), {"a": 3, "b": 1}, length=1000, seed=5, number="number", source="source")
+    batch = list(mixed.batch(10))[7]
+    assert numbers == [int(n) + 300 * int(s) for n, s in zip(batch["number"], batch["source"])]
+    assert run("plan", *specs, *flags).status == 0
+    assert "--weights" in run("plan", specs[0], "--mix-seed", "5").err
+
+
 def test_any_ranks_deliver_the_same_and_resume_each_other(folder):
     random.seed(7)
     for trial in range(5):
@@ -144,7 +204,8 @@ def test_a_run_goes_on_with_another_schedule_and_a_new_source(folder):
     edited.load_state_dict(state)
     assert [next(edited)["id"].tolist() for _ in range(14)] == rest
     assert {source_of(n) for _ in range(20) for n in next(edited)["id"]} == {"a", "c"}
-    message = "the state belongs to another mixture: sources, their records or their weights differ before position 500 of epoch 0"
+    message = ("the state belongs to another mixture: sources, their records, their weights or the seed of their draws "
+               "differ before position 500 of epoch 0")
     for other in (chain(a=1, b=1.01), chain([(320, {"a": 1, "b": 2})], a=1, b=1), chain(a=1, c=1)):
         with pytest.raises(RuntimeError, match=message):
             iter(other).load_state_dict(state)

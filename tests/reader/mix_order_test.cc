@@ -157,6 +157,11 @@ TEST(MixOrder, AgreesWithDrawingFromSourcesThatRepeat) {
       schedule.push_back(segment);
     }
     OrderSpec spec = Spec(schedule, random() % 4 == 0 ? 0 : 1 + random() % 9000);
+    if (trial % 2 == 1) {
+      auto drawn = std::make_shared<Mixture>(*spec.mixture);
+      drawn->seed = random();
+      spec.mixture = std::move(drawn);
+    }
     switch (random() % 4) {
       case 0:
         break;

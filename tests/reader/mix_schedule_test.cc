@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -23,17 +24,23 @@ std::vector<std::string> Names(size_t n) {
 }
 
 MixSchedule MakeSchedule(const std::vector<MixSegment>& segments, uint64_t lanes,
-                         std::vector<uint64_t> source_lanes = {}) {
+                         std::vector<uint64_t> source_lanes = {},
+                         std::optional<uint64_t> seed = std::nullopt) {
   source_lanes.resize(segments[0].weights.size(), lanes);
   absl::StatusOr<MixSchedule> made =
-      MixSchedule::Make(Names(source_lanes.size()), segments, lanes, source_lanes);
+      MixSchedule::Make(Names(source_lanes.size()), segments, lanes, source_lanes, seed);
   EXPECT_OK(made);
   return *std::move(made);
 }
 
+// So many rows have their shares together where sources are drawn at random.
+uint64_t DrawnRows(uint64_t lanes) {
+  return std::max(MixSchedule::kDrawnRows, (MixSchedule::kDrawnPositions + lanes - 1) / lanes);
+}
+
 // Counts draws row by row, and compares each with what the schedule computes.
 void ExpectAsCounted(const MixSchedule& schedule, const std::vector<uint64_t>& source_lanes,
-                     uint64_t rows) {
+                     uint64_t rows, bool drawn) {
   const uint64_t lanes = schedule.lanes();
   const size_t sources = schedule.num_sources();
   std::vector<std::vector<uint64_t>> taken;
@@ -52,7 +59,9 @@ void ExpectAsCounted(const MixSchedule& schedule, const std::vector<uint64_t>& s
   for (uint64_t row = 0; row < rows; ++row) {
     const size_t segment = schedule.SegmentOf(row * lanes);
     if (schedule.SegmentBegin(segment) == row * lanes) since.assign(sources, 0);
-    expect_share(row * lanes, 1);
+    const uint64_t in_period =
+        (row - schedule.SegmentBegin(segment) / lanes) % (schedule.PeriodOf(segment) / lanes);
+    if (!drawn || in_period % DrawnRows(lanes) == 0) expect_share(row * lanes, 1);
     if (row % 13 == 0) {
       for (uint32_t s = 0; s < sources; ++s) {
         uint64_t least = UINT64_MAX;
@@ -69,7 +78,7 @@ void ExpectAsCounted(const MixSchedule& schedule, const std::vector<uint64_t>& s
     }
     for (uint64_t lane = 0; lane < lanes; ++lane) {
       const uint64_t p = row * lanes + lane;
-      if (row % 13 == 0) expect_share(p, 3);
+      if (row % 13 == 0 && !drawn) expect_share(p, 3);
       const MixSchedule::Draw draw = schedule.At(p);
       const uint64_t own = lane % source_lanes[draw.source];
       const uint64_t number = draw.number / source_lanes[draw.source];
@@ -104,7 +113,10 @@ TEST(MixSchedule, AgreesWithCountingForRandomWeightsLanesAndSegments) {
       const uint64_t of_source = 1 + random() % lanes;
       if (lanes % of_source == 0) source_lanes.push_back(of_source);
     }
-    ExpectAsCounted(MakeSchedule(segments, lanes, source_lanes), source_lanes, 40000 / lanes);
+    std::optional<uint64_t> seed;
+    if (trial % 2 == 1) seed = random();
+    ExpectAsCounted(MakeSchedule(segments, lanes, source_lanes, seed), source_lanes, 40000 / lanes,
+                    seed.has_value());
     if (::testing::Test::HasFatalFailure()) FAIL() << "trial " << trial;
   }
 }
@@ -123,6 +135,40 @@ TEST(MixSchedule, LanesHaveEqualSharesOfEverySource) {
   }
   for (uint32_t s = 0; s < 3; ++s) {
     for (uint64_t lane = 0; lane < 8; ++lane) EXPECT_EQ(taken[s][lane], schedule.SharesOf(0)[s]);
+  }
+}
+
+// The sources of the first `positions`.
+std::vector<uint32_t> Sequence(const MixSchedule& schedule, uint64_t positions) {
+  std::vector<uint32_t> sequence;
+  for (uint64_t p = 0; p < positions; ++p) sequence.push_back(schedule.At(p).source);
+  return sequence;
+}
+
+TEST(MixSchedule, DrawsAtRandomWithASeed) {
+  constexpr uint64_t kPositions = 8 * MixSchedule::kDrawnPositions;
+  for (uint64_t lanes : {1, 16, 64}) {
+    const MixSchedule drawn = MakeSchedule({{0, {3, 1}}}, lanes, {}, 5);
+    const std::vector<uint32_t> sequence = Sequence(drawn, kPositions);
+    // Of pairs at any small distance, 1/16 have the second source twice, as of independent draws.
+    for (uint64_t distance : {1, 2, 3, 4, 8, 16, 64, 100}) {
+      uint64_t both = 0;
+      for (uint64_t p = distance; p < kPositions; ++p) {
+        both += sequence[p] == 1 && sequence[p - distance] == 1;
+      }
+      EXPECT_NEAR(static_cast<double>(both) / kPositions, 1.0 / 16, 0.006)
+          << "lanes " << lanes << ", distance " << distance;
+    }
+    // Counts of 100 positions scatter as those of independent draws: sqrt(100 * 3 / 16) = 4.3.
+    double squares = 0;
+    for (uint64_t p = 0; p + 100 <= kPositions; p += 100) {
+      const auto begin = sequence.begin() + static_cast<int64_t>(p);
+      const auto count = static_cast<double>(std::count(begin, begin + 100, 1));
+      squares += (count - 25) * (count - 25);
+    }
+    EXPECT_NEAR(std::sqrt(squares / (kPositions / 100)), 4.3, 0.4) << "lanes " << lanes;
+    EXPECT_EQ(Sequence(MakeSchedule({{0, {3, 1}}}, lanes, {}, 5), kPositions), sequence);
+    EXPECT_NE(Sequence(MakeSchedule({{0, {3, 1}}}, lanes, {}, 6), kPositions), sequence);
   }
 }
 
