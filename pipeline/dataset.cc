@@ -150,7 +150,8 @@ Dataset Dataset::WithSource(const Dataset& source) const {
   if ((!by_row && !select) || step_->random) {
     return Dataset(absl::InvalidArgumentError(
         step_->random
-            ? fmt::format("{} draws random numbers by a record's place in an epoch", step_->text)
+            ? fmt::format("{} takes random numbers or an index by a record's place in an epoch",
+                          step_->text)
             : fmt::format("rows can be numbered only after steps on single rows, which {} is not",
                           step_->text)));
   }

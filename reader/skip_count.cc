@@ -14,16 +14,17 @@ SkipCount::SkipCount(const ReaderOptions& options, uint64_t epoch_records)
 absl::Status SkipCount::Add(uint64_t epoch, const DamagedRecord& damaged) {
   if (epoch != epoch_) {
     epoch_ = epoch;
-    in_epoch_ = 0;
+    in_epoch_.clear();
   }
-  ++count_;
   if (!may_skip_) return absl::DataLossError(damaged.Message());
-  if (++in_epoch_ == 1) first_ = damaged.Message();
-  if (in_epoch_ > max_skipped_) {
+  if (!in_epoch_.insert(damaged.record).second) return absl::OkStatus();
+  ++count_;
+  if (in_epoch_.size() == 1) first_ = damaged.Message();
+  if (in_epoch_.size() > max_skipped_) {
     return absl::DataLossError(
         fmt::format("{} of {} records are damaged, which is more than allowed; the first is "
                     "{}; repair the dataset with 'shardfeed repair', or raise max-skipped",
-                    in_epoch_, epoch_records_, first_));
+                    in_epoch_.size(), epoch_records_, first_));
   }
   if (on_skip_) on_skip_(damaged);
   return absl::OkStatus();

@@ -102,16 +102,15 @@ bool SetValue(DType dtype, const Padding& padding, PaddingValue* to) {
 }  // namespace
 
 absl::StatusOr<PaddingValue> PaddingValueOf(std::string_view step, const ColumnSpec& column,
-                                            const Padding& padding) {
+                                            const Padding& padding, std::string_view role) {
   PaddingValue value;
   if (SetValue(column.dtype, padding, &value)) return value;
   const std::string text =
       std::visit([](const auto& v) { return fmt::format("{}", v); }, padding.value);
   const bool is_string = std::holds_alternative<std::string>(padding.value);
-  return absl::InvalidArgumentError(
-      fmt::format("{}: column '{}' of {} cannot hold the padding value {}{}", step, column.name,
-                  DTypeName(column.dtype), is_string ? "of bytes " : "",
-                  is_string ? fmt::format("'{}'", text) : text));
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: column '{}' of {} cannot hold the {} {}{}", step, column.name, DTypeName(column.dtype),
+      role, is_string ? "of bytes " : "", is_string ? fmt::format("'{}'", text) : text));
 }
 
 void FillWith(const PaddingValue& value, DType dtype, size_t count, char* to) {

@@ -17,10 +17,12 @@ struct PaddingValue {
   alignas(std::string_view) char bytes[sizeof(std::string_view)] = {};
 };
 
-// InvalidArgument: the type of the column cannot hold the value; the message begins with `step`.
-// Doubles are rounded to the precision of a float column; nothing else is changed.
+// InvalidArgument: the type of the column cannot hold the value; the message begins with `step`,
+// and calls the value by its `role`. Doubles are rounded to the precision of a float column;
+// nothing else is changed.
 absl::StatusOr<PaddingValue> PaddingValueOf(std::string_view step, const ColumnSpec& column,
-                                            const Padding& padding);
+                                            const Padding& padding,
+                                            std::string_view role = "padding value");
 
 // Writes the value, of the type `dtype`, `count` times.
 void FillWith(const PaddingValue& value, DType dtype, size_t count, char* to);

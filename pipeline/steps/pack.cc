@@ -57,7 +57,7 @@ absl::StatusOr<PackLayout> LayoutOf(const RowSpec& spec, bool batched,
     layout.pad.push_back(*pad);
     if (!options.separator.empty()) {
       const Padding value{0, options.separator[options.separator.size() == 1 ? 0 : i]};
-      absl::StatusOr<PaddingValue> separator = PaddingValueOf("pack", column, value);
+      absl::StatusOr<PaddingValue> separator = PaddingValueOf("pack", column, value, "separator");
       if (!separator.ok()) return separator.status();
       layout.separator.push_back(*separator);
     }

@@ -206,15 +206,15 @@ class Chain(Viewable):
     @staticmethod
     def _numbers_in_shards(source: "Chain", numbers: Sequence[int]) -> List[int]:
         """Returns the record numbers of elements, which differ if sf.read reads only some
-        records, or if it reads a mixture."""
+        records, fills up the epoch with its first ones, or if it reads a mixture."""
         if source._method == "mixture":
             return list(source._core.record_numbers(list(numbers)))
-        ranges = source._arguments[1]
-        if ranges is None:
-            return list(numbers)
+        ranges = source._arguments[1] or [(0, len(source._records))]
         first = np.array([begin for begin, _ in ranges], np.int64)
         ends = np.cumsum([count for _, count in ranges], dtype=np.int64)
         chosen = np.asarray(numbers, np.int64)
+        if len(chosen):
+            chosen = chosen % ends[-1]
         which = np.searchsorted(ends, chosen, "right")
         begins = np.concatenate([[0], ends[:-1]])
         return (first[which] + chosen - begins[which]).tolist()
@@ -235,10 +235,10 @@ class Chain(Viewable):
         source = self
         while len(source._inputs) == 1:
             source = source._inputs[0]
-        if source._method == "mixture":
-            number = self._numbers_in_shards(source, [_number(number, len(source))])[0]
-        elif source._method == "shards" and source._arguments[1] is not None:
-            n = sum(count for _, count in source._arguments[1])
+        if source._method in ("mixture", "shards"):
+            n = len(source)
+            if source._method == "shards":  # also those that the end of the epoch drops
+                n = max(n, sum(count for _, count in source._arguments[1] or [(0, len(source._records))]))
             number = self._numbers_in_shards(source, [_number(number, n)])[0]
         return self._records.place(number)
 

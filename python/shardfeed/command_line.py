@@ -27,8 +27,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def one_line(text: str) -> str:
-    """Returns the text without line breaks and control characters."""
-    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in text)
+    """Returns the text without line breaks, control characters and bytes of file names that are not UTF-8."""
+    def shown(c: str) -> str:
+        if c == "\n":
+            return "\\n"
+        if "\udc80" <= c <= "\udcff":
+            return f"\\x{ord(c) - 0xdc00:02x}"
+        return f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c
+    return "".join(map(shown, text))
 
 
 # Options that may precede the command and have a value.

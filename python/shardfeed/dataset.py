@@ -16,9 +16,9 @@ from .row_steps import RowSteps
 _ANY_LENGTH = 2**64 - 1
 
 
-def _check_name(step: str, lengths: Optional[str]) -> None:
+def _check_name(step: str, lengths: Optional[str], or_none: str = ", or be None") -> None:
     if lengths == "":
-        raise ValueError(f"{step}: lengths must name lengths of the indexes, or be None")
+        raise ValueError(f"{step}: lengths must name lengths of the indexes{or_none}")
 
 
 @checked_methods
@@ -317,7 +317,7 @@ class Dataset(RowSteps):
 
         ValueError: what precedes drops or adds rows, or a column has one value per episode; in a run, an
         episode has another number of steps than its index says."""
-        _check_name("steps", lengths)
+        _check_name("steps", lengths, "")
         offsets = [offset if isinstance(offset, tuple) else (offset, None) for offset in columns.values()]
         return self._then("steps", list(columns), [begin for begin, _ in offsets], [end for _, end in offsets], lengths,
                           ends == "repeat", number, window or 0,

@@ -153,6 +153,12 @@ def test_a_damaged_episode_keeps_its_rows(tmp_path):
     lost = [row for row in rows if row["instruction"] == b""]
     assert len(lost) == length_of(7) and all(not row["steps/action"].any() for row in lost)
     assert sorted(check(row) for row in rows if row["instruction"]) == [(e, s) for e, s in ALL if e < 40 and e != 7]
+    # The episode counts once, however many rows it has.
+    assert length_of(7) > 1
+    run_of = iter(steps(spec, "exact", reading={"skip_damaged": True, "max_skipped": 1}))
+    assert len(list(run_of)) == len(rows)
+    with pytest.raises(sf.DataLossError, match="1 of 40 records are damaged, which is more than allowed"):
+        list(steps(spec, "exact", reading={"skip_damaged": True, "max_skipped": 0}))
 
 
 BAD = {
@@ -164,7 +170,7 @@ BAD = {
     "three offsets": ({"columns": {"steps/image": (1, 2, 3)}}, "columns must be a dict"),
     "a taken name": ({"number": "episode"}, "column 'episode' would appear twice"),
     "a large window": ({"window": 1 << 21}, "between 1 and 1048576 records, got 2097152"),
-    "no lengths": ({"lengths": ""}, "lengths must name lengths of the indexes"),
+    "no lengths": ({"lengths": ""}, "lengths must name lengths of the indexes$"),
 }
 
 
@@ -179,7 +185,7 @@ def test_what_makes_no_steps_is_refused(spec, case):
 def test_what_cannot_precede_is_refused(spec):
     with pytest.raises(ValueError, match="steps: rows are planned by the lengths of records, .* which filter is not"):
         episodes(spec).filter(lambda row: True).steps(AROUND, lengths="steps/is_first")
-    with pytest.raises(ValueError, match="draws random numbers by a record's place"):
+    with pytest.raises(ValueError, match="takes random numbers or an index by a record's place"):
         episodes(spec).map(lambda row, rng: {"steps/image": row["steps/image"]}, seed=1,
                            output={"steps/image": sf.ragged(sf.bytes)}).steps({"steps/image": 0}, lengths="steps/is_first")
     with pytest.raises(TypeError, match="offset|integer"):

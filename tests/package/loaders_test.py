@@ -27,6 +27,21 @@ def test_elements_by_number(dataset, parsed):
         ds.parse({"n": sf.float32})[[251, 7]]
 
 
+@pytest.mark.parametrize("end", ["drop", "pad", "wrap"])
+@pytest.mark.parametrize("records", [None, "7-20,400-440"])
+def test_elements_by_number_where_the_epoch_is_filled_up(dataset, end, records):
+    ds = sf.read(dataset, batch=64, end=end, records=records)
+    iterated = list(ds)
+    assert len(ds) == len(iterated) and list(ds[:]) == iterated
+    assert [ds[-1], ds[len(ds) - 1], ds[2]] == [iterated[-1], iterated[-1], iterated[2]]
+    assert ds.parse()[-1]["n"] == list(ds.parse())[-1]["n"]
+    first = 0 if records is None else 7
+    count = RECORDS if records is None else 55
+    assert ds.place(0)[1] == first and ds.place(count - 1) == sf.read(dataset).place(RECORDS - 1 if records is None else 440)
+    if end != "drop":
+        assert ds.place(count) == ds.place(0)
+
+
 def test_generators_are_not_drawn_far_ahead():
     drawn = []
 

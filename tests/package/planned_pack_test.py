@@ -1,6 +1,8 @@
 """pack(lengths=...): rows that are planned from the indexes, against a plain model, in any world and through resumes."""
 
+import os
 import random
+import shutil
 import sys
 
 import numpy as np
@@ -170,6 +172,24 @@ def test_a_separator_follows_each_sequence(spec, options):
             assert np.array_equal(ids, whole[0]) and np.array_equal(labels, whole[1])
 
 
+def test_a_separator_must_fit_its_column(spec):
+    ds = parsed(spec, "window").map(lambda row: {"small": row["ids"].astype(np.uint8)}, output={"small": sf.ragged(sf.uint8)})
+    with pytest.raises(ValueError, match="pack: column 'small' of uint8 cannot hold the separator 256"):
+        ds.pack("small", 512, separator=256)
+
+
+def test_a_damaged_record_counts_once_however_it_is_cut(spec, tmp_path):
+    shutil.copytree(os.path.dirname(spec), tmp_path / "d")
+    shard = sorted(path for path in (tmp_path / "d").iterdir() if path.is_file())[0]
+    content = bytearray(shard.read_bytes())
+    content[12] ^= 1  # the first payload byte
+    shard.write_bytes(content)
+    ds = sf.read(tmp_path / "d", skip_damaged=True, max_skipped=1).parse(
+        {"ids": sf.var(sf.int64)})
+    it = iter(ds.pack("ids", 2, split=True, lengths="ids"))
+    assert sum(1 for _ in it) > 100 and it.stats()["damaged"] == 1
+
+
 def test_a_sequence_must_fit_with_its_separator(spec):
     longest = max(map(length_of, range(DOCUMENTS)))
     ds = parsed(spec, "window")
@@ -229,7 +249,7 @@ BAD = {
     "random numbers for pieces": (lambda ds: packed(ds.map(
         lambda row, rng: {"ids": rng.permutation(row["ids"]), "labels": row["labels"]}, seed=1,
         output={"ids": sf.var(sf.int64), "labels": sf.var(sf.int64)})),
-                                  "draws random numbers by a record's place"),
+                                  "takes random numbers or an index by a record's place"),
     "a window too small": (lambda ds: list(packed(ds, window=10)), "between 1024 and 1048576 records, got 10"),
     "a column twice": (lambda ds: ds.pack(["ids", "ids"], 8), "would appear twice"),
     "no column": (lambda ds: ds.pack([], 8), "there are no columns"),

@@ -13,11 +13,12 @@ import sqlite3
 import subprocess
 import sys
 import time
+from unittest.mock import ANY
 
 import harness
 import numpy as np
 import pytest
-from harness import DONE, INTERRUPTED, REPOSITORY, USAGE
+from harness import DEFECTS, DONE, INTERRUPTED, REPOSITORY, USAGE
 from package_data import run_python, sf
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -442,6 +443,29 @@ def test_a_dry_run_writes_nothing(tmp_path, table):
     shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", tmp_path / "out/t@3", "--dry-run").out.decode()
     assert shown.splitlines()[:2] == ["feature  kind   from", "int8     int64  int8"]
     assert "1,000 records, about" in shown and shown.endswith("nothing was written\n")
+    # OUT may be left out.
+    assert convert("parquet", tmp_path / "t.parquet", "--dry-run") == {
+        name: value for name, value in report.items() if name != "dataset"} | {"seconds": ANY}
+    shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", "--dry-run").out.decode()
+    assert shown.splitlines()[-1].startswith("1,000 records, about")
+
+
+def test_names_that_are_no_utf8(tmp_path):
+    name = os.fsdecode(b"t\xff.parquet")
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "t.parquet")
+    (tmp_path / "t.parquet").rename(tmp_path / name)
+    convert("parquet", tmp_path / name, tmp_path / "out/t@1", "--resume")
+    manifest = json.loads((tmp_path / "out/.shardfeed/t.manifest.json").read_text())
+    assert manifest["made_by"]["source"].endswith("t\\xff.parquet")
+    # The same command finds it complete, and a file with another name does not.
+    again = shardfeed("convert", "parquet", tmp_path / name, tmp_path / "out/t@1", "--resume")
+    assert "the dataset is already complete" in again.out.decode()
+    other = os.fsdecode(b"t\xfe.parquet")
+    (tmp_path / name).rename(tmp_path / other)
+    assert shardfeed("convert", "parquet", tmp_path / other, tmp_path / "out/t@1", "--resume").status != DONE
+    (tmp_path / other).write_bytes(b"no table")
+    failed = shardfeed("convert", "parquet", tmp_path / other, tmp_path / "out/u@1")
+    assert failed.status == DEFECTS and "t\\xfe.parquet: " in failed.err
 
 
 def test_the_number_of_shards_follows_their_size(tmp_path):

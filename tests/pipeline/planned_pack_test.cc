@@ -280,9 +280,10 @@ TEST_F(PlannedPackTest, RefusesWhatCannotBePlanned) {
   const Dataset by_place = Documents().Map(
       {{"ids", DType::kInt64, {}, true}}, [](RowContext&) { return absl::OkStatus(); }, {}, 1, {},
       /*by_place=*/true);
-  EXPECT_THAT(error(by_place.Pack({"ids", "weights"}, cutting)),
-              ::testing::HasSubstr("draws random numbers by a record's place, of which it has "
-                                   "several if its sequence is cut"));
+  EXPECT_THAT(
+      error(by_place.Pack({"ids", "weights"}, cutting)),
+      ::testing::HasSubstr("takes random numbers or an index by a record's place, of which it has "
+                           "several if its sequence is cut"));
   EXPECT_OK(Packed(by_place).status());
   EXPECT_THAT(error(Packed(Documents({.end = EpochEnd::kWrap}))),
               ::testing::HasSubstr("read with end=\"drop\""));

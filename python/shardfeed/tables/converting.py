@@ -272,7 +272,7 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
                 messages.append(message or "")
                 if finished is not None and not kept:
                     finished.add(part, messages[-1])
-        notes = [told(note) for note in source.notes()]
+        notes = [in_utf8(told(note)) for note in source.notes()]
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:
         if finished is None:
@@ -302,9 +302,16 @@ def shards_of(source: Source, shard_bytes: int, limit: Optional[int]) -> int:
     return max(1, -(-size // shard_bytes))
 
 
+def in_utf8(text: str) -> str:
+    """The text with \\xff for bytes of file names that are not UTF-8, which manifests cannot have."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
 def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str],
                shuffle: Optional[int] = None) -> Dict[str, str]:
     given = " ".join(f"--{name} {value}" for name, value in options.items())
     made = {"tool": f"shardfeed {_core.version()}", "command": f"convert {kind}", "source": " ".join(sources),
             "shuffle": "no" if shuffle is None else f"seed {shuffle}"}
-    return {**made, "options": given} if given else made
+    if given:
+        made["options"] = given
+    return {name: in_utf8(text) for name, text in made.items()}

@@ -135,7 +135,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
     order.add_argument("--shuffle", type=_whole(0), metavar="SEED", help="shuffle, with this seed")
     order.add_argument("--no-shuffle", action="store_true", help="keep the order of the source, as by default")
     add("--no-sync", action="store_true", help="do not wait until everything is on disk")
-    add("--dry-run", action="store_true", help="show the features, sizes and first records; write nothing")
+    add("--dry-run", action="store_true", help="show the features, sizes and first records; write nothing; OUT may be left out")
     add("--json", action="store_true", help="print one JSON object on standard output")
     add("-q", "--quiet", action="store_true", help="print errors only")
     add("-j", "--jobs", "--threads", dest="threads", type=_whole(1, 1 << 16), default=0, metavar="N",
@@ -152,9 +152,10 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     given.columns = [name for text in given.columns or [] for name in text.split(",")] or None
     if not given.paths:
         raise Misuse("PATHS is required")
-    if len(given.paths) == 1:
+    given.named = len(given.paths) > 1  # whether OUT is
+    if not given.named and not given.dry_run:
         raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT")
-    *given.sources, given.out = given.paths
+    *given.sources, given.out = given.paths if given.named else [*given.paths, "preview"]
     given.given = list(given.sources)  # by the user
     given.told = str  # see _standard_input
     if "-" in given.sources and kind == "lmdb":
@@ -227,10 +228,10 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
         resuming.check_order(given.kind, options.query)
     source = converting.open_source(given.kind, given.sources, options, kinds)
     out = given.out
-    if not given.counted:
+    if given.named and not given.counted:
         out += f"@{converting.shards_of(source, given.shard_size or 256 << 20, given.limit)}"
     if given.dry_run:
-        return {"dry_run": True, "dataset": out, **converting.estimate(source, given.limit),
+        return {"dry_run": True, **({"dataset": out} if given.named else {}), **converting.estimate(source, given.limit),
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
                 "notes": [given.told(note) for note in source.notes()], "seconds": time.monotonic() - started}
@@ -350,9 +351,9 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     for note in report["notes"]:
         print(f"note: {one_line(note)}")
     if report.get("dry_run"):
-        print(f"{one_line(report['dataset'])}: {report['records']:,} records, about {_amount(report['bytes'])} before "
-              f"compression, from {len(report['sources'])} source{'s' * (len(report['sources']) > 1)}; nothing was "
-              "written")
+        name = f"{one_line(report['dataset'])}: " if "dataset" in report else ""
+        print(f"{name}{report['records']:,} records, about {_amount(report['bytes'])} before compression, from "
+              f"{len(report['sources'])} source{'s' * (len(report['sources']) > 1)}; nothing was written")
         return
     if report["records"] < report["shards"]:
         print("note: there are more shards than records, so some are empty")
