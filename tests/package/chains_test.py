@@ -302,7 +302,7 @@ def test_functions_get_a_generator_and_the_index(dataset, tmp_path):
     assert parts == sorted(whole[:len(parts)])
     assert [row["i"] for row in sf.range(5).map(lambda row, i: {"i": i}, with_index=True)] == [*range(5)]
     assert next(iter(sf.range(5).map(lambda row, rng: {"x": rng.normal()}, seed=0)))["x"] != 0
-    with pytest.raises(TypeError, match="draws random numbers"):
+    with pytest.raises(TypeError, match="takes random numbers"):
         sf.read(dataset).map(lambda row, i: {"i": i}, with_index=True)[3]
     for options in ({"batched": True}, {"processes": 2}):
         chain = ds.batch(2) if "batched" in options else ds

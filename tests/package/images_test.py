@@ -151,7 +151,7 @@ def test_random_crops_resume(images, stop):
 def test_by_number(images):
     ds = images.decode_image(size=16)
     same(ds[5], list(ds)[5])
-    with pytest.raises(TypeError, match="draws random numbers"):
+    with pytest.raises(TypeError, match="takes random numbers"):
         images.decode_image(size=16, flip=0.5)[0]
 
 

@@ -30,7 +30,7 @@ def test_elements_by_number(dataset, parsed):
 @pytest.mark.parametrize("end", ["drop", "pad", "wrap"])
 @pytest.mark.parametrize("records", [None, "7-20,400-440"])
 def test_elements_by_number_where_the_epoch_is_filled_up(dataset, end, records):
-    ds = sf.read(dataset, batch=64, end=end, records=records)
+    ds = sf.read(dataset, batch=16, end=end, records=records)
     iterated = list(ds)
     assert len(ds) == len(iterated) and list(ds[:]) == iterated
     assert [ds[-1], ds[len(ds) - 1], ds[2]] == [iterated[-1], iterated[-1], iterated[2]]

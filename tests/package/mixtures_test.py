@@ -359,7 +359,9 @@ def test_sources_may_share_a_dataset_and_have_options(folder):
     ({"schedule": [(-1, {"a": 1, "b": 1, "c": 1})]}, ValueError, "positions are at least 0, got -1"),
     ({"schedule": [(0, {"a": 1, "b": 1, "c": 1})]}, ValueError, "weights change at position 0, and again at 0"),
     ({"length": 0}, ValueError, "length"),
-    ({"seed": 1}, TypeError, "seed"),
+    ({"seed": "1"}, TypeError, "seed"),
+    ({"seed": -1}, ValueError, "seed"),
+    ({"exact": True}, TypeError, "exact"),
 ])
 def test_wrong_arguments_are_refused(folder, arguments, error, message):
     with pytest.raises(error, match=message):

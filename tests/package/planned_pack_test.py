@@ -182,7 +182,7 @@ def test_a_damaged_record_counts_once_however_it_is_cut(spec, tmp_path):
     shutil.copytree(os.path.dirname(spec), tmp_path / "d")
     shard = sorted(path for path in (tmp_path / "d").iterdir() if path.is_file())[0]
     content = bytearray(shard.read_bytes())
-    content[12] ^= 1  # the first payload byte
+    content[-5] ^= 1  # the last byte of a record, before its CRC
     shard.write_bytes(content)
     ds = sf.read(tmp_path / "d", skip_damaged=True, max_skipped=1).parse(
         {"ids": sf.var(sf.int64)})

@@ -243,7 +243,7 @@ def test_columns_that_are_no_images(images):
         images.augment("label", [])
     with pytest.raises(ValueError, match="no column 'photo'"):
         images.augment("photo", [])
-    with pytest.raises(TypeError, match="draws random numbers"):
+    with pytest.raises(TypeError, match="takes random numbers"):
         images.augment("image", [])[0]
 
 

@@ -20,7 +20,9 @@ def _opened(path: str) -> Any:
     with open(path, "rb"):  # a file that cannot be opened is the system's error
         pass
     try:
-        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER, page_checksum_verification=True)
+        # As bytes, for pyarrow takes no text with a name that is not UTF-8.
+        return parquet.ParquetFile(pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=_BUFFER,
+                                   page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, f"not a file of Parquet, or cut off ({os.path.getsize(path)} bytes): {error}") from None
 
@@ -192,7 +194,7 @@ def open_arrow(path: str, options: Options) -> Table:
 
     def batches() -> Iterator[Any]:
         """The schema, then the batches."""
-        with pa.memory_map(path) if os.path.getsize(path) else pa.BufferReader(b"") as source:
+        with pa.memory_map(os.fsencode(path)) if os.path.getsize(path) else pa.BufferReader(b"") as source:
             try:
                 reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
             except (pa.ArrowException, OSError) as error:

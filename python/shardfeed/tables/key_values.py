@@ -120,6 +120,8 @@ def _opened(path: str) -> Iterator[Any]:
         environment = lmdb.open(path, subdir=folder, readonly=True, lock=False, create=False, readahead=False)
     except lmdb.Error as error:
         raise damaged(path, f"not a database of LMDB: {error}") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{path}: lmdb opens no names that are not UTF-8; rename the database") from None
     try:
         # It is mapped: beyond the file's end a read would end the process.
         needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]

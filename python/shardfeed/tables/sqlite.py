@@ -31,8 +31,8 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
     """A connection that only reads, in one transaction."""
     with open(path, "rb"):  # SQLite would not say why it cannot be opened
         pass
-    connection = sqlite3.connect(f"file:{urllib.parse.quote(os.path.abspath(path))}?mode=ro", uri=True, isolation_level=None,
-                                 check_same_thread=False)
+    name = urllib.parse.quote(os.fsencode(os.path.abspath(path)))
+    connection = sqlite3.connect(f"file:{name}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
     try:
         connection.text_factory = bytes
         connection.execute("BEGIN")
