@@ -306,7 +306,7 @@ void CheckTarExtent(const ShardTable& table, const Extent& extent, absl::Span<ch
 void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
                     BufferPool& pool, std::vector<std::string_view>* payloads, BufferRefs* buffers,
                     std::vector<DamagedRecord>* damaged) {
-  thread_local MdsPayloads made;
+  thread_local FramedPayloads made;
   thread_local std::vector<size_t> places;  // of what is made among the payloads
   places.clear();
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
@@ -316,7 +316,7 @@ void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_v
     // In the file, samples have no framing.
     const std::string_view sample =
         bytes.substr(frame.begin - i * kFrameBytes, frame.size - kFrameBytes);
-    const std::string wrong = made.Add(*extent.index->mds_columns(), sample);
+    const std::string wrong = AddMdsSample(*extent.index->mds_columns(), sample, &made);
     if (wrong.empty()) {
       places.push_back(payloads->size());
       payloads->emplace_back();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "tfrecord/mds_frames.h"
 #include "tfrecord/tar_frames.h"
 #include "tfrecord/tar_header.h"
 
@@ -214,7 +215,7 @@ absl::Status RecordStream::NextMds(RecordBlock* block) {
       Fill(bytes);
       continue;
     }
-    const std::string wrong = mds_payloads_.Add(*shard.columns, Unread().substr(0, bytes));
+    const std::string wrong = AddMdsSample(*shard.columns, Unread().substr(0, bytes), &payloads_);
     if (!wrong.empty()) {
       if (offsets.empty()) return defect(wrong);
       break;
@@ -225,12 +226,16 @@ absl::Status RecordStream::NextMds(RecordBlock* block) {
     ++record_;
   }
   if (offsets.empty()) return absl::OkStatus();
-  const std::shared_ptr<Buffer> payloads = Buffer::Allocate(mds_payloads_.bytes());
-  mds_payloads_.MoveTo(payloads->data(), [&](size_t i, std::string_view payload) {
+  Deliver(offsets, block);
+  return absl::OkStatus();
+}
+
+void RecordStream::Deliver(const std::vector<uint64_t>& offsets, RecordBlock* block) {
+  const std::shared_ptr<Buffer> payloads = Buffer::Allocate(payloads_.bytes());
+  payloads_.MoveTo(payloads->data(), [&](size_t i, std::string_view payload) {
     block->records.push_back({payload, offsets[i]});
   });
   block->buffer = payloads;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> RecordStream::Recover() {

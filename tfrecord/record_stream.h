@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "io/buffer.h"
 #include "io/byte_source.h"
+#include "tfrecord/framed_payloads.h"
 #include "tfrecord/framing.h"
-#include "tfrecord/mds_frames.h"
 #include "tfrecord/mds_header.h"
 
 namespace shardfeed {
@@ -89,6 +89,8 @@ class RecordStream {
   FrameScan Scan(std::vector<Record>* records);
   absl::Status EndTar(size_t zeros, std::vector<Record>* records);
   absl::Status NextMds(RecordBlock* block);
+  // Moves payloads_, which begin at `offsets` of the stream, to the block.
+  void Deliver(const std::vector<uint64_t>& offsets, RecordBlock* block);
   std::string_view Unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // Reads more bytes into a buffer that can grow to hold a frame of `frame_bytes` (0: unknown).
   void Fill(uint64_t frame_bytes);
@@ -101,7 +103,7 @@ class RecordStream {
   size_t end_ = 0;
   bool source_ended_ = false;
   uint64_t skipped_ = 0;
-  MdsPayloads mds_payloads_;
+  FramedPayloads payloads_;
   // What followed the last sample of a tar archive; nullopt before.
   std::optional<absl::Status> tar_end_;
   // Reported after the records that precede it.
