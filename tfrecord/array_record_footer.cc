@@ -125,6 +125,11 @@ absl::StatusOr<ArrayRecordFooter> ParseArrayRecordFooter(std::string_view bytes,
   const auto wrong_footer = [&](std::string_view what) {
     return absl::DataLossError(fmt::format("the footer at byte {}: {}", offset, what));
   };
+  const auto cannot_be = [&](const ArrayRecordChunk& chunk) {
+    return wrong_footer(
+        fmt::format("the chunk at byte {} has {} records of {} bytes, which cannot be", chunk.begin,
+                    chunk.records, chunk.decoded_bytes));
+  };
   std::string decoded;
   std::vector<std::string_view> records;
   // A chunk has more bytes than what the footer says of it.
@@ -157,17 +162,19 @@ absl::StatusOr<ArrayRecordFooter> ParseArrayRecordFooter(std::string_view bytes,
       return wrong_footer(fmt::format("what it says of chunk {} is no ArrayRecordFooter", i - 1));
     }
     const auto [begin, decoded_bytes, count] = std::tuple(numbers[0], numbers[1], numbers[2]);
-    const uint64_t least = footer.chunks.empty() ? kRiegeliStartBytes : footer.chunks.back().begin;
-    if (begin < least || (i > 1 && begin == least) || begin >= offset || !CanBeginChunk(begin)) {
+    const bool first = footer.chunks.empty();
+    const uint64_t before = first ? kRiegeliStartBytes : footer.chunks.back().begin;
+    const uint64_t least = first ? before : before + kRiegeliChunkHeaderBytes;
+    if (begin < least || begin >= offset || offset - begin < kRiegeliChunkHeaderBytes ||
+        !CanBeginChunk(begin)) {
       return wrong_footer(
           fmt::format("chunk {} begins at byte {}, which is not between the one before it, at byte "
                       "{}, and the footer",
-                      i - 1, begin, least));
+                      i - 1, begin, before));
     }
+    // A chunk has at least as many bytes as records. Where it ends is not known yet.
     if (count == 0 || count > offset - begin || decoded_bytes > kMaxBytes - sum) {
-      return wrong_footer(
-          fmt::format("chunk {} at byte {} has {} records of {} bytes, which cannot be", i - 1,
-                      begin, count, decoded_bytes));
+      return cannot_be({.begin = begin, .records = count, .decoded_bytes = decoded_bytes});
     }
     sum += decoded_bytes;
     if (!footer.chunks.empty()) footer.chunks.back().end = begin;
@@ -176,6 +183,9 @@ absl::StatusOr<ArrayRecordFooter> ParseArrayRecordFooter(std::string_view bytes,
                              .first_record = footer.records(),
                              .records = count,
                              .decoded_bytes = decoded_bytes});
+  }
+  for (const ArrayRecordChunk& chunk : footer.chunks) {
+    if (chunk.records > chunk.end - chunk.begin) return cannot_be(chunk);
   }
   if (metadata[2] != footer.records()) {
     return wrong_footer(

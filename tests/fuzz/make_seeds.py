@@ -20,6 +20,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+import array_record_files
 import mds_files
 TESTDATA = ROOT / "testdata"
 
@@ -424,6 +425,19 @@ def main():
     write("mds", "columns", mds_files.shard_bytes(columns, rows))
     write("mds", "one_column", mds_files.shard_bytes({"x": "bytes"}, [{"x": b"a"}, {"x": b""}]))
     write("mds", "no_samples", mds_files.shard_bytes({"x": "bytes"}, []))
+
+    # A chunk; chunks and a footer of the same size, with a padding of zeros between; and a postscript.
+    records = array_record_files
+    for name in ("zstd", "brotli", "snappy"):
+        content = (TESTDATA / f"array_record/{name}.array_record").read_bytes()
+        write("array_record", name, content[64:2000])
+    for group in (1, 3):
+        content, places = records.file_bytes([b"abc" * n for n in range(5)], group)
+        end = content.rindex(struct.pack("<Q", (len(places) + 1) << 8 | ord("r")), 0, records.BLOCK) - 24
+        size = max(end - 64, 300)
+        write("array_record", f"group_{group}", content[64:end].ljust(size, b"\0")
+              + content[end:end + size])
+    write("array_record", "postscript", content[-records.BLOCK:-records.BLOCK + 110])
 
     for name, content in small_images():
         write("codecs", name, content)

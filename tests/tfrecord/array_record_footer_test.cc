@@ -1,5 +1,6 @@
 #include "tfrecord/array_record_footer.h"
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
 #include "tests/testing/array_record_files.h"
 #include "tests/testing/files.h"
@@ -168,12 +169,28 @@ TEST(ArrayRecordFooterTest, LyingFootersAreRefused) {
   }
   EXPECT_THAT(with_footer(ArrayRecordFooterChunk({{64, 3, 1}, {64, 3, 1}}, 2, 2)),
               HasSubstr("chunk 1 begins at byte 64, which is not between"));
-  EXPECT_EQ(with_footer(ArrayRecordFooterChunk({{64, 3, 0}}, 1, 0)),
-            "the footer at byte 110: chunk 0 at byte 64 has 0 records of 3 bytes, which cannot be");
+  EXPECT_EQ(
+      with_footer(ArrayRecordFooterChunk({{64, 3, 0}}, 1, 0)),
+      "the footer at byte 110: the chunk at byte 64 has 0 records of 3 bytes, which cannot be");
   EXPECT_THAT(with_footer(ArrayRecordFooterChunk({{64, 3, 47}}, 1, 47)),
               HasSubstr("has 47 records of 3 bytes, which cannot be"));
   EXPECT_THAT(with_footer(ArrayRecordFooterChunk({{64, UINT64_MAX, 1}}, 1, 1)),
-              HasSubstr("which cannot be"));
+              HasSubstr("has 1 records of 18446744073709551615 bytes, which cannot be"));
+  EXPECT_THAT(with_footer(ArrayRecordFooterChunk({{64, 3, 1}, {110, 3, 1}}, 2, 2)),
+              HasSubstr("chunk 1 begins at byte 110, which is not between"));
+  // Chunks that have no room for a header.
+  EXPECT_THAT(with_footer(ArrayRecordFooterChunk({{71, 3, 1}}, 1, 1)),
+              HasSubstr("chunk 0 begins at byte 71, which is not between"));
+  EXPECT_THAT(with_footer(ArrayRecordFooterChunk({{64, 3, 1}, {70, 3, 1}}, 2, 2)),
+              HasSubstr("chunk 1 begins at byte 70, which is not between"));
+  const std::string metadata = "\x0a\x06\x08\x01\x10\x01\x18\x01";
+  EXPECT_THAT(with_footer(SimpleRiegeliChunk({metadata, "\x08"})),
+              HasSubstr("what it says of chunk 0 is no ArrayRecordFooter"));
+  std::string endless;
+  AppendLittleEndian<uint64_t>(uint64_t{1} << 61, &endless);
+  endless.resize(32);
+  EXPECT_THAT(with_footer(testing::WithHash(endless)),
+              HasSubstr("the footer at byte 110: it has 2305843009213693952 bytes of data"));
   std::string broken = ArrayRecordFooterChunk({{64, 3, 1}}, 1, 1);
   broken.back() ^= 1;
   EXPECT_THAT(with_footer(broken), HasSubstr("the footer at byte 110: hash of the chunk's data"));

@@ -183,7 +183,8 @@ TEST(SimpleChunkTest, LiesAreRefused) {
 }
 
 TEST(SimpleChunkTest, LiesOfCompressedChunksAreRefused) {
-  for (const auto& [code, name] : {std::pair("z", "Zstandard"), {"b", "Brotli"}, {"s", "Snappy"}}) {
+  for (const std::string name : {"Zstandard", "Brotli", "Snappy"}) {
+    const std::string code(1, name == "Zstandard" ? 'z' : name == "Brotli" ? 'b' : 's');
     const auto with_sizes = [&](const std::string& sizes, const std::string& values) {
       return WrongData(2, 3, code + Varint(sizes.size()) + sizes + values);
     };
