@@ -152,7 +152,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   uint64_t bytes = 0;
   Compression compression = Compression::kNone;
   bool tar = false;
-  std::vector<std::string> mds;  // notes on the columns of MDS shards
+  std::vector<std::string> of_format;  // notes on MDS or ArrayRecord shards
   LengthReport lengths;
   for (size_t i = 0; i < (*access)->table().num_shards(); ++i) {
     absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = (*access)->table().Index(i);
@@ -161,11 +161,15 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     bytes += index.summary().shard_bytes;
     compression = index.summary().compression;
     tar |= index.summary().framing == Framing::kTar;
-    if (mds.empty() && index.mds_columns() != nullptr) {
-      mds = index.mds_columns()->Notes();
-      mds.insert(mds.begin(),
-                 "MDS shards of MosaicML Streaming, read in place: a record is a sample, its "
-                 "features are the columns");
+    if (of_format.empty() && index.summary().framing == Framing::kMds) {
+      of_format = FormatNotes(index);
+      of_format.insert(of_format.begin(),
+                       "MDS shards of MosaicML Streaming, read in place: a record is a sample, its "
+                       "features are the columns");
+    }
+    if (of_format.empty() && index.summary().framing == Framing::kArrayRecord) {
+      of_format = FormatNotes(index);
+      of_format.insert(of_format.begin(), "ArrayRecord shards, read in place");
     }
     lengths.Add(index);
     uint64_t offset = 0;
@@ -200,7 +204,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "tar archives in WebDataset's layout, read in place: a record is a sample, its features "
         "are __key__ and the endings of its files");
   }
-  notes.insert(notes.end(), mds.begin(), mds.end());
+  notes.insert(notes.end(), of_format.begin(), of_format.end());
   // The dataset may have been replaced between reading its indexes and reading its manifest.
   if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
   std::optional<DatasetStatistics> statistics;
@@ -399,6 +403,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "  shardfeed inspect photos/train@64 --records 10 --feature image/encoded\n"
       "  shardfeed inspect 'data/train-{00000..00146}.tar'\n"
       "  shardfeed inspect data/mds\n"
+      "  shardfeed inspect 'data/train.array_record*'\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
   command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });
 }

@@ -144,19 +144,21 @@ absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& o
   return plan;
 }
 
-// What cannot be kept of MDS shards (MdsColumns::Notes): by the first one of each folder. None if
-// its index cannot be opened, which reading tells.
+// What cannot be kept of MDS shards (MdsColumns::Notes), and what it costs to shuffle ArrayRecord
+// shards: by the first one of each folder. None if its index cannot be opened, which reading tells.
 std::vector<std::string> NotesOf(const ShardTable& table) {
   std::vector<std::string> notes;
   std::optional<std::string_view> folder;
   for (size_t shard = 0; shard < table.num_shards(); ++shard) {
     const std::string_view path = table.path(shard);
     const std::string_view its_folder = path.substr(0, path.rfind('/') + 1);
-    if (table.summary(shard).framing != Framing::kMds || folder == its_folder) continue;
+    const Framing framing = table.summary(shard).framing;
+    if (framing != Framing::kMds && framing != Framing::kArrayRecord) continue;
+    if (folder == its_folder) continue;
     folder = its_folder;
     const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
-    if (!index.ok() || (*index)->mds_columns() == nullptr) continue;
-    for (std::string& note : (*index)->mds_columns()->Notes()) {
+    if (!index.ok()) continue;
+    for (std::string& note : FormatNotes(**index)) {
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
         notes.push_back(std::move(note));
       }

@@ -173,7 +173,7 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "for any defect and 3 if a file could not be read. Of tar archives (WebDataset), every\n"
       "header is checked, and of MDS shards (MosaicML Streaming) the sizes of all columns; "
       "neither\n"
-      "has checksums of contents.\n\n"
+      "has checksums of contents. Of ArrayRecord shards, the hashes of all chunks are checked.\n\n"
       "Examples:\n"
       "  shardfeed verify out/train@64\n"
       "  shardfeed verify 'data/train-{00000..00146}.tar' --level images\n"

@@ -144,7 +144,7 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
         } else {
           CheckExtent(*table_, extent, {buffer->data(), extent.file_bytes}, CrcCheck::kAll, *pool,
                       &parts[e].payloads, &parts[e].buffers, &damaged);
-          if (!extent.mds()) parts[e].buffers.push_back(std::move(buffer));
+          if (!extent.decoded()) parts[e].buffers.push_back(std::move(buffer));
         }
         if (!damaged.empty()) return absl::DataLossError(damaged[0].Message());
         return absl::OkStatus();

@@ -302,7 +302,7 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
     } else {
       unit->memory += RoundUp(extent.file_bytes + Buffer::kAlignment, Buffer::kAlignment);
     }
-    if (extent.mds()) unit->memory += MdsMemory(extent) + Buffer::kAlignment;
+    if (extent.decoded()) unit->memory += DecodedMemory(extent) + Buffer::kAlignment;
   }
   unit->memory += RoundUp(bytes, Buffer::kAlignment);
 }

@@ -53,8 +53,8 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
   payloads.views.reserve(unit->records());
   absl::Status status = absl::OkStatus();
   uint64_t let_go = 0;
-  const bool only_mds = std::all_of(unit->extents.begin(), unit->extents.end(),
-                                    [](const Extent& extent) { return extent.mds(); });
+  const bool all_decoded = std::all_of(unit->extents.begin(), unit->extents.end(),
+                                       [](const Extent& extent) { return extent.decoded(); });
   for (size_t i = 0; i < unit->extents.size() && status.ok(); ++i) {
     const Extent& extent = unit->extents[i];
     const size_t views_before = payloads.views.size();
@@ -91,14 +91,14 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
                       &payloads.views, &payloads.buffers, &payloads.damaged);
         }
       }
-      if (extent.mds()) {
+      if (extent.decoded()) {
         // The bytes of the file are not needed any more.
-        uint64_t mds_bytes = 0;
+        uint64_t decoded_bytes = 0;
         for (size_t view = views_before; view < payloads.views.size(); ++view) {
-          mds_bytes += payloads.views[view].size() + kFrameBytes;
+          decoded_bytes += payloads.views[view].size() + kFrameBytes;
         }
-        let_go += MdsMemory(extent) - std::min(MdsMemory(extent), mds_bytes);
-        if (only_mds || result.buffer != unit->buffer) let_go += extent.file_bytes;
+        let_go += DecodedMemory(extent) - std::min(DecodedMemory(extent), decoded_bytes);
+        if (all_decoded || result.buffer != unit->buffer) let_go += extent.file_bytes;
       } else if (result.buffer != unit->buffer) {
         payloads.buffers.push_back(std::move(result.buffer));
       }
@@ -108,7 +108,7 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
                                 &payloads.views, &payloads.buffers, &payloads.damaged);
     }
   }
-  if (unit->buffer != nullptr && !only_mds) payloads.buffers.push_back(std::move(unit->buffer));
+  if (unit->buffer != nullptr && !all_decoded) payloads.buffers.push_back(std::move(unit->buffer));
   unit->buffer = nullptr;
   unit->results = {};
   unit->rooms = {};

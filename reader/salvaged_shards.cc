@@ -154,7 +154,7 @@ absl::Status SalvagedShards::Salvage(const ShardTable& table, const Extent& exte
     }
     return absl::OkStatus();
   }
-  // The samples of tar and MDS shards are where the index says, and nothing can be mended.
+  // The records of other shards are where the index says, and nothing can be mended.
   if (extent.framing() != Framing::kTfRecord) return absl::OkStatus();
   MutexLock lock(mutex_);
   auto known = shards_.find(extent.shard);

@@ -9,7 +9,9 @@
 #include "io/buffer.h"
 #include "io/byte_source.h"
 #include "shard/shard_reader.h"
+#include "tfrecord/array_record_decoder.h"
 #include "tfrecord/decompress.h"
+#include "tfrecord/framed_payloads.h"
 #include "tfrecord/gzip_members.h"
 #include "tfrecord/inflate_between.h"
 #include "tfrecord/mds_frames.h"
@@ -273,7 +275,12 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
         PlanInflation(&extent);
       } else {
         extent.file_offset = extent.index->FileOffset(begin);
-        extent.file_bytes = extent.index->FileOffset(begin + n) - extent.file_offset;
+        extent.file_bytes = extent.index->FileEnd(begin + n - 1) - extent.file_offset;
+        if (extent.framing() == Framing::kArrayRecord) {
+          extent.content_bytes =
+              extent.index->Offset(extent.index->ChunkOf(begin + n - 1).end_record()) -
+              extent.index->Offset(extent.index->ChunkOf(begin).first_record);
+        }
       }
       extents->push_back(std::move(extent));
     }
@@ -306,7 +313,7 @@ void CheckTarExtent(const ShardTable& table, const Extent& extent, absl::Span<ch
 void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
                     BufferPool& pool, std::vector<std::string_view>* payloads, BufferRefs* buffers,
                     std::vector<DamagedRecord>* damaged) {
-  thread_local MdsPayloads made;
+  thread_local FramedPayloads made;
   thread_local std::vector<size_t> places;  // of what is made among the payloads
   places.clear();
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
@@ -316,7 +323,7 @@ void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_v
     // In the file, samples have no framing.
     const std::string_view sample =
         bytes.substr(frame.begin - i * kFrameBytes, frame.size - kFrameBytes);
-    const std::string wrong = made.Add(*extent.index->mds_columns(), sample);
+    const std::string wrong = AddMdsSample(*extent.index->mds_columns(), sample, &made);
     if (wrong.empty()) {
       places.push_back(payloads->size());
       payloads->emplace_back();
@@ -331,9 +338,101 @@ void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_v
   buffers->push_back(std::move(buffer));
 }
 
+// Memory for payloads, which is taken in pieces that are bounded whatever the index says.
+class PayloadMemory {
+ public:
+  // Allocates no more than `bytes` bytes, unless one payload needs more.
+  PayloadMemory(BufferPool& pool, uint64_t bytes, BufferRefs* buffers)
+      : pool_(pool), left_(bytes), buffers_(buffers) {}
+
+  char* Take(uint64_t bytes) {
+    left_ -= std::min(left_, bytes);
+    // What does not fit into the rest of a piece wastes little of it.
+    if (bytes >= kOwnBytes) return Allocate(bytes);
+    if (bytes > room_ || begin_ == nullptr) {
+      room_ = std::max(bytes, std::min(bytes + left_, kPieceBytes));
+      begin_ = Allocate(room_);
+    }
+    char* const taken = begin_;
+    begin_ += bytes;
+    room_ -= bytes;
+    return taken;
+  }
+
+ private:
+  static constexpr uint64_t kPieceBytes = 1 << 20;
+  static constexpr uint64_t kOwnBytes = 64 << 10;
+
+  char* Allocate(uint64_t bytes) {
+    std::shared_ptr<Buffer> buffer = pool_.Allocate(std::max<uint64_t>(bytes, 1));
+    char* const begin = buffer->data();
+    buffers_->push_back(std::move(buffer));
+    return begin;
+  }
+
+  BufferPool& pool_;
+  uint64_t left_;
+  BufferRefs* buffers_;
+  char* begin_ = nullptr;
+  uint64_t room_ = 0;
+};
+
+// Decodes each chunk once. If only some of its records are needed, they are copied.
+void CheckArrayRecordExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
+                            CrcCheck check, BufferPool& pool,
+                            std::vector<std::string_view>* payloads, BufferRefs* buffers,
+                            std::vector<DamagedRecord>* damaged) {
+  thread_local ArrayRecordDecoder decoder;
+  thread_local std::string scratch;
+  const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
+  const auto record_at = [&](uint64_t w) {
+    return extent.first_record + (extent.wanted.empty() ? w : extent.wanted[w]);
+  };
+  uint64_t needed = extent.content_bytes;
+  if (n < extent.records) needed = n * (extent.bytes / extent.records);
+  PayloadMemory memory(pool, needed, buffers);
+  for (uint64_t w = 0; w < n;) {
+    const ArrayRecordChunk chunk = extent.index->ChunkOf(record_at(w));
+    const uint64_t first = w;
+    while (w < n && record_at(w) < chunk.end_record()) ++w;
+    std::string wrong =
+        decoder.Open(chunk, bytes.substr(chunk.begin - extent.file_offset, chunk.end - chunk.begin),
+                     check, MaxRecordBytes());
+    const bool whole = w - first == chunk.records;
+    char* decoded = nullptr;
+    if (wrong.empty()) {
+      if (!whole) scratch.resize(chunk.decoded_bytes);
+      decoded = whole ? memory.Take(chunk.decoded_bytes) : scratch.data();
+      wrong = decoder.Decode(decoded);
+    }
+    uint64_t record = chunk.first_record;
+    for (uint64_t i = first; i < w; ++i) {
+      if (!wrong.empty()) {
+        AddDamaged(table, extent, record_at(i) - extent.first_record, wrong, payloads, damaged);
+        continue;
+      }
+      for (; record < record_at(i); ++record) {
+        decoded += decoder.sizes()[record - chunk.first_record];
+      }
+      const uint64_t size = decoder.sizes()[record - chunk.first_record];
+      char* const payload = whole ? decoded : memory.Take(size);
+      if (!whole) std::copy_n(decoded, size, payload);
+      payloads->emplace_back(payload, size);
+    }
+  }
+  constexpr size_t kKeptBytes = 8 << 20;
+  if (scratch.capacity() > kKeptBytes) scratch = std::string();
+}
+
 }  // namespace
 
-uint64_t MdsMemory(const Extent& extent) {
+uint64_t DecodedMemory(const Extent& extent) {
+  if (extent.framing() == Framing::kArrayRecord) {
+    // Chunks of which some records are needed are decoded in other memory than that in which those
+    // are kept, as are chunks that block headers interrupt.
+    const bool whole = extent.wanted.empty() && extent.content_bytes == extent.bytes;
+    return (whole ? 1 : 2) * extent.content_bytes + extent.file_bytes;
+  }
   const uint64_t payloads =
       extent.index->mds_columns()->MaxExampleBytes(extent.records, extent.file_bytes) +
       extent.records * kFrameBytes;
@@ -344,9 +443,13 @@ uint64_t MdsMemory(const Extent& extent) {
 void CheckExtent(const ShardTable& table, const Extent& extent, absl::Span<char> frames,
                  CrcCheck check, BufferPool& pool, std::vector<std::string_view>* payloads,
                  BufferRefs* buffers, std::vector<DamagedRecord>* damaged) {
-  if (extent.mds()) {
+  if (extent.framing() == Framing::kMds) {
     return CheckMdsExtent(table, extent, {frames.data(), frames.size()}, pool, payloads, buffers,
                           damaged);
+  }
+  if (extent.framing() == Framing::kArrayRecord) {
+    return CheckArrayRecordExtent(table, extent, {frames.data(), frames.size()}, check, pool,
+                                  payloads, buffers, damaged);
   }
   if (extent.tar()) return CheckTarExtent(table, extent, frames, payloads, damaged);
   const std::string_view bytes(frames.data(), frames.size());

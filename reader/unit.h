@@ -34,7 +34,8 @@ struct Extent {
   // index makes no sense there, and the shard is read as a stream.
   uint64_t file_offset = 0;
   uint64_t file_bytes = 0;
-  // Of a compressed shard: content that `file_bytes` are inflated to.
+  // Of a compressed shard: content that `file_bytes` are inflated to. Of an ArrayRecord shard: the
+  // size in the stream of all records of the chunks that are read.
   uint64_t content_bytes = 0;
   // Indices of the needed records within the extent, in ascending order; empty: all. The others are
   // neither checked nor delivered.
@@ -44,9 +45,12 @@ struct Extent {
   bool compressed() const { return index->summary().compression != Compression::kNone; }
   Framing framing() const { return index->summary().framing; }
   bool tar() const { return framing() == Framing::kTar; }
-  bool mds() const { return framing() == Framing::kMds; }
+  // Whether the payloads are not as they are in the file, and have memory of their own.
+  bool decoded() const { return framing() == Framing::kMds || framing() == Framing::kArrayRecord; }
   // Whether its bytes, as they are in the file, have checksums.
-  bool has_checksums() const { return !compressed() && framing() == Framing::kTfRecord; }
+  bool has_checksums() const {
+    return !compressed() && (framing() == Framing::kTfRecord || framing() == Framing::kArrayRecord);
+  }
 };
 
 // Usually a piece of an order is in one shard.
@@ -61,15 +65,15 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
 // Checks `frames`, those of a raw extent, and appends the view of each needed payload or, for a
 // damaged record, an empty view and an entry in `damaged`. A damaged record never hides the next
 // one, because the index says where that begins. Those of a tar shard are overwritten: see
-// tar_frames.h. The payloads of an MDS shard are in a buffer of `pool`, which is added to
+// tar_frames.h. Payloads that are decoded() are in buffers of `pool`, which are added to
 // `buffers`; those of others are in `frames`.
 void CheckExtent(const ShardTable& table, const Extent& extent, absl::Span<char> frames,
                  CrcCheck check, BufferPool& pool, std::vector<std::string_view>* payloads,
                  BufferRefs* buffers, std::vector<DamagedRecord>* damaged);
 
-// Bytes of memory that the payloads of an extent of an MDS shard take at most, besides those of its
-// file.
-uint64_t MdsMemory(const Extent& extent);
+// Bytes of memory that the payloads of an extent that is decoded() take at most, besides those of
+// its file.
+uint64_t DecodedMemory(const Extent& extent);
 
 // As CheckExtent if no bytes could be read: all needed records are damaged.
 void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view what,

@@ -15,7 +15,7 @@ import shardfeed as sf
 
 PACKAGE = pathlib.Path(sf.__file__).parent
 # Their archives are linked into the extension.
-LINKED = {"libcrypto", "libcurl", "liblzma", "libpugixml", "libssl", "libzstd"}
+LINKED = {"libbrotlicommon", "libbrotlidec", "libcrypto", "libcurl", "liblzma", "libpugixml", "libssl", "libzstd"}
 
 
 def check_that_code_is_there_once():

@@ -44,6 +44,7 @@ NAVIGATION = [
         {"WebDataset": "webdataset.md"},
         {"Episodes": "episodes.md"},
         {"MDS": "mds.md"},
+        {"ArrayRecord": "arrayrecord.md"},
         {"Repair": "repair.md"}]},
     {"Formats": [
         {"Names": "specs.md"}, {"Index": "index.md"}, {"Index pack": "index_pack.md"}, {"Manifest": "manifest.md"},

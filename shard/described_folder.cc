@@ -119,9 +119,10 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
   const std::string dataset = TextOf(info, "name");
   std::string format = TextOf(info, "fileFormat");
   if (format.empty()) format = "tfrecord";
-  if (format != "tfrecord") {
+  if (format != "tfrecord" && format != "array_record") {
     return absl::InvalidArgumentError(
-        fmt::format("{}: the shards are {} files; only tfrecord files can be read", path, format));
+        fmt::format("{}: the shards are {} files; only tfrecord and array_record files can be read",
+                    path, format));
   }
   for (const Json& split : *listed) {
     const std::string name = TextOf(split, "name");

@@ -157,6 +157,7 @@ absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
     AppendLittleEndian(static_cast<uint32_t>(mds_columns_.size()), &body_);
     body_ += mds_columns_;
   }
+  body_ += chunks_;
   const uint64_t index_bytes = kIndexHeaderBytes + body_written_ + body_.size();
 
   std::string header(kMagic, sizeof(kMagic));
@@ -237,9 +238,10 @@ absl::Status Damaged(const std::string& name, std::string_view what) {
   return absl::DataLossError(fmt::format("{}: {}; rebuild it with 'shardfeed index'", name, what));
 }
 
-// Parses the header of an index whose file has `file_bytes` bytes.
-absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_bytes,
-                                         const std::string& name) {
+}  // namespace
+
+absl::StatusOr<IndexSummary> ShardIndex::ParseHeader(std::string_view head, uint64_t file_bytes,
+                                                     const std::string& name) {
   if (head.size() < kIndexHeaderBytes || std::memcmp(head.data(), kMagic, 8) != 0) {
     return Damaged(name, "not a shard index");
   }
@@ -260,15 +262,13 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
   return summary;
 }
 
-}  // namespace
-
 absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path) {
   absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
   char head[kIndexHeaderBytes];
   absl::StatusOr<size_t> n = (*file)->ReadAt(0, absl::MakeSpan(head));
   if (!n.ok()) return n.status();
-  return ParseHeader({head, *n}, (*file)->size(), path);
+  return ShardIndex::ParseHeader({head, *n}, (*file)->size(), path);
 }
 
 absl::Status ShardIndex::Parse(const std::string& name) {
@@ -297,6 +297,10 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   }
   if (summary_.framing == Framing::kMds) {
     const absl::Status status = ParseMdsColumns();
+    if (!status.ok()) return damaged(std::string(status.message()));
+  }
+  if (summary_.framing == Framing::kArrayRecord) {
+    const absl::Status status = ParseChunks(name);
     if (!status.ok()) return damaged(std::string(status.message()));
   }
   std::optional<std::vector<LengthColumn>> lengths =
@@ -389,29 +393,6 @@ bool ShardIndex::PointsAreSound() {
     before = place;
   }
   return true;
-}
-
-// The description of the columns stands behind where restart points would be.
-absl::Status ShardIndex::ParseMdsColumns() {
-  const std::string_view rest = bytes_.substr(restarts_end_);
-  if (rest.size() < sizeof(uint32_t) || Load32(rest.data()) > rest.size() - sizeof(uint32_t)) {
-    return absl::DataLossError("the index lacks the columns of its MDS shard");
-  }
-  const uint32_t size = Load32(rest.data());
-  absl::StatusOr<std::shared_ptr<const MdsColumns>> columns =
-      MdsColumns::Parse(rest.substr(sizeof(uint32_t), size));
-  if (!columns.ok()) return columns.status();
-  mds_columns_ = *std::move(columns);
-  restarts_end_ += sizeof(uint32_t) + size;
-  return absl::OkStatus();
-}
-
-uint64_t ShardIndex::FileOffset(uint64_t record) const {
-  const uint64_t offset = Offset(record);
-  if (summary_.framing != Framing::kMds) return offset;
-  // The samples end with the file.
-  const uint64_t behind = summary_.stream_bytes - offset;
-  return summary_.shard_bytes - (behind - (summary_.records - record) * kFrameBytes);
 }
 
 const LengthColumn* ShardIndex::FindLengths(std::string_view name) const {

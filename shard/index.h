@@ -22,6 +22,7 @@
 #include "shard/length_column.h"
 #include "shardfeed/index.h"
 #include "shardfeed/options.h"
+#include "tfrecord/array_record_footer.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/mds_columns.h"
@@ -34,8 +35,9 @@ class ShardIndex {
   // NotFound: no such file. DataLoss: the file is not an index, is damaged, or contradicts itself;
   // the remedy is to rebuild it. An open index has a frame of at least 16 bytes for each record,
   // consecutively from 0 to stream_bytes (where a tar archive does not end yet), restart points
-  // that ascend within the file and the stream, and the columns of an MDS shard. Whether the shard
-  // really has these frames is checked by IndexCheck (index_check.h).
+  // that ascend within the file and the stream, the columns of an MDS shard, and the chunks of an
+  // ArrayRecord shard. Whether the shard really has these frames is checked by IndexCheck
+  // (index_check.h).
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> Open(const std::string& path);
   // Opens an index in memory; `name` is used in messages.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
@@ -43,6 +45,9 @@ class ShardIndex {
   // The same of `bytes` within `holder`, without a copy.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> Within(
       std::shared_ptr<const std::string> holder, std::string_view bytes, const std::string& name);
+  // Parses the header, with which `head` begins, of an index of `file_bytes` bytes.
+  static absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_bytes,
+                                                  const std::string& name);
   ~ShardIndex();
   ShardIndex(const ShardIndex&) = delete;
   ShardIndex& operator=(const ShardIndex&) = delete;
@@ -54,8 +59,14 @@ class ShardIndex {
   // stream if record == records(). `record` must not exceed records(). Takes constant time.
   uint64_t Offset(uint64_t record) const;
   // Returns the offset in the file of an uncompressed shard, which that in the stream is except for
-  // MDS shards.
+  // MDS shards, and ArrayRecord shards, where it is that of the record's chunk.
   uint64_t FileOffset(uint64_t record) const;
+  // Returns where what is needed of the file for `record`, which must be below records(), ends.
+  uint64_t FileEnd(uint64_t record) const;
+  // Returns the chunk of `record`, which must be below records(), of an ArrayRecord shard.
+  ArrayRecordChunk ChunkOf(uint64_t record) const;
+  // The number of chunks of an ArrayRecord shard; 0 for other shards.
+  uint64_t num_chunks() const { return chunk_records_ ? chunk_records_->records() : 0; }
   // The columns of an MDS shard; null for other shards.
   const MdsColumns* mds_columns() const { return mds_columns_.get(); }
   // Returns how many of `records`, up to the first that differs, start at the offsets that the
@@ -106,6 +117,7 @@ class ShardIndex {
   bool GroupsAreSound() const;
   bool PointsAreSound();
   absl::Status ParseMdsColumns();
+  absl::Status ParseChunks(const std::string& name);
   // Returns the compressed dictionary of a restart point, and the number of blocks stored after it.
   std::string_view DictionaryOf(uint64_t number, uint64_t* blocks = nullptr) const;
 
@@ -117,9 +129,14 @@ class ShardIndex {
   uint64_t directory_offset_ = 0;
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
-  // Behind the dictionaries and blocks of all restart points, and the columns of an MDS shard.
+  // Behind the dictionaries and blocks of all restart points, the columns of an MDS shard, and the
+  // chunks of an ArrayRecord shard.
   uint64_t restarts_end_ = 0;
   std::shared_ptr<const MdsColumns> mds_columns_;
+  // Within bytes_. The frames of the first one are what precedes the chunks, and the chunks; those
+  // of the second one have the number of records of each chunk times kFrameBytes.
+  std::shared_ptr<const ShardIndex> chunk_places_;
+  std::shared_ptr<const ShardIndex> chunk_records_;
   std::vector<LengthColumn> lengths_;
 };
 
@@ -130,8 +147,12 @@ std::optional<ShardFormat> FormatOf(uint32_t code);
 inline bool IsRawTar(const IndexSummary& summary) {
   return summary.framing == Framing::kTar && summary.compression == Compression::kNone;
 }
+// What users should know of an MDS shard (MdsColumns::Notes), or of an ArrayRecord shard whose
+// chunks have several records. None of other shards.
+std::vector<std::string> FormatNotes(const ShardIndex& index);
 // Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive
-// and the header of an MDS shard.
+// and the header of an MDS shard. Nothing bounds those of an ArrayRecord shard, whose chunks may be
+// compressed.
 bool FillsShard(const IndexSummary& summary);
 
 // Returns the bytes of `index` with these length columns, of which each replaces one of the same
@@ -153,6 +174,9 @@ class IndexBuilder {
   void AddDeflateBlock(const DeflateBlock& block);
   // Sets the description of the columns, which each index of an MDS shard has.
   void SetMdsColumns(std::string config) { mds_columns_ = std::move(config); }
+  // Sets the chunks, which each index of an ArrayRecord shard has. Takes some bytes of memory for
+  // each.
+  absl::Status SetChunks(const ArrayRecordFooter& footer);
 
   // Completes the index. Ignores the records and stream_bytes of `summary`, which it knows itself.
   // Returns the bytes of an index in memory, or an empty string for a file (which is not synced).
@@ -176,6 +200,7 @@ class IndexBuilder {
   DeflateBlock last_restart_;
   std::string dictionaries_;
   std::string mds_columns_;
+  std::string chunks_;
   uint64_t records_ = 0;
   uint64_t stream_bytes_ = 0;
   uint64_t group_base_ = 0;

@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "io/parallel.h"
 #include "net/open.h"
+#include "shard/array_record_index.h"
 #include "shard/header_file.h"
 #include "shard/index_match.h"
 #include "shard/mds_index.h"
@@ -216,6 +217,9 @@ absl::StatusOr<IndexSummary> IndexByReading(const std::string& path,
     builder->SetMdsColumns(mds->columns->config());
     if (options.notes != nullptr) *options.notes = mds->columns->Notes();
   }
+  if (const ArrayRecordFooter* footer = (*reader)->array_record(); footer != nullptr) {
+    if (absl::Status status = builder->SetChunks(*footer); !status.ok()) return status;
+  }
   summary.records_digest = digest.value();
   return summary;
 }
@@ -256,6 +260,8 @@ absl::StatusOr<IndexSummary> WalkShard(const std::string& path, const IndexBuild
       summary = IndexTar(**file, options, builder);
     } else if (format->framing == Framing::kMds) {
       summary = IndexMds(**file, options, builder);
+    } else if (format->framing == Framing::kArrayRecord) {
+      summary = IndexArrayRecord(**file, options, builder);
     } else {
       summary = IndexRaw(**file, options, builder);
     }

@@ -131,6 +131,19 @@ absl::Status IndexCheck::End(const IndexSummary& found) const {
   return absl::OkStatus();
 }
 
+absl::Status CompareChunks(const ShardIndex& index, const ArrayRecordFooter& footer,
+                           const std::string& name) {
+  for (const ArrayRecordChunk& chunk : footer.chunks) {
+    const ArrayRecordChunk in_index = index.ChunkOf(chunk.first_record);
+    if (in_index.begin != chunk.begin || in_index.end != chunk.end ||
+        in_index.records != chunk.records) {
+      return Mismatch(name, fmt::format("the chunk of record {} at byte {} instead of {}",
+                                        chunk.first_record, in_index.begin, chunk.begin));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CompareRawIndexes(const ShardIndex& index, const ShardIndex& found,
                                const std::string& name) {
   const std::string whole = DifferenceOf(index.summary(), found.summary());
@@ -138,6 +151,10 @@ absl::Status CompareRawIndexes(const ShardIndex& index, const ShardIndex& found,
   for (uint64_t record = 0; record < found.records(); ++record) {
     if (index.Offset(record) != found.Offset(record)) {
       return Mismatch(name, WrongOffset(record, index.Offset(record), found.Offset(record)));
+    }
+    if (index.FileOffset(record) != found.FileOffset(record)) {
+      return Mismatch(name,
+                      WrongOffset(record, index.FileOffset(record), found.FileOffset(record)));
     }
   }
   return absl::OkStatus();

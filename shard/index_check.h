@@ -64,6 +64,11 @@ class IndexCheck {
 absl::Status CompareIndexWithShard(const std::string& path, std::shared_ptr<const ShardIndex> index,
                                    std::stop_token stop);
 
+// Compares the chunks in the index of an ArrayRecord shard, which has as many records, with its
+// footer. Errors: as IndexCheck::End.
+absl::Status CompareChunks(const ShardIndex& index, const ArrayRecordFooter& footer,
+                           const std::string& name);
+
 // Compares the index of a raw shard with `found`, which was built from the shard. Errors: as
 // IndexCheck::End.
 absl::Status CompareRawIndexes(const ShardIndex& index, const ShardIndex& found,

@@ -4,6 +4,7 @@
 
 #include "absl/types/span.h"
 #include "base/little_endian.h"
+#include "shard/array_record_file.h"
 #include "shard/header_file.h"
 #include "shard/index.h"
 #include "tfrecord/framing.h"
@@ -40,6 +41,13 @@ bool BeginsAsIndexed(const File& file, const IndexSummary& summary) {
          LoadLittleEndian<uint32_t>(start) == summary.records;
 }
 
+// Whether an ArrayRecord shard ends with the footer from which its index was made. All have a
+// multiple of 64 KiB, so different ones often have the same size. True if that cannot be told.
+bool HasIndexedFooter(const File& file, const IndexSummary& summary) {
+  const absl::StatusOr<uint32_t> digest = ReadArrayRecordDigest(file);
+  return !digest.ok() || summary.records == 0 || *digest == summary.records_digest;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> IndexMatches(
@@ -47,9 +55,11 @@ absl::StatusOr<bool> IndexMatches(
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const File>>()> open) {
   if (summary.shard_bytes != shard_bytes) return false;
   const bool mds = summary.framing == Framing::kMds;
-  if (!IsRawTar(summary) && !(mds && FillsShard(summary))) return true;
+  const bool array_record = summary.framing == Framing::kArrayRecord;
+  if (!IsRawTar(summary) && !(mds && FillsShard(summary)) && !array_record) return true;
   const absl::StatusOr<std::shared_ptr<const File>> file = open();
   if (!file.ok()) return file.status();
+  if (array_record) return HasIndexedFooter(**file, summary);
   return mds ? BeginsAsIndexed(**file, summary) : EndsAsIndexed(**file, summary.stream_bytes);
 }
 

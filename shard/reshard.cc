@@ -121,7 +121,7 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
   return absl::OkStatus();
 }
 
-// Reads a unit of a compressed, a tar or an MDS shard.
+// Reads a unit of a shard that is compressed or has other frames than TFRecord.
 absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
   const ShardIndex& index = input.index(unit.shard);
   absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(unit.shard));
@@ -138,8 +138,8 @@ absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordB
     const RestartPoint restart = compressed ? index.RestartBefore(offset) : RestartPoint();
     const uint64_t from = compressed ? restart.stream_offset : offset;
     if (reader == nullptr || from > index.Offset(next)) {
-      absl::StatusOr<std::unique_ptr<ShardReader>> opened =
-          ShardReader::OpenAt(*in, index.summary().format(), restart, offset, run.begin, {});
+      absl::StatusOr<std::unique_ptr<ShardReader>> opened = ShardReader::OpenAt(
+          *in, index.summary().format(), restart, offset, run.begin, {.like = reader.get()});
       if (!opened.ok()) return opened.status();
       reader = *std::move(opened);
       block.records.clear();

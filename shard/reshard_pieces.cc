@@ -217,7 +217,7 @@ CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
   const auto compression_of = [&](const Piece& piece) {
     return input.index(piece.shard).summary().compression;
   };
-  // The samples of tar and MDS shards are written as Examples.
+  // Only these frames are copied as they are.
   if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
         return input.index(piece.shard).summary().framing != Framing::kTfRecord;
       })) {

@@ -21,6 +21,15 @@ namespace {
 
 constexpr int kIndexSamples = 64;
 
+// Whether a header or a footer of the shard tells where its records are.
+bool HasPlaces(Framing framing) {
+  return framing == Framing::kMds || framing == Framing::kArrayRecord;
+}
+
+FrameDefect DefectOf(Framing framing) {
+  return framing == Framing::kMds ? FrameDefect::kMds : FrameDefect::kArrayRecord;
+}
+
 // Returns whether the error of reading an index means that there is none: it is missing, damaged or
 // not a file.
 bool CountsAsNone(const absl::Status& status) {
@@ -173,8 +182,8 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     reading.decompress = known.decompress;
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
         ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, std::move(reading));
-    if (absl::IsDataLoss(reader.status()) && format->framing == Framing::kMds) {
-      salvager->LoseMdsShard(reader.status());
+    if (absl::IsDataLoss(reader.status()) && HasPlaces(format->framing)) {
+      salvager->LosePlaces(reader.status());
       return salvager;
     }
     if (!reader.ok()) return reader.status();
@@ -233,8 +242,8 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   }
   if (tar_index_ != nullptr) return NextByTarIndex(block);
   absl::Status status = reader_->Next(block);
-  while (absl::IsDataLoss(status) && format_.framing == Framing::kMds) {
-    status = PassMdsDamage(status);
+  while (absl::IsDataLoss(status) && HasPlaces(format_.framing)) {
+    status = PassPlacedDamage(status);
     if (status.ok()) status = reader_->Next(block);
   }
   if (status.ok()) {
@@ -253,10 +262,11 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   return past_damage_->Next(block);
 }
 
-// Nothing but the header tells where the samples of an MDS shard are.
-void ShardSalvager::LoseMdsShard(const absl::Status& error) {
+// Nothing but the header of an MDS shard, or the footer of an ArrayRecord shard, tells where its
+// records are.
+void ShardSalvager::LosePlaces(const absl::Status& error) {
   DamagedPlace place;
-  place.kind = FrameDefectName(FrameDefect::kMds);
+  place.kind = FrameDefectName(DefectOf(format_.framing));
   place.detail = fmt::format("{}; all of it is lost", std::string(error.message()));
   place.records = options_.records;
   place.file_end = file_->size();
@@ -265,20 +275,23 @@ void ShardSalvager::LoseMdsShard(const absl::Status& error) {
   ended_ = true;
 }
 
-// Passes a sample of an MDS shard that is not sound. The header tells where the next one begins.
-absl::Status ShardSalvager::PassMdsDamage(const absl::Status& error) {
+// Passes a sample of an MDS shard, or a chunk of an ArrayRecord shard, that is not sound. The
+// header or the footer tells where the next one begins.
+absl::Status ShardSalvager::PassPlacedDamage(const absl::Status& error) {
   RecordStream& stream = reader_->stream();
-  if (stream.defect() != FrameDefect::kMds) return error;
+  if (stream.defect() != DefectOf(format_.framing)) return error;
   DamagedPlace place;
-  place.kind = FrameDefectName(FrameDefect::kMds);
+  place.kind = FrameDefectName(stream.defect());
   place.detail = std::string(error.message());
   place.record = stream.record();
-  place.records = 1;
-  place.offset = place.file_begin = reader_->mds()->offsets[place.record];
-  place.file_end = reader_->mds()->offsets[place.record + 1];
-  place.bytes = place.file_end - place.file_begin;
+  place.offset = place.file_begin = reader_->FileOffset(place.record, stream.offset());
+  absl::StatusOr<uint64_t> bytes = stream.Recover();
+  if (!bytes.ok()) return bytes.status();
+  place.records = stream.record() - place.record;
+  place.bytes = *bytes;
+  place.file_end = place.file_begin + *bytes;
   damage_.push_back(std::move(place));
-  return stream.Recover().status();
+  return absl::OkStatus();
 }
 
 // Where the first damage of a tar shard is, which the index tells how to pass: then the samples are

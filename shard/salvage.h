@@ -60,6 +60,15 @@ class ShardSalvager {
   Framing framing() const { return format_.framing; }
   // The header of an MDS shard; null for other shards, and if it is damaged.
   const MdsHeader* mds() const { return reader_ != nullptr ? reader_->mds() : nullptr; }
+  // The footer of an ArrayRecord shard; likewise.
+  const ArrayRecordFooter* array_record() const {
+    return reader_ != nullptr ? reader_->array_record() : nullptr;
+  }
+  // Where `record`, which is at `stream_offset`, is in the file of an MDS or an ArrayRecord shard;
+  // for other shards `stream_offset`.
+  uint64_t PlaceOf(uint64_t record, uint64_t stream_offset) const {
+    return reader_ != nullptr ? reader_->FileOffset(record, stream_offset) : stream_offset;
+  }
   // See RecordStream; up to the first damage.
   uint64_t tar_members_skipped() const {
     return reader_ != nullptr ? reader_->stream().tar_members_skipped() : 0;
@@ -78,8 +87,8 @@ class ShardSalvager {
   FirstDamage DamageHere(const absl::Status& error) const;
   absl::Status AdoptIndex(FirstDamage* first) const;
   absl::Status Finish();
-  void LoseMdsShard(const absl::Status& error);
-  absl::Status PassMdsDamage(const absl::Status& error);
+  void LosePlaces(const absl::Status& error);
+  absl::Status PassPlacedDamage(const absl::Status& error);
   absl::Status PassTarDamage(const absl::Status& error);
   absl::Status NextByTarIndex(RecordBlock* block);
 
@@ -97,8 +106,8 @@ class ShardSalvager {
   DamagedPlace tar_damage_;
   std::shared_ptr<const ShardIndex> tar_index_;
   uint64_t tar_next_ = 0;
-  // The end of an otherwise undamaged shard, if records are missing there; or the damage of a tar
-  // or an MDS shard.
+  // The end of an otherwise undamaged shard, if records are missing there; or the damage of a tar,
+  // an MDS or an ArrayRecord shard.
   std::vector<DamagedPlace> damage_;
   // True once the end has been reached without damage, or nothing more of a tar shard can be read.
   bool ended_ = false;

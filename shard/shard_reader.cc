@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "net/open.h"
+#include "shard/array_record_file.h"
 #include "shard/mds_file.h"
 #include "tfrecord/detect.h"
 
@@ -33,6 +34,9 @@ absl::StatusOr<ShardFormat> DetectShardFormat(const File& file) {
   uint64_t length;
   if (*n == kHeaderBytes && ReadHeader(first.data(), &length)) return ShardFormat();
   if (IsNamedMds(file.path())) return ShardFormat{Compression::kNone, Framing::kMds};
+  if (IsNamedArrayRecord(file.path())) {
+    return ShardFormat{Compression::kNone, Framing::kArrayRecord};
+  }
   if (absl::Status raw = CheckNotCompressedMds(file.path()); !raw.ok()) return raw;
   first.resize(kDetectBytes);
   n = file.ReadAt(0, absl::MakeSpan(first));
@@ -70,18 +74,10 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   stream.first_record = first_record;
   const uint64_t size = file->size();
   uint64_t begin = stream_offset;
-  if (format.framing == Framing::kMds) {
-    absl::StatusOr<MdsHeader> header = ReadMdsHeader(*file);
-    if (!header.ok()) return header.status();
-    if (first_record > header->samples()) {
-      return absl::DataLossError(
-          fmt::format("{}: has {} samples, but its index lists more; rebuild the index with "
-                      "'shardfeed index'",
-                      file->path(), header->samples()));
-    }
-    begin = header->offsets[first_record];
-    stream.mds = std::make_shared<const MdsHeader>(*std::move(header));
-    reader->mds_ = stream.mds;
+  if (format.framing == Framing::kMds || format.framing == Framing::kArrayRecord) {
+    const absl::StatusOr<uint64_t> place = reader->OpenPlaces(first_record, options.like, &stream);
+    if (!place.ok()) return place.status();
+    begin = *place;
   }
   if (format.compression == Compression::kNone) {
     reader->source_ = std::make_unique<FileSource>(std::move(file), begin, size);
@@ -109,6 +105,40 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   }
   reader->stream_ = std::make_unique<RecordStream>(reader->decompressor_.get(), stream);
   return reader;
+}
+
+// Reads what tells where records are in the file, and returns where `first_record` is.
+absl::StatusOr<uint64_t> ShardReader::OpenPlaces(uint64_t first_record, const ShardReader* like,
+                                                 RecordStreamOptions* stream) {
+  if (like != nullptr) {
+    mds_ = like->mds_;
+    array_record_ = like->array_record_;
+  } else if (format_.framing == Framing::kMds) {
+    absl::StatusOr<MdsHeader> header = ReadMdsHeader(*file_);
+    if (!header.ok()) return header.status();
+    mds_ = std::make_shared<const MdsHeader>(*std::move(header));
+  } else {
+    absl::StatusOr<ArrayRecordFooter> footer = ReadArrayRecordFooter(*file_);
+    if (!footer.ok()) return footer.status();
+    array_record_ = std::make_shared<const ArrayRecordFooter>(*std::move(footer));
+  }
+  stream->mds = mds_;
+  stream->array_record = array_record_;
+  const uint64_t records = mds_ != nullptr ? mds_->samples() : array_record_->records();
+  if (first_record > records) {
+    return absl::DataLossError(
+        fmt::format("{}: has {} records, but its index lists more; rebuild the index with "
+                    "'shardfeed index'",
+                    file_->path(), records));
+  }
+  return FileOffset(first_record, stream->stream_offset);
+}
+
+uint64_t ShardReader::FileOffset(uint64_t record, uint64_t stream_offset) const {
+  if (mds_ != nullptr) return mds_->offsets[record];
+  if (array_record_ == nullptr) return stream_offset;
+  if (record == array_record_->records()) return file_->size();
+  return array_record_->chunks[array_record_->ChunkOf(record)].begin;
 }
 
 absl::Status ShardReader::Next(RecordBlock* block) {

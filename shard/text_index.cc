@@ -30,6 +30,20 @@ absl::Status ForEachPiece(const ShardIndex& index, Sink sink) {
   return sink(std::string_view(lines.data(), lines.size()));
 }
 
+std::string_view NameOf(Framing framing) {
+  switch (framing) {
+    case Framing::kTar:
+      return "a tar archive";
+    case Framing::kMds:
+      return "an MDS shard";
+    case Framing::kArrayRecord:
+      return "an ArrayRecord shard";
+    case Framing::kTfRecord:
+      break;
+  }
+  return "a TFRecord shard";
+}
+
 }  // namespace
 
 std::string TextIndexPath(std::string_view shard_path, std::string_view format) {
@@ -41,9 +55,9 @@ std::string TextIndexPath(std::string_view shard_path, std::string_view format) 
 
 absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index) {
   if (index.summary().framing != Framing::kTfRecord) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: not written: its shard is {}, which readers of this index do not support", path,
-        index.summary().framing == Framing::kTar ? "a tar archive" : "an MDS shard"));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: not written: its shard is {}, which readers of this index do not support",
+                    path, NameOf(index.summary().framing)));
   }
   if (index.summary().compression != Compression::kNone) {
     return absl::InvalidArgumentError(fmt::format(

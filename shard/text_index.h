@@ -17,8 +17,8 @@ namespace shardfeed {
 // by .tfindex, or with .tfindex appended.
 std::string TextIndexPath(std::string_view shard_path, std::string_view format);
 
-// InvalidArgument: the shard is compressed, a tar archive or an MDS shard, which these indexes do
-// not support.
+// InvalidArgument: the shard is compressed, or not a TFRecord shard, which these indexes do not
+// support.
 absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index);
 
 // Compares the text index beside the shard with the shard's real index. NotFound: there is no text

@@ -142,7 +142,7 @@ class ShardVerifier {
       if (check) check->Add(block.records);
       next_record_ = block.first_record + block.records.size();
       next_offset_ = salvager.stream_bytes();
-      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block, salvager.mds());
+      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block, salvager);
     }
     notes.AddSkipped(salvager.tar_members_skipped());
     report_.notes = notes.Texts(report_.shard);
@@ -159,7 +159,12 @@ class ShardVerifier {
     found.records_digest = digest.value();
     if (report_.num_defects - content_defects_ == defects_before_records) {
       report_.records_digest = found.records_digest;
-      AddIndexDefects(check ? check->End(found) : absl::OkStatus());
+      absl::Status fits = check ? check->End(found) : absl::OkStatus();
+      const ArrayRecordFooter* const footer = salvager.array_record();
+      if (fits.ok() && check && footer != nullptr) {
+        fits = CompareChunks(*index_, *footer, index_name_);
+      }
+      AddIndexDefects(fits);
     }
     return absl::OkStatus();
   }
@@ -170,14 +175,13 @@ class ShardVerifier {
     Add(place.kind, place.record, place.offset, place.detail);
   }
 
-  // `mds` is the header of an MDS shard, which is null for others.
-  void CheckExamples(const RecordBlock& block, const MdsHeader* mds) {
+  void CheckExamples(const RecordBlock& block, const ShardSalvager& salvager) {
     for (size_t i = 0; i < block.records.size(); ++i) {
       absl::Status status = statistics_.Add(block.records[i]);
       const auto add = [&](const char* kind, std::string_view what) {
         ++content_defects_;
         const uint64_t number = block.first_record + i;
-        const uint64_t at = mds != nullptr ? mds->offsets[number] : block.records[i].offset;
+        const uint64_t at = salvager.PlaceOf(number, block.records[i].offset);
         Add(kind, number, at,
             fmt::format("{}: record {} at byte {}: {}", report_.shard, number, at, what));
       };

@@ -461,7 +461,8 @@ def write_readme():
         "programs other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one",
         "defect in each file. All images, tables and texts are made by the script. `torchvision/`",
         "has a script of its own, which takes torchvision, `table_cases/` one that takes pandas and DuckDB,",
-        "`heif/` one that takes pillow-heif, `jxl/` one that takes cjxl, and `tfds/` one that takes TFDS, with a README.", "",
+        "`heif/` one that takes pillow-heif, `jxl/` one that takes cjxl, `array_record/` one that takes",
+        "array_record, and `tfds/` one that takes TFDS, with a README.", "",
         "| file | bytes | sha256 | written by | what it proves |",
         "| --- | --- | --- | --- | --- |",
     ]

@@ -9,6 +9,7 @@
 #include "tfrecord/decompress.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/mds_header.h"
+#include "tfrecord/riegeli_chunk.h"
 #include "tfrecord/tar_header.h"
 
 namespace shardfeed {
@@ -67,6 +68,7 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
   if (IsTarHeader(first_bytes) || (zeros && named_tar)) {
     return ShardFormat{Compression::kNone, Framing::kTar};
   }
+  if (IsRiegeliFile(first_bytes)) return ShardFormat{Compression::kNone, Framing::kArrayRecord};
   if (LooksLikeMds(first_bytes)) return ShardFormat{Compression::kNone, Framing::kMds};
   const auto byte = [&](size_t i) -> unsigned {
     return i < first_bytes.size() ? static_cast<unsigned char>(first_bytes[i]) : 0;

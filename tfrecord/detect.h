@@ -16,13 +16,15 @@ inline constexpr size_t kDetectBytes = 512 << 10;
 
 // Detects the format of a shard from its first kDetectBytes bytes (or all of them, if there are
 // fewer). A raw shard starts with a header whose CRC is correct, a tar shard with a header whose
-// checksum is, an MDS shard with offsets and the names of columns; the others start with their
-// magic bytes, and their content with such a header. An empty file is a raw shard without records.
-// If `named_tar` says that the name is that of a tar archive, a block of zeros counts as its
-// beginning: it ends an archive without members.
+// checksum is, an MDS shard with offsets and the names of columns, an ArrayRecord shard with the
+// signature of Riegeli/records; the others start with their magic bytes, and their content with
+// such a header. An empty file is a raw shard without records. If `named_tar` says that the name is
+// that of a tar archive, a block of zeros counts as its beginning: it ends an archive without
+// members.
 //
-// DataLoss: none of these, so neither TFRecord, tar nor MDS; the message quotes its first bytes. A
-// raw TFRecord shard whose first header is damaged is still recognised by a later intact one.
+// DataLoss: none of these, so neither TFRecord, tar, MDS nor ArrayRecord; the message quotes its
+// first bytes. A raw TFRecord shard whose first header is damaged is still recognised by a later
+// intact one.
 absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool named_tar = false);
 
 }  // namespace shardfeed

@@ -52,6 +52,10 @@ void RecordsDigest::Add(const std::vector<Record>& records) {
     }
     return;
   }
+  if (framing_ == Framing::kArrayRecord) {
+    if (!records.empty()) crc_ = LoadLittleEndian<uint32_t>(records[0].payload.data() - 8);
+    return;
+  }
   if (framing_ == Framing::kMds) {
     for (const Record& record : records) {
       const char* const before = record.payload.data() - kFrameBytes;
@@ -86,6 +90,8 @@ std::string_view FrameDefectName(FrameDefect defect) {
       return "tar sample";
     case FrameDefect::kMds:
       return "mds sample";
+    case FrameDefect::kArrayRecord:
+      return "array_record chunk";
   }
   return "unknown";
 }

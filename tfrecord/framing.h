@@ -35,10 +35,10 @@ struct Record {
   uint64_t offset;
 };
 
-// Size of the record's frame in its stream. The payload must be that of a whole frame, or one that
-// MdsPayloads made.
+// Size of the record's frame in its stream. The payload must be that of a whole frame, or one of
+// FramedPayloads.
 inline uint64_t FrameBytes(const Record& record, Framing framing) {
-  const uint64_t length = framing == Framing::kMds
+  const uint64_t length = framing == Framing::kMds || framing == Framing::kArrayRecord
                               ? LoadLittleEndian<uint64_t>(record.payload.data() - kFrameBytes)
                               : record.payload.size();
   return length + kFrameBytes;
@@ -46,13 +46,14 @@ inline uint64_t FrameBytes(const Record& record, Framing framing) {
 
 enum class FrameDefect {
   kNone,
-  kCutHeader,   // The stream ends within the length and its CRC.
-  kLengthCrc,   // The length does not match its CRC, so the end of the record is unknown.
-  kCutPayload,  // The stream ends within the payload.
-  kCutFooter,   // The stream ends within the payload's CRC.
-  kPayloadCrc,  // The payload does not match its CRC; the next record can still be read.
-  kTar,         // The sample of a tar shard is not sound; see FrameScan::detail.
-  kMds,         // The sample of an MDS shard is not sound; the next one can still be read.
+  kCutHeader,    // The stream ends within the length and its CRC.
+  kLengthCrc,    // The length does not match its CRC, so the end of the record is unknown.
+  kCutPayload,   // The stream ends within the payload.
+  kCutFooter,    // The stream ends within the payload's CRC.
+  kPayloadCrc,   // The payload does not match its CRC; the next record can still be read.
+  kTar,          // The sample of a tar shard is not sound; see FrameScan::detail.
+  kMds,          // The sample of an MDS shard is not sound; the next one can still be read.
+  kArrayRecord,  // The chunk of an ArrayRecord shard is not sound; the next one can still be read.
 };
 
 // Returns the defect's name in messages and JSON reports, such as "length CRC" or "cut payload".
@@ -105,7 +106,8 @@ void AppendFrame(std::string_view payload, std::string* out);
 // headers and footers (not of payloads, which the footers represent). It can be computed without
 // reading payloads, and is the same whether or not the shard is compressed. Tar shards have no such
 // footers: the CRC-32C of the headers of a sample's files takes their place. In MDS shards, it is
-// that of the description of the columns, and the lengths are those of the samples.
+// that of the description of the columns, and the lengths are those of the samples. The digest of
+// an ArrayRecord shard with records is that of its footer, which lists its chunks.
 class RecordsDigest {
  public:
   explicit RecordsDigest(Framing framing = Framing::kTfRecord) : framing_(framing) {}
@@ -115,7 +117,7 @@ class RecordsDigest {
         crc_, MaskCrc(Crc32cU64(length)) | static_cast<uint64_t>(masked_payload_crc) << 32);
   }
   // The records must be views of whole frames, such as those from ScanFrames or ScanTarFrames, or
-  // those that MdsPayloads made.
+  // those of FramedPayloads.
   void Add(const std::vector<Record>& records);
   uint32_t value() const { return crc_; }
 

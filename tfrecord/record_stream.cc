@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "tfrecord/mds_frames.h"
 #include "tfrecord/tar_frames.h"
 #include "tfrecord/tar_header.h"
 
@@ -39,6 +40,7 @@ std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_
     }
     case FrameDefect::kTar:
     case FrameDefect::kMds:
+    case FrameDefect::kArrayRecord:
     case FrameDefect::kNone:
       break;
   }
@@ -142,6 +144,7 @@ absl::Status RecordStream::Next(RecordBlock* block) {
   block->records.clear();
   block->first_record = record_;
   if (options_.framing == Framing::kMds) return NextMds(block);
+  if (options_.framing == Framing::kArrayRecord) return NextArrayRecord(block);
   if (tar_end_) return *tar_end_;
   defect_ = FrameDefect::kNone;
   uint64_t wanted = 0;
@@ -214,7 +217,7 @@ absl::Status RecordStream::NextMds(RecordBlock* block) {
       Fill(bytes);
       continue;
     }
-    const std::string wrong = mds_payloads_.Add(*shard.columns, Unread().substr(0, bytes));
+    const std::string wrong = AddMdsSample(*shard.columns, Unread().substr(0, bytes), &payloads_);
     if (!wrong.empty()) {
       if (offsets.empty()) return defect(wrong);
       break;
@@ -225,12 +228,75 @@ absl::Status RecordStream::NextMds(RecordBlock* block) {
     ++record_;
   }
   if (offsets.empty()) return absl::OkStatus();
-  const std::shared_ptr<Buffer> payloads = Buffer::Allocate(mds_payloads_.bytes());
-  mds_payloads_.MoveTo(payloads->data(), [&](size_t i, std::string_view payload) {
+  Deliver(offsets, block);
+  return absl::OkStatus();
+}
+
+// Adds the records of the chunk from record_ on, which is unread. Returns what is wrong with it.
+std::string RecordStream::AddChunk(const ArrayRecordChunk& chunk, std::vector<uint64_t>* offsets) {
+  std::string wrong = decoder_.Open(chunk, Unread().substr(0, chunk.end - chunk.begin),
+                                    options_.check, MaxRecordBytes());
+  if (!wrong.empty()) return wrong;
+  decoded_.resize(chunk.decoded_bytes);
+  wrong = decoder_.Decode(decoded_.data());
+  if (!wrong.empty()) return wrong;
+  std::string_view rest = decoded_;
+  for (uint64_t i = 0; i < chunk.records; ++i) {
+    const uint64_t size = decoder_.sizes()[i];
+    if (chunk.first_record + i >= record_) {
+      payloads_.Begin(chunk.FrameBytes(i) - kFrameBytes, options_.array_record->digest)
+          ->append(rest.substr(0, size));
+      payloads_.End();
+      offsets->push_back(offset_);
+      offset_ += chunk.FrameBytes(i);
+    }
+    rest.remove_prefix(size);
+  }
+  record_ = chunk.end_record();
+  // More than this is let go after a rare huge chunk.
+  constexpr size_t kKeptBytes = 8 << 20;
+  if (decoded_.capacity() > kKeptBytes) decoded_ = std::string();
+  return {};
+}
+
+// Delivers the records of an ArrayRecord shard, of which the footer tells where its chunks are.
+absl::Status RecordStream::NextArrayRecord(RecordBlock* block) {
+  const ArrayRecordFooter& footer = *options_.array_record;
+  defect_ = FrameDefect::kNone;
+  std::vector<uint64_t> offsets;
+  while (record_ < footer.records()) {
+    const ArrayRecordChunk& chunk = footer.chunks[footer.ChunkOf(record_)];
+    const uint64_t bytes = chunk.end - chunk.begin;
+    std::string wrong;
+    if (bytes > end_ - begin_) {
+      if (!offsets.empty()) break;
+      if (!source_error_.ok()) return source_error_;
+      if (!source_ended_) {
+        Fill(bytes);
+        continue;
+      }
+      wrong = "the file ends before its chunk does";
+    } else {
+      wrong = AddChunk(chunk, &offsets);
+    }
+    if (!wrong.empty()) {
+      if (!offsets.empty()) break;
+      defect_ = FrameDefect::kArrayRecord;
+      return absl::DataLossError(
+          fmt::format("record {} at byte {}: {}", record_, chunk.begin, wrong));
+    }
+    begin_ += bytes;
+  }
+  if (!offsets.empty()) Deliver(offsets, block);
+  return absl::OkStatus();
+}
+
+void RecordStream::Deliver(const std::vector<uint64_t>& offsets, RecordBlock* block) {
+  const std::shared_ptr<Buffer> payloads = Buffer::Allocate(payloads_.bytes());
+  payloads_.MoveTo(payloads->data(), [&](size_t i, std::string_view payload) {
     block->records.push_back({payload, offsets[i]});
   });
   block->buffer = payloads;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> RecordStream::Recover() {
@@ -242,6 +308,15 @@ absl::StatusOr<uint64_t> RecordStream::Recover() {
   };
   const FrameDefect defect = defect_;
   defect_ = FrameDefect::kNone;
+  if (defect == FrameDefect::kArrayRecord) {
+    const ArrayRecordFooter& footer = *options_.array_record;
+    const ArrayRecordChunk& chunk = footer.chunks[footer.ChunkOf(record_)];
+    begin_ += std::min<uint64_t>(chunk.end - chunk.begin, end_ - begin_);
+    for (; record_ < chunk.end_record(); ++record_) {
+      offset_ += chunk.FrameBytes(record_ - chunk.first_record);
+    }
+    return chunk.end - chunk.begin;
+  }
   ++record_;
   if (defect == FrameDefect::kPayloadCrc) {
     skip(defect_frame_bytes_);

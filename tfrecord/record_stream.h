@@ -6,14 +6,17 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/buffer.h"
 #include "io/byte_source.h"
+#include "tfrecord/array_record_decoder.h"
+#include "tfrecord/array_record_footer.h"
+#include "tfrecord/framed_payloads.h"
 #include "tfrecord/framing.h"
-#include "tfrecord/mds_frames.h"
 #include "tfrecord/mds_header.h"
 
 namespace shardfeed {
@@ -44,6 +47,9 @@ struct RecordStreamOptions {
   uint64_t first_record = 0;
   // The header of an MDS shard, of whose samples the source gives the bytes from first_record on.
   std::shared_ptr<const MdsHeader> mds;
+  // The footer of an ArrayRecord shard, of which the source gives the bytes from the chunk of
+  // first_record on.
+  std::shared_ptr<const ArrayRecordFooter> array_record;
   // Upper bound on the size of a frame, and of a tar archive: the size of the file, if it is raw. A
   // larger frame counts as cut. Even without a bound, memory grows only with the bytes actually
   // read.
@@ -76,9 +82,9 @@ class RecordStream {
 
   // After a framing defect, not of a tar shard: skips to the next readable record and returns the
   // number of bytes skipped, including the damaged record. If the payload is damaged, or the sample
-  // of an MDS shard, only that record is skipped; after a bad length, the next intact header is
-  // searched for. If there is none, the rest of the stream is skipped, and Next then reports the
-  // end.
+  // of an MDS shard, only that record is skipped, and of an ArrayRecord shard the rest of its
+  // chunk; after a bad length, the next intact header is searched for. If there is none, the rest
+  // of the stream is skipped, and Next then reports the end.
   absl::StatusOr<uint64_t> Recover();
 
   // Called after an error of the source, if it continues at another position: discards the bytes of
@@ -89,6 +95,10 @@ class RecordStream {
   FrameScan Scan(std::vector<Record>* records);
   absl::Status EndTar(size_t zeros, std::vector<Record>* records);
   absl::Status NextMds(RecordBlock* block);
+  absl::Status NextArrayRecord(RecordBlock* block);
+  std::string AddChunk(const ArrayRecordChunk& chunk, std::vector<uint64_t>* offsets);
+  // Moves payloads_, which begin at `offsets` of the stream, to the block.
+  void Deliver(const std::vector<uint64_t>& offsets, RecordBlock* block);
   std::string_view Unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // Reads more bytes into a buffer that can grow to hold a frame of `frame_bytes` (0: unknown).
   void Fill(uint64_t frame_bytes);
@@ -101,7 +111,9 @@ class RecordStream {
   size_t end_ = 0;
   bool source_ended_ = false;
   uint64_t skipped_ = 0;
-  MdsPayloads mds_payloads_;
+  FramedPayloads payloads_;
+  ArrayRecordDecoder decoder_;
+  std::string decoded_;  // the records of a chunk
   // What followed the last sample of a tar archive; nullopt before.
   std::optional<absl::Status> tar_end_;
   // Reported after the records that precede it.

@@ -57,9 +57,9 @@ struct IndexBuildOptions {
 // Walks the headers of the shard at `path` and writes its index to IndexPath(path), replacing what
 // is there in one step. Of raw shards only headers and footers are read where records are large;
 // payloads are not checked. Compressed shards are inflated, and get restart points. Of tar
-// archives, the headers of the members are read (docs/webdataset.md), and of MDS shards the
-// offsets of the samples (docs/mds.md). Lengths of records that the
-// former index has stay if it lists the same records (docs/index.md).
+// archives, the headers of the members are read (docs/webdataset.md), of MDS shards the offsets of
+// the samples (docs/mds.md), and of ArrayRecord shards the footer (docs/arrayrecord.md). Lengths of
+// records that the former index has stay if it lists the same records (docs/index.md).
 //
 // DataLoss, and no index: damage that keeps records from being told apart, with record and byte.
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options);

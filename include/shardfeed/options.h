@@ -21,7 +21,9 @@ enum class Compression { kNone, kGzip, kZlib, kSnappy };
 //   kTar       WebDataset: each record is a sample, consecutive files of a tar archive with one
 //              name up to the first dot (docs/webdataset.md)
 //   kMds       MosaicML's MDS: each record is a sample of a shard.NNNNN.mds (docs/mds.md)
-enum class Framing { kTfRecord, kTar, kMds };
+//   kArrayRecord  Google's ArrayRecord: chunks of records, of which a footer tells where they are
+//                 (docs/arrayrecord.md)
+enum class Framing { kTfRecord, kTar, kMds, kArrayRecord };
 
 // The two together.
 struct ShardFormat {

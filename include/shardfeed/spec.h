@@ -105,9 +105,10 @@ struct ShardSet {
 // missing, appear twice or have numbers beyond their total; a damaged manifest,
 // dataset_info.json or index.json. InvalidArgument: the spec cannot be parsed, has an unknown
 // scheme, or names several datasets, which are listed, something other than a file (a pipe), or
-// files that are not TFRecord (according to dataset_info.json). FailedPrecondition: a Spark job
-// that did not finish. Aborted: datasets are replaced faster than folders can be listed. Other
-// errors: those of FinishCommit, and of listing a folder (ErrnoStatus).
+// files that are neither TFRecord nor ArrayRecord (according to dataset_info.json).
+// FailedPrecondition: a Spark job that did not finish. Aborted: datasets are replaced faster than
+// folders can be listed. Other errors: those of FinishCommit, and of listing a folder
+// (ErrnoStatus).
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
 // The files of all specs, in order. Files that form one whole set in its order (a glob expanded by

@@ -38,7 +38,7 @@ enum class VerifyLevel {
 struct Defect {
   std::string shard;  // path; of the manifest or index for defects of those
   // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer", "tar sample",
-  // "mds sample" (FrameDefectName);
+  // "mds sample", "array_record chunk" (FrameDefectName);
   // "compressed data", "not an Example", "image", "not a TFRecord", "unreadable";
   // "index", "manifest".
   std::string kind;

@@ -71,7 +71,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     (docs/webdataset.md). A UserWarning tells of files that belong to no sample, when an index is built.
 
     The shards of MosaicML Streaming (MDS) are read in place as well, by the name of their folder: a
-    record is a sample, with one feature for each column (docs/mds.md).
+    record is a sample, with one feature for each column (docs/mds.md). So are ArrayRecord files, which
+    TFDS, Grain and MaxText use: "train.array_record*" (docs/arrayrecord.md).
 
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
     - `batch`, `end`: if shard() comes next, every rank gets the same number of whole batches of

@@ -17,6 +17,7 @@ import sys
 import tarfile
 from dataclasses import dataclass
 
+import array_record_files
 import mds_files
 import numpy as np
 import pytest
@@ -128,6 +129,9 @@ def prepared(tmp_path_factory):
                      for i, path in enumerate(f for f in files if f.suffix == ".jpg")], 10)
     prepare_annotations(folder, files)
     sf.convert("imagefolder", folder / "photos", folder / "images/train@4", no_sync=True)
+    records = list(sf.read(folder / "images/train@4"))
+    for shard in range(2):
+        array_record_files.write(folder / f"array/photos-train.array_record-0000{shard}-of-00002", records[shard::2])
     sf.convert("imagefolder", folder / "photos", folder / "out/train@16", no_sync=True)
     for spec in ("tables/train@4", "old/train@4"):
         with sf.write(folder / spec) as writer:
@@ -247,7 +251,7 @@ def test_blocks_are_fenced_and_those_not_run_say_why():
 def test_migration_covers_every_loader():
     page = (REPOSITORY / "docs/migration.md").read_text()
     assert re.findall(r"^## (.*)", page, re.M) == [
-        "torch.utils.data.DataLoader", "tf.data", "RLDS", "MosaicML Streaming", "WebDataset", "DALI", "SPDL",
+        "torch.utils.data.DataLoader", "tf.data", "RLDS", "MosaicML Streaming", "Grain", "WebDataset", "DALI", "SPDL",
         "tfrecord (vahidk)"]
     assert page.count("<!-- not run: code of the other library") == 7
 

@@ -20,6 +20,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+import array_record_files
 import mds_files
 TESTDATA = ROOT / "testdata"
 
@@ -313,6 +314,10 @@ def main():
     columns = struct.pack("<BH", 1, 2) + b"aa" + bytes([1, 2, 3])
     columns += struct.pack("<BH", 2, 2) + b"bb" + struct.pack("<3H", 400, 500, 600)
     write("index", "lengths", lengths + columns + struct.pack("<Q", len(lengths)) + b"SFLENGT1")
+    # Of an ArrayRecord shard: chunks of one record, and of two.
+    chunks = [index(0, [64] + [100 + i for i in range(20)]), index(0, [16 * (1 + i % 2) for i in range(20)])]
+    write("index", "array_record", index(1024, [16 + i for i in range(30)], [], 1 << 16)
+          + b"".join(struct.pack("<Q", len(chunk)) + chunk for chunk in chunks))
     dictionary = text[:600]
     write("index", "gzip_restarts", index(1, sizes, [
         (0, 0, b"", 0, 1, [(800, 8192), (9000, 17000)]), (2000, 3000, dictionary, 3, 0, []),
@@ -424,6 +429,19 @@ def main():
     write("mds", "columns", mds_files.shard_bytes(columns, rows))
     write("mds", "one_column", mds_files.shard_bytes({"x": "bytes"}, [{"x": b"a"}, {"x": b""}]))
     write("mds", "no_samples", mds_files.shard_bytes({"x": "bytes"}, []))
+
+    # A chunk; chunks and a footer of the same size, with a padding of zeros between; and a postscript.
+    records = array_record_files
+    for name in ("zstd", "brotli", "snappy"):
+        content = (TESTDATA / f"array_record/{name}.array_record").read_bytes()
+        write("array_record", name, content[64:2000])
+    for group in (1, 3):
+        content, places = records.file_bytes([b"abc" * n for n in range(5)], group)
+        end = content.rindex(struct.pack("<Q", (len(places) + 1) << 8 | ord("r")), 0, records.BLOCK) - 24
+        size = max(end - 64, 300)
+        write("array_record", f"group_{group}", content[64:end].ljust(size, b"\0")
+              + content[end:end + size])
+    write("array_record", "postscript", content[-records.BLOCK:-records.BLOCK + 110])
 
     for name, content in small_images():
         write("codecs", name, content)

@@ -498,8 +498,10 @@ TEST_F(ResolveTest, TfdsFolderThatCannotBeRead) {
   EXPECT_FAILS(ResolveFolder(), kNotFound, "lists no splits");
   Info("[1]");
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "cannot derive the files");
-  Info(R"([{"name": "train"}])", R"(, "fileFormat": "array_record")");
-  EXPECT_FAILS(ResolveFolder(), kInvalidArgument, "the shards are array_record files");
+  Info(R"([{"name": "train"}])", R"(, "fileFormat": "riegeli")");
+  EXPECT_FAILS(ResolveFolder(), kInvalidArgument,
+               "the shards are riegeli files; only tfrecord and array_record files can "
+               "be read");
   folder_.Write("dataset_info.json", "{");
   EXPECT_FAILS(ResolveFolder(), kDataLoss,
                "dataset_info.json: not a TFDS dataset description: invalid JSON");
