@@ -216,6 +216,8 @@ absl::StatusOr<std::vector<PlacedPart>> PartsOfItem(const Reader& reader, uint64
     AppendRow(**rows, i, (*before)[window] + i, &parts);
   }
   std::erase_if(parts, [&](const PlacedPart& placed) { return placed.part.item != item; });
+  const uint64_t round = reader.options().world * reader.options().batch;
+  for (PlacedPart& placed : parts) placed.delivered = placed.row < before->back() / round * round;
   return parts;
 }
 

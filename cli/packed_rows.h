@@ -60,6 +60,8 @@ absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader);
 struct PlacedPart {
   uint64_t row = 0;  // in the epoch, over all ranks
   PackedPart part;
+  // Whether a batch has the row; those of a rest are dropped at the end of the epoch.
+  bool delivered = true;
 };
 
 // The parts of the rows of batch `step` of the reader's rank. OutOfRange: there is no such batch.

@@ -346,11 +346,16 @@ int PrintParts(const Reader& reader, absl::Span<const PlacedPart> parts, bool fi
         {{"row", placed.row}, {"begin", placed.part.begin}, {"elements", placed.part.count}});
     const uint64_t of_rank = placed.row / world;
     if (find) {
-      json.update(
-          {{"rank", placed.row % world}, {"step", of_rank / batch}, {"index", of_rank % batch}});
+      json.update({{"delivered", placed.delivered},
+                   {"rank", placed.row % world},
+                   {"step", of_rank / batch},
+                   {"index", of_rank % batch}});
     }
     if (as_json) {
       list.push_back(std::move(json));
+    } else if (find && !placed.delivered) {
+      fmt::print("elements {} to {} are in row {}, which is dropped at the end of the epoch\n",
+                 placed.part.begin, placed.part.begin + placed.part.count - 1, placed.row);
     } else if (find) {
       fmt::print("elements {} to {} are in row {}: rank {}, step {}, index {} in the batch\n",
                  placed.part.begin, placed.part.begin + placed.part.count - 1, placed.row,

@@ -142,7 +142,8 @@ Dataset Dataset::WithSource(const Dataset& source) const {
       return source;
     }
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("{} already delivers its records in an order of its own", step_->text)));
+        fmt::format("{} already delivers its records in an order of its own, or those of a rank",
+                    step_->text)));
   }
   const RowWork* const work = step_->as<RowWork>();
   const bool by_row = work != nullptr && !work->step->filters();

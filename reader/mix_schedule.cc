@@ -109,7 +109,7 @@ absl::Status MixSchedule::Check(const std::vector<std::string>& names,
   if (segments.size() > kMostSegments) {
     return absl::InvalidArgumentError(
         fmt::format("mix: the schedule has {} changes of weights, and at most {} are possible",
-                    segments.size(), kMostSegments));
+                    segments.size() - 1, kMostSegments - 1));
   }
   if (segments[0].position != 0) {
     return absl::InvalidArgumentError(fmt::format(

@@ -1,5 +1,7 @@
 #include "shard/mds_folder.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -21,6 +23,21 @@ constexpr uint64_t kMaxJsonBytes = 512 << 20;
 bool LeadsOutside(std::string_view name) {
   return name.starts_with('/') || name.find('\0') != name.npos ||
          fmt::format("/{}/", name).find("/../") != std::string::npos;
+}
+
+constexpr std::string_view kMdsEnding = ".mds";
+
+// Says what is wrong with an index.json that should list the MDS shards beside it.
+absl::Status NoMdsIndex(const std::string& directory) {
+  const std::string path = JoinPath(directory, kMdsFolderIndex);
+  const absl::StatusOr<std::string> text = ReadWhole(path, kMaxJsonBytes);
+  if (!text.ok()) return text.status();
+  Json json;
+  const absl::Status parsed = ParseBoundedJson(*text, &json);
+  return absl::DataLossError(
+      fmt::format("{}: {}; to read the MDS shards beside it, name them by a glob: {}", path,
+                  parsed.ok() ? "it lists no MDS shards" : std::string(parsed.message()),
+                  JoinPath(directory, "*.mds")));
 }
 
 }  // namespace
@@ -66,14 +83,26 @@ absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& dire
                                                          const Folder& folder) {
   const auto shards = ReadMdsFolder(directory);
   if (!shards.ok()) return shards.status();
-  if (!*shards) return std::nullopt;
+  if (!*shards) {
+    const bool any =
+        std::any_of(folder.files.begin(), folder.files.end(),
+                    [](const std::string& name) { return name.ends_with(kMdsEnding); });
+    if (any) return NoMdsIndex(directory);
+    return std::nullopt;
+  }
   const std::unordered_set<std::string> files(folder.files.begin(), folder.files.end());
+  std::unordered_set<std::string> seen;
   ShardSet set;
   set.directory = directory;
   for (const MdsListed& listed : **shards) {
     // Of a shard that is compressed, opening it tells that.
     const bool compressed = !listed.zip_name.empty() && !files.contains(listed.name);
     const std::string& name = compressed ? listed.zip_name : listed.name;
+    if (!seen.insert(std::filesystem::path(name).lexically_normal().string()).second) {
+      return absl::DataLossError(
+          fmt::format("{}: lists the shard {} twice; name the shards by a glob",
+                      JoinPath(directory, kMdsFolderIndex), name));
+    }
     // What merged folders have below them is not listed here.
     if (name.find('/') == name.npos && !files.contains(name)) {
       return absl::DataLossError(
@@ -84,6 +113,16 @@ absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& dire
     set.paths.push_back(JoinPath(directory, name));
   }
   return set;
+}
+
+bool HoldsMdsShards(const std::string& directory, const Folder& folder) {
+  if (!folder.HasFile(kMdsFolderIndex)) return false;
+  const auto shards = ReadMdsFolder(directory);
+  if (!shards.ok() || !*shards) return false;
+  const std::unordered_set<std::string> files(folder.files.begin(), folder.files.end());
+  return std::any_of((*shards)->begin(), (*shards)->end(), [&](const MdsListed& listed) {
+    return files.contains(listed.name) || files.contains(listed.zip_name);
+  });
 }
 
 }  // namespace shardfeed

@@ -31,9 +31,13 @@ struct MdsListed {
 absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::string& directory);
 
 // Returns the shards that the index.json in the folder lists; nullopt as above.
-// DataLoss: also if a shard is missing. Others: as above.
+// DataLoss: also if a shard is missing or listed twice, or if the index.json is broken beside files
+// that are named as MDS shards. Others: as above.
 absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& directory,
                                                          const Folder& folder);
+
+// Whether the index.json in the folder lists MDS shards of which one is there at least.
+bool HoldsMdsShards(const std::string& directory, const Folder& folder);
 
 }  // namespace shardfeed
 

@@ -144,6 +144,14 @@ absl::Status SeveralSets(const std::string& spec, Names names) {
                   spec, fmt::join(Describe(names), ", ")));
 }
 
+absl::Status SetsBesideMds(const std::string& spec, Names names) {
+  names.plain.clear();
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: holds MDS shards, which its index.json lists, and other sets; name the MDS shards by a "
+      "glob, {}, or one of: {}",
+      spec, JoinPath(spec, "*.mds"), fmt::join(Describe(names), ", ")));
+}
+
 absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) {
   Folder sidecars;
   absl::StatusOr<Folder> folder = ListCommitted(spec, seen, &sidecars);
@@ -159,6 +167,7 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
     // Nothing describes the others.
     const bool more = names.sets.size() > 1 || !names.spark.empty();
     if (described.ok() && more) return SeveralSets(spec, std::move(names));
+    if (described.ok() && HoldsMdsShards(spec, *folder)) return SetsBesideMds(spec, names);
     return described;
   }
   if (folder->HasFile(kTfdsInfo)) {
@@ -172,6 +181,7 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
                                                     spec, names.size(), fmt::join(names, ", ")));
     }
   }
+  if (!names.sets.empty() && HoldsMdsShards(spec, *folder)) return SetsBesideMds(spec, names);
   if (names.sets.empty() && folder->HasFile(kMdsFolderIndex)) {
     absl::StatusOr<std::optional<ShardSet>> listed = ResolveMdsFolder(spec, *folder);
     if (!listed.ok()) return listed.status();

@@ -139,6 +139,14 @@ class ShardsStage : public Stage {
           "sources that had none yet may be added at the end",
           place.position, place.epoch));
     }
+    // The last round of an epoch may be filled up.
+    if (const uint64_t size = Mixes() ? reader_->shared_mix()->size() : UINT64_MAX;
+        place.position > size && place.position - size > place.world * place.batch) {
+      return absl::FailedPreconditionError(fmt::format(
+          "the state is at position {} of epoch {}, but epochs of this mixture have {} records: "
+          "its length has changed before what was delivered",
+          place.position, place.epoch, size));
+    }
     // No index is needed at the walk's own position.
     const bool there = place == place_;
     if (there && unindexed_ != nullptr && !unindexed_->indexed()) return absl::OkStatus();

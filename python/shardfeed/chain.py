@@ -204,12 +204,18 @@ class Chain(Viewable):
                                    threads=1 if len(chosen) < 64 else 0))
 
     @staticmethod
+    def _ranges_of(source: "Chain") -> Sequence[Tuple[int, int]]:
+        """The records that sf.read reads."""
+        ranges: Optional[Sequence[Tuple[int, int]]] = source._arguments[1]
+        return [(0, len(source._records))] if ranges is None else ranges
+
+    @staticmethod
     def _numbers_in_shards(source: "Chain", numbers: Sequence[int]) -> List[int]:
         """Returns the record numbers of elements, which differ if sf.read reads only some
         records, fills up the epoch with its first ones, or if it reads a mixture."""
         if source._method == "mixture":
             return list(source._core.record_numbers(list(numbers)))
-        ranges = source._arguments[1] or [(0, len(source._records))]
+        ranges = Chain._ranges_of(source)
         first = np.array([begin for begin, _ in ranges], np.int64)
         ends = np.cumsum([count for _, count in ranges], dtype=np.int64)
         chosen = np.asarray(numbers, np.int64)
@@ -238,7 +244,7 @@ class Chain(Viewable):
         if source._method in ("mixture", "shards"):
             n = len(source)
             if source._method == "shards":  # also those that the end of the epoch drops
-                n = max(n, sum(count for _, count in source._arguments[1] or [(0, len(source._records))]))
+                n = max(n, sum(count for _, count in self._ranges_of(source)))
             number = self._numbers_in_shards(source, [_number(number, n)])[0]
         return self._records.place(number)
 

@@ -20,11 +20,20 @@ from .features import ColumnSpec, FeatureLike
 Records = Union[str, Sequence[Tuple[int, int]], None]
 
 
+_MOST_RECORDS = 1 << 62  # of ranges, far above any dataset
+
+
 def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
     """Returns (first, count) of each range, also for text such as "0-99,200"."""
-    if records is None or not isinstance(records, str):
-        return None if records is None else [(int(a), int(n)) for a, n in records]
-    found = []
+    if records is None:
+        return None
+    found: List[Tuple[int, int]] = []
+    if not isinstance(records, str):
+        found = [(int(first), int(count)) for first, count in records]
+        for first, count in found:
+            if first < 0 or count < 0 or first + count > _MOST_RECORDS:
+                raise ValueError(f"records must be pairs of the first record and how many, got ({first}, {count})")
+        return found
     for part in records.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if match is None:
@@ -33,6 +42,8 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
         last = int(match[2]) if match[2] else first
         if last < first:
             raise ValueError(f"records {records!r}: {first}-{last} ends before it begins")
+        if last >= _MOST_RECORDS:
+            raise ValueError(f"records {records!r}: {last} is larger than any number of a record")
         found.append((first, last - first + 1))
     return found
 

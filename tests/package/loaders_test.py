@@ -42,6 +42,15 @@ def test_elements_by_number_where_the_epoch_is_filled_up(dataset, end, records):
         assert ds.place(count) == ds.place(0)
 
 
+@pytest.mark.parametrize("records, message", [
+    ([(-1, 5)], r"got \(-1, 5\)"), ([(0, -1)], r"got \(0, -1\)"), ("99999999999999999999", "larger than any number")])
+def test_ranges_of_records_are_checked(dataset, records, message):
+    with pytest.raises(ValueError, match=message):
+        sf.read(dataset, records=records)
+    with pytest.raises(IndexError):
+        sf.read(dataset, records=[]).place(0)
+
+
 def test_generators_are_not_drawn_far_ahead():
     drawn = []
 

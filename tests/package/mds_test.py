@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 import sys
 import warnings
 
@@ -237,9 +238,31 @@ def test_what_is_wrong_with_a_folder_is_told(tmp_path):
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(sf.DataLossError, match="index.json: shard 1: .*basename.*; name the shards by a glob"):
         sf.read(folder)
-    (folder / "index.json").write_text("{}")
-    with pytest.raises(ValueError, match="holds no set of shards, but .*; name files by a glob"):
+    index["shards"][1] = {**index["shards"][0], "raw_data": {"basename": "./shard.00000.mds", "bytes": 1}}
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(sf.DataLossError, match=r"index.json: lists the shard ./shard.00000.mds twice; name the shards by a glob"):
         sf.read(folder)
+    for text, message in [("{}", "it lists no MDS shards"), ("", "JSON"), (json.dumps(index)[:-3], "JSON"),
+                          (json.dumps(index).replace('"mds"', '"nds"'), "it lists no MDS shards")]:
+        (folder / "index.json").write_text(text)
+        with pytest.raises(sf.DataLossError, match=f"index.json: .*{message}.*; to read the MDS shards beside it, name them"):
+            sf.read(folder)
+
+
+@pytest.mark.folder_only("changes folders")
+def test_a_folder_with_another_set_is_refused(tmp_path):
+    folder = tmp_path / "mds"
+    mds_files.write(folder, COLUMNS, ROWS[:6], 2)
+    assert harness.run("sample", folder, folder / "few@1", "--count", "2").status == 0
+    message = r"holds MDS shards, which its index.json lists, and other sets; name the MDS shards by a glob, .*mds/\*.mds, or "
+    with pytest.raises(ValueError, match=message + "one of: .*few@1"):
+        sf.read(folder)
+    assert len(sf.read(folder / "few@1")) == 2 and len(sf.read(folder / "*.mds")) == 6
+    shutil.rmtree(folder / ".shardfeed")
+    with pytest.raises(ValueError, match=message):
+        sf.read(folder)
+    (folder / "index.json").write_text("[]")  # of another program
+    assert len(sf.read(folder)) == 2
 
 
 def test_verify_compares_the_index_of_the_folder(tmp_path):

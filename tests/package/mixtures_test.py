@@ -151,6 +151,18 @@ def test_a_state_knows_the_seed_of_the_draws(folder):
         chain(-1)
 
 
+def test_a_state_behind_the_end_of_shorter_epochs_is_refused(folder):
+    def chain(length):
+        return sf.mix(sources(folder), {"a": 1, "b": 1, "c": 1}, length=length).parse({"id": sf.int64}).batch(10)
+    it = iter(chain(300))
+    for _ in range(18):
+        next(it)
+    state = it.state_dict()
+    iter(chain(200)).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="at position 180 of epoch 0, but epochs of this mixture have 133 records"):
+        iter(chain(133)).load_state_dict(state)
+
+
 def test_plan_and_replay_know_the_seed_of_the_draws(folder):
     specs = [f"{folder}/{name}@3" for name in "ab"]
     flags = ["--weights", "3,1", "--length", "1000", "--mix-seed", "5", "--batch", "10"]

@@ -446,6 +446,10 @@ def test_a_dry_run_writes_nothing(tmp_path, table):
     # OUT may be left out.
     assert convert("parquet", tmp_path / "t.parquet", "--dry-run") == {
         name: value for name, value in report.items() if name != "dataset"} | {"seconds": ANY}
+    for out, message in [("n@0", "the number of shards must be from 1"), ("*@1", "must not contain"), (".hid@1", "hidden files")]:
+        refused = shardfeed("convert", "parquet", tmp_path / "t.parquet", tmp_path / "out" / out, "--dry-run")
+        assert refused.status == USAGE and message in refused.err, refused.err
+    assert not (tmp_path / "out").exists()
     shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", "--dry-run").out.decode()
     assert shown.splitlines()[-1].startswith("1,000 records, about")
 
@@ -466,6 +470,8 @@ def test_names_that_are_no_utf8(tmp_path):
     (tmp_path / other).write_bytes(b"no table")
     failed = shardfeed("convert", "parquet", tmp_path / other, tmp_path / "out/u@1")
     assert failed.status == DEFECTS and "t\\xfe.parquet: " in failed.err
+    refused = shardfeed("convert", "parquet", tmp_path / "t.parquet", os.fsdecode(b"u\xff@1"))
+    assert refused.status == USAGE and "OUT must be in UTF-8, got u\\xff@1" in refused.err
 
 
 def test_the_number_of_shards_follows_their_size(tmp_path):

@@ -230,7 +230,7 @@ TEST(MixSchedule, RefusesWhatIsNoSchedule) {
                 "mix: 4000 sources times 4096 lanes are more than 4194304; use fewer lanes", 4096);
   ExpectRefused(1, {}, "mix: there are no weights");
   ExpectRefused(1, std::vector<MixSegment>(65, {0, {1}}),
-                "mix: the schedule has 65 changes of weights, and at most 64 are possible");
+                "mix: the schedule has 64 changes of weights, and at most 63 are possible");
   ExpectRefused(1, {{10, {1}}},
                 "mix: the schedule begins at position 10, but must say the weights from position 0 "
                 "on");

@@ -145,6 +145,14 @@ def parser(kind: str) -> argparse.ArgumentParser:
     return made
 
 
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+        return True
+    except UnicodeEncodeError:  # bytes of the command line that are not
+        return False
+
+
 def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Misuse: the arguments are wrong."""
     given = parser(kind).parse_intermixed_args(list(arguments))
@@ -156,6 +164,10 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     if not given.named and not given.dry_run:
         raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT")
     *given.sources, given.out = given.paths if given.named else [*given.paths, "preview"]
+    for what, text in [("OUT", given.out), ("--query", getattr(given, "query", None)),
+                       ("--table", getattr(given, "table", None)), *(("--columns", name) for name in given.columns or [])]:
+        if text is not None and not _is_utf8(text):
+            raise Misuse(f"{what} must be in UTF-8, got {one_line(text)}")
     given.given = list(given.sources)  # by the user
     given.told = str  # see _standard_input
     if "-" in given.sources and kind == "lmdb":
@@ -218,6 +230,7 @@ def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda
 
 
 def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dict[str, Any]:
+    from ..jobs import write_job
     from . import converting, resuming
     from .table import Options
     started = time.monotonic()
@@ -231,6 +244,8 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     if given.named and not given.counted:
         out += f"@{converting.shards_of(source, given.shard_size or 256 << 20, given.limit)}"
     if given.dry_run:
+        if given.named:  # checks the name alone
+            write_job(out, compression=given.compression, level=given.level, member_bytes=given.member_size, overwrite=True)
         return {"dry_run": True, **({"dataset": out} if given.named else {}), **converting.estimate(source, given.limit),
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
