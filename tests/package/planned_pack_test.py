@@ -391,7 +391,7 @@ def test_replay_finds_a_record(spec):
                 assert {name: part[name] for name in listed.json[0]} in listed.json
             else:
                 assert "batches of rows, numbered from 0" in listed.err
-    dropped = run("replay", spec, *PLAN, "--batch", "1000000", "--find", "1").out.decode()
+    dropped = run("replay", spec, *PLAN, "--world", "1000000", "--find", "2").out.decode()
     assert re.fullmatch(r"(elements \d+ to \d+ are in row \d+, which is dropped at the end of the epoch\n)+", dropped)
     empty = next(n for n in range(DOCUMENTS) if length_of(n) == 0)
     record = sum(-(-(DOCUMENTS - shard) // 7) for shard in range(empty % 7)) + empty // 7

@@ -230,7 +230,6 @@ def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda
 
 
 def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dict[str, Any]:
-    from ..jobs import write_job
     from . import converting, resuming
     from .table import Options
     started = time.monotonic()
@@ -244,8 +243,6 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
     if given.named and not given.counted:
         out += f"@{converting.shards_of(source, given.shard_size or 256 << 20, given.limit)}"
     if given.dry_run:
-        if given.named:  # checks the name alone
-            write_job(out, compression=given.compression, level=given.level, member_bytes=given.member_size, overwrite=True)
         return {"dry_run": True, **({"dataset": out} if given.named else {}), **converting.estimate(source, given.limit),
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
