@@ -234,7 +234,6 @@ std::vector<MixOrder::Past> MixOrder::MakePasts() const {
   std::vector<Past> pasts;
   uint64_t weights = 0;
   const auto add = [&](uint64_t number) { weights = DeriveKey(weights, number); };
-  if (spec_.mixture->seed) add(*spec_.mixture->seed);
   std::vector<bool> drawn(sources_.size());
   for (size_t i = 0; i < schedule_.num_segments(); ++i) {
     add(schedule_.SegmentBegin(i));

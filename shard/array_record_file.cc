@@ -5,6 +5,7 @@
 
 #include "absl/types/span.h"
 #include "fmt/format.h"
+#include "shard/with_path.h"
 #include "tfrecord/riegeli_chunk.h"
 
 namespace shardfeed {
@@ -14,11 +15,6 @@ namespace {
 constexpr uint64_t kFirstReadBytes = 64 << 10;
 // A header of a chunk, and the header of a block in it.
 constexpr uint64_t kHeadBytes = kRiegeliChunkHeaderBytes + kRiegeliBlockHeaderBytes;
-
-absl::Status WithPath(const File& file, const absl::Status& status) {
-  return absl::Status(status.code(),
-                      fmt::format("{}: {}", file.path(), std::string(status.message())));
-}
 
 // Reads up to `size` bytes before the last block.
 absl::StatusOr<std::string> ReadBeforeLastBlock(const File& file, uint64_t offset, uint64_t size) {
@@ -38,7 +34,7 @@ absl::StatusOr<uint64_t> ReadFooterOffset(const File& file) {
     if (!status.ok()) return status;
   }
   absl::StatusOr<uint64_t> offset = ParseArrayRecordPostscript(bytes, file.size());
-  if (!offset.ok()) return WithPath(file, offset.status());
+  if (!offset.ok()) return WithPath(offset.status(), file.path());
   return offset;
 }
 
@@ -76,13 +72,13 @@ absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file, uint64
   absl::StatusOr<std::string> bytes = ReadBeforeLastBlock(file, *offset, kFirstReadBytes);
   if (!bytes.ok()) return bytes.status();
   const absl::StatusOr<ArrayRecordFooterHead> head = ParseArrayRecordFooterHead(*bytes, *offset);
-  if (!head.ok()) return WithPath(file, head.status());
+  if (!head.ok()) return WithPath(head.status(), file.path());
   if (head->bytes > bytes->size()) {
     bytes = ReadBeforeLastBlock(file, *offset, head->bytes);
     if (!bytes.ok()) return bytes.status();
   }
   absl::StatusOr<ArrayRecordFooter> footer = ParseArrayRecordFooter(*bytes, *offset);
-  if (!footer.ok()) return WithPath(file, footer.status());
+  if (!footer.ok()) return WithPath(footer.status(), file.path());
   if (absl::Status status = CheckNotTransposed(file, *footer); !status.ok()) return status;
   if (bytes_read != nullptr) *bytes_read = kArrayRecordPostscriptBytes + bytes->size() + kHeadBytes;
   return footer;
@@ -94,7 +90,7 @@ absl::StatusOr<uint32_t> ReadArrayRecordDigest(const File& file) {
   const absl::StatusOr<std::string> bytes = ReadBeforeLastBlock(file, *offset, kHeadBytes);
   if (!bytes.ok()) return bytes.status();
   const absl::StatusOr<ArrayRecordFooterHead> head = ParseArrayRecordFooterHead(*bytes, *offset);
-  if (!head.ok()) return WithPath(file, head.status());
+  if (!head.ok()) return WithPath(head.status(), file.path());
   return head->digest;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "shard/with_path.h"
 
 namespace shardfeed {
 namespace {
@@ -22,11 +23,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kCompress
     {".mds.br", "brotli -d --rm"},
     {".mds.snappy", "python -m snappy -d"},
 }};
-
-absl::Status WithPath(const File& file, const absl::Status& status) {
-  return absl::Status(status.code(),
-                      fmt::format("{}: {}", file.path(), std::string(status.message())));
-}
 
 }  // namespace
 
@@ -47,14 +43,14 @@ absl::StatusOr<MdsHeader> ReadMdsHeader(const File& file) {
   absl::Status status = file.ReadExactlyAt(0, absl::MakeSpan(header));
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> size = MdsHeaderBytes(header, file.size());
-  if (!size.ok()) return WithPath(file, size.status());
+  if (!size.ok()) return WithPath(size.status(), file.path());
   if (const size_t have = header.size(); have < *size) {
     header.resize(*size);
     status = file.ReadExactlyAt(have, absl::MakeSpan(header).subspan(have));
     if (!status.ok()) return status;
   }
   absl::StatusOr<MdsHeader> parsed = ParseMdsHeader(header, file.size());
-  if (!parsed.ok()) return WithPath(file, parsed.status());
+  if (!parsed.ok()) return WithPath(parsed.status(), file.path());
   return parsed;
 }
 

@@ -10,6 +10,7 @@
 #include "io/bounded_json.h"
 #include "net/open.h"
 #include "nlohmann/json.hpp"
+#include "shard/mds_file.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -25,37 +26,27 @@ bool LeadsOutside(std::string_view name) {
          fmt::format("/{}/", name).find("/../") != std::string::npos;
 }
 
-constexpr std::string_view kMdsEnding = ".mds";
+struct Listing {
+  std::optional<std::vector<MdsListed>> shards;
+  std::string why_none;  // if there are none
+};
 
-// Says what is wrong with an index.json that should list the MDS shards beside it.
-absl::Status NoMdsIndex(const std::string& directory) {
+absl::StatusOr<Listing> ReadListing(const std::string& directory) {
   const std::string path = JoinPath(directory, kMdsFolderIndex);
   const absl::StatusOr<std::string> text = ReadWhole(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
   Json json;
-  const absl::Status parsed = ParseBoundedJson(*text, &json);
-  return absl::DataLossError(
-      fmt::format("{}: {}; to read the MDS shards beside it, name them by a glob: {}", path,
-                  parsed.ok() ? "it lists no MDS shards" : std::string(parsed.message()),
-                  JoinPath(directory, "*.mds")));
-}
-
-}  // namespace
-
-absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::string& directory) {
-  const std::string path = JoinPath(directory, kMdsFolderIndex);
-  const absl::StatusOr<std::string> text = ReadWhole(path, kMaxJsonBytes);
-  if (!text.ok()) return text.status();
-  Json json;
-  const absl::Status parsed = ParseBoundedJson(*text, &json);
   // Many programs have a file of this name.
-  if (!parsed.ok() || !json.is_object()) return std::nullopt;
+  const absl::Status parsed = ParseBoundedJson(*text, &json);
+  if (!parsed.ok()) return Listing{std::nullopt, std::string(parsed.message())};
+  const Listing none = {std::nullopt, "it lists no MDS shards"};
+  if (!json.is_object()) return none;
   const auto shards = json.find("shards");
-  if (shards == json.end() || !shards->is_array() || shards->empty()) return std::nullopt;
+  if (shards == json.end() || !shards->is_array() || shards->empty()) return none;
   std::vector<MdsListed> all;
   for (const Json& shard : *shards) {
     JsonMembers members;
-    if (!shard.is_object() || members.Text(shard, "format") != "mds") return std::nullopt;
+    if (!shard.is_object() || members.Text(shard, "format") != "mds") return none;
     MdsListed listed;
     const Json& raw = members.Object(shard, "raw_data");
     listed.name = members.Text(raw, "basename");
@@ -76,25 +67,32 @@ absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::s
     if (listed.name.empty()) return wrong("it has no name");
     all.push_back(std::move(listed));
   }
-  return all;
+  return Listing{std::move(all), {}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::string& directory) {
+  absl::StatusOr<Listing> listing = ReadListing(directory);
+  if (!listing.ok()) return listing.status();
+  return std::move(listing->shards);
 }
 
 absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& directory,
                                                          const Folder& folder) {
-  const auto shards = ReadMdsFolder(directory);
-  if (!shards.ok()) return shards.status();
-  if (!*shards) {
-    const bool any =
-        std::any_of(folder.files.begin(), folder.files.end(),
-                    [](const std::string& name) { return name.ends_with(kMdsEnding); });
-    if (any) return NoMdsIndex(directory);
-    return std::nullopt;
+  const absl::StatusOr<Listing> listing = ReadListing(directory);
+  if (!listing.ok()) return listing.status();
+  if (!listing->shards) {
+    if (std::none_of(folder.files.begin(), folder.files.end(), IsNamedMds)) return std::nullopt;
+    return absl::DataLossError(fmt::format(
+        "{}: {}; to read the MDS shards beside it, name them by a glob: {}",
+        JoinPath(directory, kMdsFolderIndex), listing->why_none, JoinPath(directory, "*.mds")));
   }
   const std::unordered_set<std::string> files(folder.files.begin(), folder.files.end());
   std::unordered_set<std::string> seen;
   ShardSet set;
   set.directory = directory;
-  for (const MdsListed& listed : **shards) {
+  for (const MdsListed& listed : *listing->shards) {
     // Of a shard that is compressed, opening it tells that.
     const bool compressed = !listed.zip_name.empty() && !files.contains(listed.name);
     const std::string& name = compressed ? listed.zip_name : listed.name;

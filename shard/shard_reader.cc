@@ -7,18 +7,11 @@
 #include "net/open.h"
 #include "shard/array_record_file.h"
 #include "shard/mds_file.h"
+#include "shard/with_path.h"
 #include "tfrecord/detect.h"
 
 namespace shardfeed {
 namespace {
-
-absl::Status WithPath(const absl::Status& status, const std::string& path) {
-  if (status.ok()) return status;
-  const std::string message(status.message());
-  // Errors of reading the file already name it.
-  if (message.starts_with(path)) return status;
-  return WithMessage(status, fmt::format("{}: {}", path, message));
-}
 
 bool IsNamedTar(std::string_view path) {
   return path.ends_with(".tar") || path.ends_with(".tar.gz") || path.ends_with(".tgz");

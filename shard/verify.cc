@@ -17,6 +17,7 @@
 #include "shard/index_check.h"
 #include "shard/index_pack.h"
 #include "shard/manifest.h"
+#include "shard/mds_file.h"
 #include "shard/mds_folder.h"
 #include "shard/names.h"
 #include "shard/salvage.h"
@@ -324,10 +325,7 @@ void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStati
 
 // Compares what the index.json beside MDS shards says, if there is one, with the `report`.
 void CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
-  if (std::none_of(set.paths.begin(), set.paths.end(),
-                   [](const std::string& path) { return path.ends_with(".mds"); })) {
-    return;
-  }
+  if (std::none_of(set.paths.begin(), set.paths.end(), IsNamedMds)) return;
   const std::string path = JoinPath(set.directory, kMdsFolderIndex);
   const auto add = [&](std::string detail, const char* kind = "manifest") {
     report->manifest_defects.push_back({path, kind, 0, 0, std::move(detail)});

@@ -26,15 +26,15 @@ class Parser(argparse.ArgumentParser):
         raise Misuse(message)
 
 
+def in_utf8(text: str) -> str:
+    """Returns the text with \\xff for bytes of file names and of the command line that are not UTF-8."""
+    return re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xdc00:02x}", text)
+
+
 def one_line(text: str) -> str:
     """Returns the text without line breaks, control characters and bytes of file names that are not UTF-8."""
-    def shown(c: str) -> str:
-        if c == "\n":
-            return "\\n"
-        if "\udc80" <= c <= "\udcff":
-            return f"\\x{ord(c) - 0xdc00:02x}"
-        return f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c
-    return "".join(map(shown, text))
+    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c
+                   for c in in_utf8(text))
 
 
 # Options that may precede the command and have a value.

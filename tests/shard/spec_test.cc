@@ -500,8 +500,7 @@ TEST_F(ResolveTest, TfdsFolderThatCannotBeRead) {
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "cannot derive the files");
   Info(R"([{"name": "train"}])", R"(, "fileFormat": "riegeli")");
   EXPECT_FAILS(ResolveFolder(), kInvalidArgument,
-               "the shards are riegeli files; only tfrecord and array_record files can "
-               "be read");
+               "the shards are riegeli files; only tfrecord and array_record files can be read");
   folder_.Write("dataset_info.json", "{");
   EXPECT_FAILS(ResolveFolder(), kDataLoss,
                "dataset_info.json: not a TFDS dataset description: invalid JSON");

@@ -9,6 +9,7 @@ import os
 from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _core
+from ..command_line import in_utf8
 from ..globs import expanded
 from .resuming import take_up
 from .table import Options, Table, ahead, damaged
@@ -300,11 +301,6 @@ def shards_of(source: Source, shard_bytes: int, limit: Optional[int]) -> int:
     size: int = estimate(source, limit)["bytes"]
     source.conversion.forget()
     return max(1, -(-size // shard_bytes))
-
-
-def in_utf8(text: str) -> str:
-    """The text with \\xff for bytes of file names that are not UTF-8, which manifests cannot have."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str],

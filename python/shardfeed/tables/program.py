@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from .._core import DataLossError
-from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, names_in, one_line
+from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, in_utf8, names_in, one_line
 from . import KINDS, extra_of
 
 
@@ -145,14 +145,6 @@ def parser(kind: str) -> argparse.ArgumentParser:
     return made
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-        return True
-    except UnicodeEncodeError:  # bytes of the command line that are not
-        return False
-
-
 def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Misuse: the arguments are wrong."""
     given = parser(kind).parse_intermixed_args(list(arguments))
@@ -166,7 +158,7 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     *given.sources, given.out = given.paths if given.named else [*given.paths, "preview"]
     for what, text in [("OUT", given.out), ("--query", getattr(given, "query", None)),
                        ("--table", getattr(given, "table", None)), *(("--columns", name) for name in given.columns or [])]:
-        if text is not None and not _is_utf8(text):
+        if text is not None and in_utf8(text) != text:
             raise Misuse(f"{what} must be in UTF-8, got {one_line(text)}")
     given.given = list(given.sources)  # by the user
     given.told = str  # see _standard_input
