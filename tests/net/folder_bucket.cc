@@ -103,8 +103,10 @@ std::optional<FolderBucket::Content> FolderBucket::Read(const std::string& key) 
     return it->second.content;
   }
   std::ifstream file(File(key), std::ios::binary);
-  auto bytes = std::make_shared<const std::string>(std::istreambuf_iterator<char>(file),
-                                                   std::istreambuf_iterator<char>());
+  std::string read(size, '\0');
+  file.read(read.data(), static_cast<std::streamsize>(size));
+  read.resize(static_cast<size_t>(file.gcount()));
+  const auto bytes = std::make_shared<const std::string>(std::move(read));
   Content content = {.bytes = bytes, .tag = TagOf(*bytes)};
   // Files have the time of the kernel's last tick: one that changed just now may change once more
   // without another time.
