@@ -204,13 +204,12 @@ std::string AddArray(const MdsColumn& column, std::string_view bytes, ExampleBui
       for (size_t b = width; b-- > 0;) {
         dimension = dimension << 8 | static_cast<uint8_t>(bytes[i * width + b]);
       }
+      if (dimension > INT64_MAX) return "has an impossible shape";
       shape.push_back(static_cast<int64_t>(dimension));
-      // Neither can be more than there are bytes.
-      if (dimension > bytes.size()) {
-        values = UINT64_MAX;
-        break;
-      }
-      values = std::min<uint64_t>(values * dimension, UINT32_MAX + uint64_t{1});
+      // Without overflow: there are no more values than this. An array of the shape (0, 4) has
+      // none.
+      values *= std::min<uint64_t>(dimension, UINT32_MAX);
+      values = std::min<uint64_t>(values, UINT32_MAX);
     }
     bytes.remove_prefix(dimensions * width);
     if (values != bytes.size() / number->bytes) {

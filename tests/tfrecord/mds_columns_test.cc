@@ -83,6 +83,8 @@ TEST(MdsColumns, ArraysOfEveryForm) {
   EXPECT_EQ(Value("ndarray:int16", "\x07\x06\x00\x00\x00\x00\x00\x00\x00"s + values), flat);
   EXPECT_EQ(Value("ndarray:int16", "\x08\x02\x03"s + values), shaped);
   EXPECT_EQ(Value("ndarray", "\x11\x08\x02\x03"s + values), shaped);
+  EXPECT_EQ(Value("ndarray:int16", "\x08\x00\x04"s), R"({"x":[],"x.shape":[0,4]})");
+  EXPECT_EQ(Value("ndarray:int16", "\x08\xff\x00"s), R"({"x":[],"x.shape":[255,0]})");
   EXPECT_EQ(Value("ndarray", "\x22\x04\x02"s + Bytes<float>({0.5F, 2})), R"({"x":[0.5,2.0]})");
   EXPECT_EQ(Value("ndarray", "\x08\x04\x02\x01\xff"s), R"({"x":[1,255]})");
 }
@@ -98,8 +100,10 @@ TEST(MdsColumns, ArraysThatContradictThemselves) {
       "its column \"x\" has 3 bytes, which are not as many values of int16 as its shape says");
   EXPECT_EQ(Value("ndarray:int16", "\x04\x01\x01\x00\x01"s),
             "its column \"x\" has 3 bytes, which are not whole values of int16");
+  EXPECT_EQ(Value("ndarray:uint8", "\x0f"s + std::string(24, '\xff')),
+            "its column \"x\" has an impossible shape");
   EXPECT_EQ(
-      Value("ndarray:uint8", "\x0f"s + std::string(24, '\xff')),
+      Value("ndarray:uint8", "\x0e"s + std::string(12, '\xff')),
       "its column \"x\" has 0 bytes, which are not as many values of uint8 as its shape says");
 }
 
