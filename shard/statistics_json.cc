@@ -212,10 +212,12 @@ std::string DifferenceOf(const ValueStatistics& stored, const ValueStatistics& f
       return fmt::format("feature '{}', which no record has", name);
     }
   }
-  bool exact;
-  const std::optional<uint64_t> ours = found.equal_records().repeated(&exact);
-  const std::optional<uint64_t> theirs = stored.equal_records().repeated(&exact);
-  if (ours && theirs && *ours != *theirs) {
+  // Other versions estimate by other records.
+  bool is_exact;
+  bool was_exact;
+  const std::optional<uint64_t> ours = found.equal_records().repeated(&is_exact);
+  const std::optional<uint64_t> theirs = stored.equal_records().repeated(&was_exact);
+  if (ours && theirs && is_exact && was_exact && *ours != *theirs) {
     return fmt::format("{} repeated records instead of {}", *theirs, *ours);
   }
   return "";

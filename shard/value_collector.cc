@@ -47,10 +47,9 @@ void ValueCollector::Begin() {
 }
 
 absl::Status ValueCollector::Add(std::string_view record, uint32_t crc, Schema& schema) {
-  const uint64_t digest = DigestOfRecord(record, crc);
-  values_.equal_records().Add(digest);
+  values_.equal_records().Add(record, crc);
   // Equal records get different seeds, unless everything before them is equal, too.
-  seed_ = Spread(seed_ + digest);
+  seed_ = Spread(seed_ + crc);
   Visitor visitor(this, record);
   return schema.AddRecord(record, &visitor);
 }

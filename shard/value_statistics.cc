@@ -31,10 +31,6 @@ void RadixSort(std::vector<uint64_t>* numbers) {
 
 }  // namespace
 
-uint64_t DigestOfRecord(std::string_view record, uint32_t crc) {
-  return Spread(FrequentValues::KeyOf(record) + crc);
-}
-
 EqualRecords::Counts EqualRecords::Counted(const Counts& counts, std::vector<uint64_t> pending,
                                            uint64_t* mask) {
   RadixSort(&pending);
@@ -118,7 +114,7 @@ void EqualRecords::Write(StatisticsWriter& out, bool whole) const {
   const Counts counts = Counted(counts_, pending_, &mask);
   out.Number(records_);
   out.Number(mask);
-  out.Number(whole ? 1 : 0);
+  out.Number(whole ? kDigests : kResult);
   if (!whole) {
     bool exact;
     const std::optional<uint64_t> result = repeated(&exact);
@@ -138,7 +134,8 @@ void EqualRecords::Read(StatisticsReader& in, uint64_t records) {
   in.Expect(records_ == records);
   mask_ = in.Number(UINT64_MAX);
   in.Expect((mask_ & (mask_ + 1)) == 0);
-  if (in.Number(1) == 0) {
+  const uint64_t written = in.Number(kDigests);
+  if (written == kResult) {
     const bool known = in.Number(1) == 1;
     result_ = in.Number(known ? records_ : 0);
     if (!known) result_ = kUnknown;
@@ -156,6 +153,11 @@ void EqualRecords::Read(StatisticsReader& in, uint64_t records) {
     counts_.emplace_back(digest, count);
   }
   in.Expect(mask_ != 0 || rest == 0);
+  if (written == kEarlierDigests && in.ok()) {
+    bool exact;
+    result_ = repeated(&exact);
+    counts_.clear();
+  }
 }
 
 FeatureStatistics* ValueStatistics::Of(std::string_view name) {

@@ -23,8 +23,14 @@ class EqualRecords {
  public:
   static constexpr size_t kExact = size_t{1} << 15;
 
-  void Add(uint64_t digest) {
+  // `crc` is the CRC-32C of the record. The lower half of a digest comes from it alone, so that
+  // most records of a large dataset need not be hashed.
+  void Add(std::string_view record, uint32_t crc) {
     ++records_;
+    const uint64_t lower = Spread(crc) & UINT32_MAX;
+    if ((lower & mask_) != 0) return;
+    const uint64_t upper = FrequentValues::KeyOf(record) & ~uint64_t{UINT32_MAX};
+    const uint64_t digest = upper | lower;
     if ((digest & mask_) != 0) return;
     pending_.push_back(digest);
     if (pending_.size() >= kExact) Count();
@@ -37,12 +43,14 @@ class EqualRecords {
   std::optional<uint64_t> repeated(bool* exact) const;
 
   // Equal ones have equal codes. Without `whole`, only the result is written: after merging what
-  // Read yields, it is not known.
+  // Read yields, it is not known. The same holds for digests that earlier versions have written.
   void Write(StatisticsWriter& out, bool whole) const;
   void Read(StatisticsReader& in, uint64_t records);
 
  private:
   static constexpr uint64_t kUnknown = UINT64_MAX;
+  // What is written of the digests.
+  enum Written : uint8_t { kResult = 0, kEarlierDigests = 1, kDigests = 2 };
   using Counts = std::vector<std::pair<uint64_t, uint64_t>>;  // digests, rising; and how often
 
   void Count();
@@ -56,10 +64,6 @@ class EqualRecords {
   // If only the result was read, that; kUnknown after merging it.
   std::optional<uint64_t> result_;
 };
-
-// The random number of a record that tells it from others: equal records have equal ones. `crc` is
-// its CRC-32C.
-uint64_t DigestOfRecord(std::string_view record, uint32_t crc);
 
 // Not thread-safe.
 class ValueStatistics {

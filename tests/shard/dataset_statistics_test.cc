@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
+#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
 namespace {
@@ -144,9 +145,10 @@ TEST(EqualRecords, EstimatesWhatItCannotCount) {
   EqualRecords one;
   EqualRecords parts[3];
   for (uint64_t i = 0; i < 2 * kDifferent; ++i) {
-    const uint64_t digest = Spread(i % kDifferent + 1);
-    one.Add(digest);
-    parts[i % 3].Add(digest);
+    const std::string record = fmt::format("record {}", i % kDifferent);
+    const uint32_t crc = Crc32c(record);
+    one.Add(record, crc);
+    parts[i % 3].Add(record, crc);
   }
   bool exact;
   EXPECT_NEAR(static_cast<double>(*one.repeated(&exact)), kDifferent, 0.03 * kDifferent);
@@ -165,6 +167,26 @@ TEST(EqualRecords, EstimatesWhatItCannotCount) {
   EXPECT_EQ(empty.repeated(&exact), one.repeated(&exact));
   read.Merge(parts[0]);
   EXPECT_EQ(read.repeated(&exact), std::nullopt);
+}
+
+TEST(EqualRecords, KeepsOnlyTheResultOfEarlierDigests) {
+  StatisticsWriter out;
+  for (uint64_t number : {3, 0, 1, 2}) out.Number(number);  // records, mask, earlier, digests
+  out.Fixed(5, 8);
+  out.Number(2);
+  out.Fixed(9, 8);
+  out.Number(1);
+  StatisticsReader in(out.code());
+  EqualRecords earlier;
+  earlier.Read(in, 3);
+  EXPECT_TRUE(in.ok() && in.at_end());
+  bool exact;
+  EXPECT_EQ(earlier.repeated(&exact), 1);
+  EXPECT_TRUE(exact);
+  EqualRecords others;
+  others.Add("record", Crc32c("record"));
+  earlier.Merge(others);
+  EXPECT_EQ(earlier.repeated(&exact), std::nullopt);
 }
 
 TEST(Compare, EqualDatasetsDoNotDiffer) {
