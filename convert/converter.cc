@@ -197,7 +197,7 @@ absl::Status Output::LookForComplete() {
 
 absl::Status Output::OpenParts() {
   if (absl::Status status = options_.job->Join(); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<Staging>> staging = options_.job->Stage(options_.only_shards);
+  absl::StatusOr<std::unique_ptr<PartStaging>> staging = options_.job->Stage(options_.only_shards);
   if (!staging.ok()) return staging.status();
   staging_ = *std::move(staging);
   return absl::OkStatus();

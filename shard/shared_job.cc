@@ -287,7 +287,7 @@ absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite
   return job;
 }
 
-absl::StatusOr<std::unique_ptr<Staging>> SharedJob::Stage(
+absl::StatusOr<std::unique_ptr<PartStaging>> SharedJob::Stage(
     const std::vector<uint64_t>& parts, std::function<absl::Status()> check) const {
   if (absl::Status status = CheckNotCommitted(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<PartFolder>> folder =
@@ -347,6 +347,14 @@ absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) 
     return theirs.ok() ? CheckAgree(own, text, folder, *theirs) : absl::OkStatus();
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PartWriter>> SharedJob::Open(uint64_t part, const JobInput& input,
+                                                            int threads) const {
+  absl::StatusOr<std::unique_ptr<PartStaging>> staging = Stage({part});
+  if (!staging.ok()) return staging.status();
+  if (absl::Status status = Describe(**staging, input); !status.ok()) return status;
+  return job_.Begin(part, threads, *std::move(staging));
 }
 
 absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,

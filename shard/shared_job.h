@@ -70,12 +70,17 @@ class SharedJob {
 
   // Begins attempts at these parts, which ascend: DatasetWriter::Create takes the result for a
   // writer of only_shards. `check` is as that of PartFolder::Create, like the errors.
-  absl::StatusOr<std::unique_ptr<Staging>> Stage(const std::vector<uint64_t>& parts,
-                                                 std::function<absl::Status()> check = {}) const;
+  absl::StatusOr<std::unique_ptr<PartStaging>> Stage(
+      const std::vector<uint64_t>& parts, std::function<absl::Status()> check = {}) const;
 
   // States what the dataset is made of, before any part is finished in this folder.
   // FailedPrecondition: a task has finished parts of a dataset that is made of something else.
   absl::Status Describe(const Staging& staging, const JobInput& input) const;
+
+  // Begins an attempt at one part, of a dataset made of `input`; PartWriter::Close leaves its
+  // message for the commit. Errors: those of Stage and Describe.
+  absl::StatusOr<std::unique_ptr<PartWriter>> Open(uint64_t part, const JobInput& input,
+                                                   int threads) const;
 
   // Looks for finished attempts at these parts, which ascend. An attempt does not count if its
   // files are gone or cut. Errors: as ErrnoStatus.

@@ -291,14 +291,19 @@ absl::StatusOr<std::unique_ptr<PartWriter>> WriteJob::Open(uint64_t part, std::s
                                  /*check=*/nullptr);
   }
   if (!staging.ok()) return staging.status();
-  const PartStaging* const seen = staging->get();
+  return Begin(part, threads, *std::move(staging));
+}
+
+absl::StatusOr<std::unique_ptr<PartWriter>> WriteJob::Begin(
+    uint64_t part, int threads, std::unique_ptr<PartStaging> staging) const {
+  const PartStaging* const seen = staging.get();
   DatasetWriterOptions options;
   options.encode = options_.encode;
   options.threads = threads;
   options.sync = options_.sync;
   options.only_shards = {part};
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer =
-      DatasetWriter::Create(spec_, options, *std::move(staging));
+      DatasetWriter::Create(spec_, options, std::move(staging));
   if (!writer.ok()) return writer.status();
   return std::unique_ptr<PartWriter>(new PartWriter(part, seen, *std::move(writer)));
 }

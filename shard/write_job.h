@@ -97,6 +97,8 @@ class WriteJob {
   // A job with this id. Checks spec and options, as Create does, but accesses no dataset.
   static absl::StatusOr<WriteJob> Prepare(const OutputSpec& spec, const WriteJobOptions& options,
                                           std::string id);
+  absl::StatusOr<std::unique_ptr<PartWriter>> Begin(uint64_t part, int threads,
+                                                    std::unique_ptr<PartStaging> staging) const;
   bool is_remote() const;
   // Whether the job has been created, and neither committed nor removed.
   absl::StatusOr<bool> Exists() const;
@@ -148,6 +150,7 @@ class PartWriter {
 
  private:
   friend class WriteJob;
+  friend class SharedJob;
   PartWriter(uint64_t part, const PartStaging* staging, std::unique_ptr<DatasetWriter> writer)
       : part_(part), staging_(staging), writer_(std::move(writer)) {}
 

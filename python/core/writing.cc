@@ -19,6 +19,7 @@
 #include "python/core/gil.h"
 #include "python/core/record_types.h"
 #include "shard/names.h"
+#include "shard/shared_job.h"
 #include "shard/write_job.h"
 #include "shard/writer.h"
 #include "shardfeed/examples.h"
@@ -274,6 +275,16 @@ OutputSpec OutputOf(const std::string& spec) {
   return output;
 }
 
+// Checks the name of a dataset that is to be written; the number of shards may be missing.
+void CheckOutput(const std::string& spec) {
+  absl::Status status;
+  {
+    const GilRelease release;
+    status = ParseOutputSpec(spec).status();
+  }
+  Check(status);
+}
+
 nb::dict ReportOf(const Manifest& manifest) {
   nb::dict report;
   report["shards"] = manifest.shards.size();
@@ -384,13 +395,75 @@ class ExampleEncoder : public RecordSink {
   std::string made_;
 };
 
-WriteJob MakeJob(const std::string& spec, const std::string& compression, int level,
-                 uint64_t member_bytes, bool overwrite, bool sync) {
-  const OutputSpec output = OutputOf(spec);
+WriteJobOptions JobOptionsOf(const std::string& compression, int level, uint64_t member_bytes,
+                             bool overwrite, bool sync) {
   WriteJobOptions options;
   options.encode = EncodeOptionsOf(compression, level, member_bytes);
   options.overwrite = overwrite;
   options.sync = sync;
+  return options;
+}
+
+// A job that tasks share by its name, as one of them sees it.
+class JobTask {
+ public:
+  // Creates nothing.
+  static JobTask Make(const std::string& spec, const std::string& compression, int level,
+                      uint64_t member_bytes, bool overwrite, bool sync, const std::string& id,
+                      const std::map<std::string, std::string>& made_by) {
+    const OutputSpec output = OutputOf(spec);
+    const WriteJobOptions options = JobOptionsOf(compression, level, member_bytes, overwrite, sync);
+    absl::StatusOr<SharedJob> job;
+    {
+      const GilRelease release;
+      job = SharedJob::Prepare(output, options, id, made_by);
+    }
+    return JobTask(Check(std::move(job)), {.made_by = made_by});
+  }
+
+  // Creates the job unless another task has, and says what the dataset is made of. Returns those of
+  // `parts`, which ascend, that no task has finished.
+  std::vector<uint64_t> Join(const std::vector<uint64_t>& parts, std::vector<std::string> notes,
+                             std::string fingerprint) {
+    input_.notes = std::move(notes);
+    input_.fingerprint = std::move(fingerprint);
+    absl::StatusOr<FinishedParts> finished;
+    {
+      const GilRelease release;
+      finished = LookFor(parts);
+    }
+    return Check(std::move(finished)).missing;
+  }
+
+  // Begins an attempt at a part, whose message is left for the commit.
+  std::unique_ptr<PartSink> Open(uint64_t part, int threads, nb::sequence features) const {
+    absl::StatusOr<std::unique_ptr<PartWriter>> writer;
+    {
+      const GilRelease release;
+      writer = job_.Open(part, input_, threads);
+    }
+    return std::make_unique<PartSink>(Check(std::move(writer)), std::move(features));
+  }
+
+ private:
+  JobTask(SharedJob job, JobInput input) : job_(std::move(job)), input_(std::move(input)) {}
+
+  absl::StatusOr<FinishedParts> LookFor(const std::vector<uint64_t>& parts) {
+    if (absl::Status status = job_.Join(); !status.ok()) return status;
+    const absl::StatusOr<std::unique_ptr<PartStaging>> staging = job_.Stage(parts);
+    if (!staging.ok()) return staging.status();
+    if (absl::Status status = job_.Describe(**staging, input_); !status.ok()) return status;
+    return job_.Finished(parts);
+  }
+
+  SharedJob job_;
+  JobInput input_;
+};
+
+WriteJob MakeJob(const std::string& spec, const std::string& compression, int level,
+                 uint64_t member_bytes, bool overwrite, bool sync) {
+  const OutputSpec output = OutputOf(spec);
+  const WriteJobOptions options = JobOptionsOf(compression, level, member_bytes, overwrite, sync);
   absl::StatusOr<WriteJob> job;
   {
     const GilRelease release;
@@ -464,6 +537,11 @@ void BindWriting(nb::module_& m) {
         }
         Check(status);
       });
+  m.def("check_output", &CheckOutput);
+  nb::class_<JobTask>(m, "JobTask")
+      .def_static("make", &JobTask::Make)
+      .def("join", &JobTask::Join)
+      .def("open", &JobTask::Open);
 }
 
 }  // namespace shardfeed::python

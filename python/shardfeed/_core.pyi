@@ -335,6 +335,16 @@ class WriteJob:
 
     def abort(self) -> None: ...
 
+def check_output(arg: str, /) -> None: ...
+
+class JobTask:
+    @staticmethod
+    def make(arg0: str, arg1: str, arg2: int, arg3: int, arg4: bool, arg5: bool, arg6: str, arg7: Mapping[str, str], /) -> JobTask: ...
+
+    def join(self, arg0: Sequence[int], arg1: Sequence[str], arg2: str, /) -> list[int]: ...
+
+    def open(self, arg0: int, arg1: int, arg2: Sequence[Any], /) -> PartWriter: ...
+
 class DeviceArray:
     """
     A column on a CUDA device, in C order, for torch.from_dlpack, jax.dlpack, CuPy, Numba and others that take __dlpack__ or __cuda_array_interface__. Keeps the memory of its batch.

@@ -337,12 +337,11 @@ def test_truncated_lmdb(tmp_path):
     (["parquet", "t", "out/t@2", "--shard-size", "1GB"], "parquet: out/t@2 already gives the number of shards: pass it or "
                                                          "--shard-size, not both"),
     (["parquet", "t", "out/t", "--shard-size", "x"], "parquet: --shard-size: 'x' is not a size such as 256KiB"),
-    (["parquet", "t", "out/t@x"], "t: cannot open: No such file or directory"),
+    (["parquet", "t", "out/t@x"], "out/t@x: after '@' expected a number of shards or *, then nothing or .suffix, as in "
+                                  "train@64.tfrecord; found 'x'"),
+    (["parquet", "t", "out/t@1"], "t: cannot open: No such file or directory"),
     (["lmdb", "-", "out/t@1"], "lmdb: lmdb cannot be read from standard input: its files are mapped into memory; name them"),
     (["parquet", "-", "-", "out/t@1"], "parquet: standard input, -, is given twice"),
-    (["parquet", "t", "out/t@1", "--only-shards", "0-3"],
-     "parquet: this kind has no --only-shards; divide the files among tasks that write the parts of a job of sf.write_job: "
-     "part.write_batch(sf.parquet_batches(files)), or any stream of Arrow"),
     (["parquet", "t", "out/t@1", "--shuffle", "x"], "parquet: --shuffle: 'x' is not an integer of at least 0"),
     (["parquet", "t", "out/t@1", "--shuffle", "1", "--no-shuffle"], "parquet: --no-shuffle: not allowed with argument "
                                                                     "--shuffle"),

@@ -186,7 +186,7 @@ def test_wrong_arguments_of_jobs(tmp_path):
         sf.write_job(tmp_path / "a")
     with pytest.raises(ValueError, match="names a number of shards already"):
         sf.write_job(tmp_path / "a@4", 4)
-    with pytest.raises(ValueError, match="^s3://data: the name is missing: write it as .* for example s3://data/train"):
+    with pytest.raises(ValueError, match="^s3://data: the name is missing: write it as folder/name"):
         sf.write_job("s3://data", shards=2)
     job = sf.write_job(tmp_path / "a@4")
     with pytest.raises(IndexError, match="part 4 does not exist: the job has 4 parts"):

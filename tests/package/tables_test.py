@@ -448,6 +448,10 @@ def test_a_dry_run_writes_nothing(tmp_path, table):
         name: value for name, value in report.items() if name != "dataset"} | {"seconds": ANY}
     shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", "--dry-run").out.decode()
     assert shown.splitlines()[-1].startswith("1,000 records, about")
+    for out, said in [("out/t@0", "the number of shards must be from 1"), ("out/t@x", "after '@' expected a number"),
+                      ("s3://", "the name of the bucket is missing"), ("s3://bucket", "the name is missing")]:
+        result = shardfeed("convert", "parquet", tmp_path / "t.parquet", out, "--dry-run")
+        assert result.status == USAGE and said in result.err, result.err
 
 
 def test_names_that_are_no_utf8(tmp_path):

@@ -13,6 +13,7 @@ from ..command_line import in_utf8
 from ..globs import expanded
 from .resuming import take_up
 from .table import Options, Table, ahead, damaged
+from .tasks import Shards
 from .values import Conversion, Feature
 
 _SAMPLE = 100  # records whose size a dry run looks at
@@ -206,13 +207,13 @@ def complete(out: str, made_by: Mapping[str, str], compression: str) -> Optional
                   manifest.get("notes", []), datasets_complete=1)
 
 
-def _bounds(records: int, shards: int) -> List[int]:
+def bounds_of(records: int, shards: int) -> List[int]:
     """Where shards begin, and the end: as the program divides records among them."""
     return [shard * records // shards for shard in range(shards + 1)]
 
 
 @contextlib.contextmanager
-def _rows(source: Source, total: int, shuffle: Optional[int], out: str) -> Iterator[Iterator[Any]]:
+def rows_of(source: Source, total: int, shuffle: Optional[int], out: str) -> Iterator[Iterator[Any]]:
     """The batches whose first `total` rows are written to `out`."""
     from .shuffling import shuffled
     with contextlib.closing(ahead(source.batches(total if shuffle is None else source.rows))) as batches:
@@ -231,7 +232,7 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
                   member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False, sync: bool = True,
                   shuffle: Optional[int] = None, resume: Optional[str] = None,
                   made_by: Optional[Mapping[str, str]] = None, told: Callable[[str], str] = str,
-                  progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
+                  progress: Callable[..., None] = lambda *_: None) -> Report:
     """Writes the rows of a source, in their order or shuffled with a seed, which reading shard after shard restores.
 
     With `resume`, the fingerprint of source and options, it goes on from the shards that an interrupted run with the
@@ -246,33 +247,43 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
         return _write_job(source, finished.job, total, finished, threads, shuffle, made_by, told, progress)
 
 
+def write_parts(batches: Iterator[Any], bounds: Sequence[int], begin: Callable[[int], Any],
+                progress: Callable[..., None]) -> Iterator[Any]:
+    """Divides rows among parts, part i from bounds[i] to bounds[i + 1], and writes each with what begin(part) gives: a
+    PartWriter, or a context without one for a part whose rows are passed over. Yields the closed writer of each part, or
+    None."""
+    batch, done = None, 0
+    for part, end in enumerate(bounds[1:]):
+        with begin(part) as writer:
+            while done < end:
+                if batch is None or batch.num_rows == 0:
+                    batch = next(batches)
+                some = batch.slice(0, end - done)
+                if writer is not None:
+                    writer.write_batch(some)
+                batch = batch.slice(some.num_rows)
+                done += some.num_rows
+                progress(done, bounds[-1])
+        yield writer
+
+
 def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int, shuffle: Optional[int],
                made_by: Optional[Mapping[str, str]], told: Callable[[str], str],
-               progress: Callable[[int, int], None]) -> Report:
+               progress: Callable[..., None]) -> Report:
     """Writes the parts of a job that are not `finished` (None: what an error leaves is removed), and commits it."""
-    taken_over = 0 if finished is None else len(finished.messages)
+    kept: Mapping[str, str] = {} if finished is None else dict(finished.messages)
+
+    def begin(part: int) -> Any:
+        # Rows of shards that are kept are read all the same, since they may have notes.
+        return contextlib.nullcontext() if str(part) in kept else job.shard(part, threads=threads)
+
     try:
-        bounds = _bounds(total, len(job))
         messages: List[str] = []
-        batch, done = None, 0
-        with _rows(source, total, shuffle, job.spec) as batches:
-            for part, end in enumerate(bounds[1:]):
-                kept = None if finished is None else finished.messages.get(str(part))
-                # Rows of shards that are kept are read all the same, since they may have notes.
-                with contextlib.nullcontext() if kept else job.shard(part, threads=threads) as writer:
-                    while done < end:
-                        if batch is None or batch.num_rows == 0:
-                            batch = next(batches)
-                        some = batch.slice(0, end - done)
-                        if writer is not None:
-                            writer.write_batch(some)
-                        batch = batch.slice(some.num_rows)
-                        done += some.num_rows
-                        progress(done, total)
-                message = kept if writer is None else writer.message
-                messages.append(message or "")
-                if finished is not None and not kept:
-                    finished.add(part, messages[-1])
+        with rows_of(source, total, shuffle, job.spec) as batches:
+            for part, writer in enumerate(write_parts(batches, bounds_of(total, len(job)), begin, progress)):
+                messages.append(kept[str(part)] if writer is None else writer.message)
+                if finished is not None and writer is not None:
+                    finished.add(part, writer.message)
         notes = [in_utf8(told(note)) for note in source.notes()]
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:
@@ -280,7 +291,38 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
             with contextlib.suppress(OSError, RuntimeError):  # the first error counts
                 job.abort()
         raise
-    return Report(job.spec, written["shards"], written["records"], written["bytes"], notes, taken_over)
+    return Report(job.spec, written["shards"], written["records"], written["bytes"], notes, len(kept))
+
+
+def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerprint: str, out: str, limit: Optional[int],
+                 threads: int, shuffle: Optional[int], told: Callable[[str], str],
+                 progress: Callable[..., None]) -> Report:
+    """Writes those of `shards` that no task has finished. `fingerprint` identifies all that they depend on, and the other
+    arguments are as for write_dataset."""
+    from ..jobs import PartWriter
+    total = source.rows if limit is None else min(limit, source.rows)
+    # Notes depend on all rows, and belong to the description that comes before the first finished shard.
+    with contextlib.closing(ahead(source.batches(total if shuffle is None else source.rows))) as batches:
+        done = 0
+        for batch in batches:
+            done += batch.num_rows
+            progress(min(done, total), total, "reading")
+    notes = [in_utf8(told(note)) for note in source.notes()]
+    missing = task.join(shards.numbers, notes, fingerprint)
+    records = size = 0
+    if missing:
+        wanted = set(missing)
+        bounds = bounds_of(total, shards.of)[:missing[-1] + 2]
+
+        def begin(part: int) -> Any:
+            return PartWriter(task.open(part, threads, ())) if part in wanted else contextlib.nullcontext()
+
+        with rows_of(source, bounds[-1], shuffle, out) as batches:
+            for writer in write_parts(batches, bounds, begin, progress):
+                if writer is not None:
+                    records += writer.records_written
+                    size += json.loads(writer.message)["shard"]["bytes"]
+    return Report(out, len(missing), records, size, notes, len(shards.numbers) - len(missing))
 
 
 def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:

@@ -15,9 +15,11 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
+from .. import _core
 from .._core import DataLossError
 from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, in_utf8, names_in, one_line
 from . import KINDS, extra_of
+from .tasks import listed, shards_of
 
 
 class Help(NamedTuple):
@@ -62,16 +64,12 @@ _HELP: Dict[str, Help] = {
 
 # Options of the program's kinds that these do not have, and what to do instead.
 _TFRECORD = "apply it to what was written: shardfeed convert tfrecord OUT@N OTHER@N"
-_JOB = ("divide the files among tasks that write the parts of a job of sf.write_job: "
-        "part.write_batch(sf.parquet_batches(files)), or any stream of Arrow")
 _NOT_HERE = {
     "--split": _TFRECORD + " --split ...",
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
     "--on-error": "fix the row that the error names, or leave it out",
     "--max-skipped": "nothing is skipped",
-    "--only-shards": _JOB,
-    "--job": _JOB,
 }
 
 
@@ -131,6 +129,11 @@ def parser(kind: str) -> argparse.ArgumentParser:
     add("--overwrite", action="store_true", help="replace a dataset of the same name")
     add("--resume", action="store_true", help="go on from the shards that an interrupted run finished, and keep "
                                               "those of this run if it is interrupted")
+    add("--only-shards", metavar="RANGES", help="write only these shards of OUT@N, with --job: 3, 0-7, 3,7-9; other tasks "
+                                                "write the others, and 'shardfeed commit OUT@N --job ID' makes the "
+                                                "dataset of them")
+    add("--job", metavar="ID", help="name of the job that the tasks share, such as $SLURM_ARRAY_JOB_ID: at most 64 "
+                                    "letters, digits, '.', '_' and '-'")
     order = made.add_mutually_exclusive_group()
     order.add_argument("--shuffle", type=_whole(0), metavar="SEED", help="shuffle, with this seed")
     order.add_argument("--no-shuffle", action="store_true", help="keep the order of the source, as by default")
@@ -177,6 +180,7 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
         raise Misuse("--resume: finished shards are kept in folders only; write to a folder, and copy the dataset")
     if given.columns and "" in given.columns:
         raise Misuse("--columns: expected names, as in --columns a,b")
+    given.shards = shards_of(given)
     return given
 
 
@@ -204,7 +208,7 @@ def _standard_input(given: argparse.Namespace) -> Iterator[None]:
         yield
 
 
-def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda done, total: None) -> Dict[str, Any]:
+def run(given: argparse.Namespace, progress: Callable[..., None] = lambda *_: None) -> Dict[str, Any]:
     """Converts, or shows what would be converted, and returns the report."""
     from . import check_installed
     if "-" in given.sources:
@@ -221,15 +225,25 @@ def run(given: argparse.Namespace, progress: Callable[[int, int], None] = lambda
         pyarrow.set_cpu_count(threads)
 
 
-def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dict[str, Any]:
+def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, Any]:
     from . import converting, resuming
     from .table import Options
     started = time.monotonic()
+    if given.named:
+        _core.check_output(given.out)
     own = {name: value for name in ("query", "table", "format", "every") if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
+    shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
+             **({"schema": given.schema} if given.schema else {}), **{name: str(value) for name, value in own.items()},
+             **({"limit": str(given.limit)} if given.limit is not None else {})}
+    made_by = converting.made_by_of(given.kind, given.given, shown, given.shuffle)
     if given.resume:
-        resuming.check_order(given.kind, options.query)
+        resuming.check_order(given.kind, options.query, "a conversion can be resumed")
+    if given.shards is not None:
+        resuming.check_order(given.kind, options.query, "tasks can divide the rows")
+        task = _core.JobTask.make(given.out, given.compression, given.level, given.member_size, given.overwrite,
+                                  not given.no_sync, given.job, made_by)
     source = converting.open_source(given.kind, given.sources, options, kinds)
     out = given.out
     if given.named and not given.counted:
@@ -239,25 +253,29 @@ def _run(given: argparse.Namespace, progress: Callable[[int, int], None]) -> Dic
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
                 "notes": [given.told(note) for note in source.notes()], "seconds": time.monotonic() - started}
-    shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
-             **({"schema": given.schema} if given.schema else {}), **{name: str(value) for name, value in own.items()},
-             **({"limit": str(given.limit)} if given.limit is not None else {})}
-    made_by = converting.made_by_of(given.kind, given.given, shown, given.shuffle)
+    def plan_of(out: str) -> str:
+        return resuming.fingerprint(source.tables, made_by, out=out, kinds=kinds, compression=given.compression,
+                                    level=given.level, member_bytes=given.member_size, shuffle=given.shuffle,
+                                    limit=given.limit)
+
+    def report_of(done: converting.Report, **more: Any) -> Dict[str, Any]:
+        return {**done._asdict(), **more, "skipped": 0, "seconds": time.monotonic() - started,
+                "peak_rss_bytes": _peak_resident_bytes()}
+
+    if given.shards is not None:
+        return report_of(
+            converting.write_shards(source, task, given.shards, fingerprint=plan_of(""), out=out, limit=given.limit,
+                                    threads=given.threads, shuffle=given.shuffle, told=given.told, progress=progress),
+            job=given.job, only_shards=listed(given.shards.numbers, ","))
     plan = None
     if given.resume:
-        if not given.overwrite and (report := converting.complete(out, made_by, given.compression)) is not None:
-            return {**report._asdict(), "skipped": 0, "seconds": time.monotonic() - started,
-                    "peak_rss_bytes": _peak_resident_bytes()}
-        plan = resuming.fingerprint(source.tables, made_by, out=os.path.abspath(out), kinds=kinds,
-                                    compression=given.compression, level=given.level, member_bytes=given.member_size,
-                                    shuffle=given.shuffle, limit=given.limit)
-    report = converting.write_dataset(
+        if not given.overwrite and (done := converting.complete(out, made_by, given.compression)) is not None:
+            return report_of(done)
+        plan = plan_of(os.path.abspath(out))
+    return report_of(converting.write_dataset(
         source, out, limit=given.limit, compression=given.compression, level=given.level,
         member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
-        shuffle=given.shuffle, resume=plan, made_by=made_by, told=given.told, progress=progress)
-    return {**report._asdict(), "skipped": 0,
-            "seconds": time.monotonic() - started,
-            "peak_rss_bytes": _peak_resident_bytes()}
+        shuffle=given.shuffle, resume=plan, made_by=made_by, told=given.told, progress=progress))
 
 
 def _peak_resident_bytes() -> int:
@@ -295,13 +313,13 @@ class Progress:
         self._next = self._started + (0.2 if self._terminal else 5)
         self._drawn = False
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, phase: str = "writing") -> None:
         now = time.monotonic()
         if self._quiet or now < self._next:
             return
         self._next = now + (0.2 if self._terminal else 10)
         rate = done / max(now - self._started, 1e-9)
-        line = f"writing: {done:,} records of {total:,} ({100 * done / max(total, 1):.0f} %), {int(rate):,} records/s"
+        line = f"{phase}: {done:,} records of {total:,} ({100 * done / max(total, 1):.0f} %), {int(rate):,} records/s"
         if done:
             line += f", {_duration((total - done) / rate)} left"
         if self._terminal:
@@ -359,10 +377,13 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
         print(f"{name}{report['records']:,} records, about {_amount(report['bytes'])} before compression, from "
               f"{len(report['sources'])} source{'s' * (len(report['sources']) > 1)}; nothing was written")
         return
-    if report["records"] < report["shards"]:
+    if given.shards is None and report["records"] < report["shards"]:
         print("note: there are more shards than records, so some are empty")
     seconds = max(report["seconds"], 1e-9)
-    print(f"{one_line(report['dataset'])}: {report['records']:,} records, {_amount(report['bytes'])} in "
+    name = one_line(report["dataset"])
+    if given.shards is not None:
+        name += f", shards {listed(given.shards.numbers, ', ')} of job {given.job}"
+    print(f"{name}: {report['records']:,} records, {_amount(report['bytes'])} in "
           f"{report['shards']} shards, {_duration(seconds)} ({int(report['records'] / seconds):,} records/s, "
           f"{_amount(report['bytes'] / seconds)}/s)")
 

@@ -21,11 +21,11 @@ from .table import Table
 _FORMAT = "shardfeed resume 1"
 
 
-def check_order(kind: str, query: Optional[str]) -> None:
-    """ValueError: nothing says that rows come in the same order again."""
+def check_order(kind: str, query: Optional[str], what: str) -> None:
+    """ValueError: nothing says that rows come in the same order again; what needs it is `what`."""
     if kind == "sqlite" and query is not None and not re.search(r"\border\s+by\b", query, re.IGNORECASE):
-        raise ValueError("a conversion can be resumed if rows come in the same order again, which SQLite leaves open "
-                         "for this query; add ORDER BY with columns that tell all rows apart")
+        raise ValueError(f"{what} if rows come in the same order again, which SQLite leaves open for this query; add "
+                         "ORDER BY with columns that tell all rows apart")
 
 
 def fingerprint(tables: List[Table], made_by: Mapping[str, str], **options: Any) -> str:
