@@ -16,8 +16,9 @@ constexpr uint64_t kMaxLanes = 1 << 16;
 
 class SequentialOrder : public Order {
  public:
-  SequentialOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)
-      : Order(std::move(spec), shard_begin.back()), shard_begin_(std::move(shard_begin)) {}
+  // `begins` has the items at which pieces begin anew, and the number of items.
+  SequentialOrder(OrderSpec spec, std::vector<uint64_t> begins)
+      : Order(std::move(spec), begins.back()), begins_(std::move(begins)) {}
 
   uint64_t ItemAt(uint64_t, uint64_t position) const override { return position; }
   uint64_t PositionOf(uint64_t, uint64_t item) const override { return item; }
@@ -26,21 +27,22 @@ class SequentialOrder : public Order {
     for (uint64_t& item : items) item = std::exchange(position, position + stride);
   }
   OrderPiece PieceOf(uint64_t, uint64_t item) const override {
-    const uint64_t begin = item - item % spec_.chunk;
-    const uint64_t end = std::min(begin + spec_.chunk, size_);
+    const auto behind = std::upper_bound(begins_.begin(), begins_.end() - 1, item);
+    const uint64_t begin = item - (item - behind[-1]) % spec_.chunk;
+    const uint64_t end = std::min(begin + spec_.chunk, *behind);
     return {begin, end, begin, end - 1};
   }
   uint64_t span() const override { return spec_.chunk; }
 
  private:
-  std::vector<uint64_t> shard_begin_;
+  const std::vector<uint64_t> begins_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
                                                          std::vector<uint64_t> shard_begin,
-                                                         uint64_t mean_bytes) {
+                                                         uint64_t mean_bytes, bool in_shards) {
   const uint64_t size = shard_begin.back();
   mean_bytes = std::max<uint64_t>(mean_bytes, 1);
   if (spec.cycle_length == 0 || spec.block_length == 0) {
@@ -57,6 +59,7 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
   spec.chunk = std::clamp<uint64_t>(spec.chunk, 1, std::max<uint64_t>(size, 1));
   switch (spec.kind) {
     case OrderSpec::Kind::kSequential:
+      if (!in_shards) shard_begin = {0, size};
       return std::make_shared<SequentialOrder>(spec, std::move(shard_begin));
     case OrderSpec::Kind::kInterleave:
       return MakeInterleaveOrder(spec, std::move(shard_begin));

@@ -58,10 +58,12 @@ class OrderCursor {
 class Order {
  public:
   // `shard_begin` holds the first item of each shard and, at its end, the number of items;
-  // `mean_bytes` is the mean size of a frame. InvalidArgument: a length or a lane count is 0.
+  // `mean_bytes` is the mean size of a frame. With `in_shards`, each piece of a sequential order is
+  // in one shard. InvalidArgument: a length or a lane count is 0.
   static absl::StatusOr<std::shared_ptr<const Order>> Make(OrderSpec spec,
                                                            std::vector<uint64_t> shard_begin,
-                                                           uint64_t mean_bytes);
+                                                           uint64_t mean_bytes,
+                                                           bool in_shards = false);
   virtual ~Order() = default;
 
   uint64_t size() const { return size_; }

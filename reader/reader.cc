@@ -81,6 +81,19 @@ absl::StatusOr<Selection> SelectSources(const ShardTable& table, const Mixture& 
   return Selection::Ranges(ranges, table.num_records());
 }
 
+// The number of records in the chunks of ArrayRecord shards, each of which is decoded as a whole:
+// in the first one, since all but the last of a shard have as many.
+uint64_t DecodedTogether(const ShardTable& table) {
+  for (size_t shard = 0; shard < table.num_shards(); ++shard) {
+    const IndexSummary& summary = table.summary(shard);
+    if (summary.records == 0) continue;
+    if (summary.framing != Framing::kArrayRecord) return 1;
+    const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
+    return index.ok() ? (*index)->ChunkOf(0).records : 1;  // reading tells of the error
+  }
+  return 1;
+}
+
 // The order of a mixture. Its tables take milliseconds to make, and elements that are asked for one
 // by one need it each time, so the last ones are kept.
 absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrderOf(const OrderSpec& spec,
@@ -185,6 +198,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
                                  : 0;
     }
   }
+  const uint64_t together = DecodedTogether(*table);
   if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
       mixture == nullptr) {
     // The size of reads does not affect these orders, so the budget determines it.
@@ -200,6 +214,13 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     const uint64_t bytes =
         std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));
+    options.order.chunk = RoundUp(options.order.chunk, together);
+  }
+  if (options.order.kind == OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
+      mixture == nullptr && together > 1) {
+    options.order.chunk =
+        RoundUp(std::max<uint64_t>(1, kReadBlockBytes / std::max<uint64_t>(1, table->mean_bytes())),
+                together);
   }
   std::unique_ptr<Reader> reader(
       new Reader(std::move(table), std::move(options), std::move(selection)));
@@ -210,7 +231,8 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     reader->order_ = reader->mix_ = *std::move(mix);
   } else {
     absl::StatusOr<std::shared_ptr<const Order>> order =
-        Order::Make(reader->options_.order, std::move(begins), reader->table_->mean_bytes());
+        Order::Make(reader->options_.order, std::move(begins), reader->table_->mean_bytes(),
+                    /*in_shards=*/together > 1);
     if (!order.ok()) return order.status();
     reader->order_ = *std::move(order);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/scratch.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/byte_source.h"
@@ -243,6 +244,23 @@ std::string DamagedRecord::Message() const {
   return fmt::format("{}: record {} at byte {}: {}", path, shard_record, offset, what);
 }
 
+namespace {
+
+// ResourceExhausted: one of the chunks that are read has too many bytes when it is decompressed.
+absl::Status CheckChunkSizes(const Extent& extent) {
+  const uint64_t most = MaxRecordBytes();
+  if (extent.content_bytes <= most) return absl::OkStatus();
+  const uint64_t end = extent.first_record + extent.records;
+  for (uint64_t record = extent.first_record; record < end;) {
+    const ArrayRecordChunk chunk = extent.index->ChunkOf(record);
+    if (absl::Status status = chunk.CheckSize(most); !status.ok()) return status;
+    record = chunk.end_record();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            Extents* extents) {
   // Often the shard of the previous extent.
@@ -280,6 +298,11 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
           extent.content_bytes =
               extent.index->Offset(extent.index->ChunkOf(begin + n - 1).end_record()) -
               extent.index->Offset(extent.index->ChunkOf(begin).first_record);
+          const absl::Status status = CheckChunkSizes(extent);
+          if (!status.ok()) {
+            return absl::Status(status.code(), fmt::format("{}: {}", table.path(shard),
+                                                           std::string(status.message())));
+          }
         }
       }
       extents->push_back(std::move(extent));
@@ -383,26 +406,23 @@ void CheckArrayRecordExtent(const ShardTable& table, const Extent& extent, std::
                             std::vector<std::string_view>* payloads, BufferRefs* buffers,
                             std::vector<DamagedRecord>* damaged) {
   thread_local ArrayRecordDecoder decoder;
-  thread_local std::string scratch;
+  thread_local Scratch scratch;
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
   const auto record_at = [&](uint64_t w) {
     return extent.first_record + (extent.wanted.empty() ? w : extent.wanted[w]);
   };
-  uint64_t needed = extent.content_bytes;
-  if (n < extent.records) needed = n * (extent.bytes / extent.records);
-  PayloadMemory memory(pool, needed, buffers);
+  // About what all of them take: the index has the mean sizes of the records of a chunk.
+  PayloadMemory memory(pool, n * (extent.bytes / extent.records), buffers);
   for (uint64_t w = 0; w < n;) {
     const ArrayRecordChunk chunk = extent.index->ChunkOf(record_at(w));
     const uint64_t first = w;
     while (w < n && record_at(w) < chunk.end_record()) ++w;
-    std::string wrong =
-        decoder.Open(chunk, bytes.substr(chunk.begin - extent.file_offset, chunk.end - chunk.begin),
-                     check, MaxRecordBytes());
+    std::string wrong = decoder.Open(
+        chunk, bytes.substr(chunk.begin - extent.file_offset, chunk.end - chunk.begin), check);
     const bool whole = w - first == chunk.records;
     char* decoded = nullptr;
     if (wrong.empty()) {
-      if (!whole) scratch.resize(chunk.decoded_bytes);
-      decoded = whole ? memory.Take(chunk.decoded_bytes) : scratch.data();
+      decoded = whole ? memory.Take(chunk.decoded_bytes) : scratch.Take(chunk.decoded_bytes);
       wrong = decoder.Decode(decoded);
     }
     uint64_t record = chunk.first_record;
@@ -420,8 +440,7 @@ void CheckArrayRecordExtent(const ShardTable& table, const Extent& extent, std::
       payloads->emplace_back(payload, size);
     }
   }
-  constexpr size_t kKeptBytes = 8 << 20;
-  if (scratch.capacity() > kKeptBytes) scratch = std::string();
+  scratch.Shrink();
 }
 
 }  // namespace

@@ -38,21 +38,41 @@ absl::StatusOr<uint64_t> ReadFooterOffset(const File& file) {
   return offset;
 }
 
-// Transposed chunks are all that a file has, or none.
-absl::Status CheckNotTransposed(const File& file, const ArrayRecordFooter& footer) {
-  if (footer.chunks.empty()) return absl::OkStatus();
-  const uint64_t begin = footer.chunks[0].begin;
-  const absl::StatusOr<std::string> bytes = ReadBeforeLastBlock(file, begin, kHeadBytes);
-  if (!bytes.ok()) return bytes.status();
-  RiegeliChunkHeader header;
-  // Reading the chunk tells of its damage.
-  if (!ReadRiegeliHeader(*bytes, begin, CrcCheck::kAll, &header).empty() || header.type != 't') {
-    return absl::OkStatus();
+// The header of the first chunk with records before the footer.
+struct FirstChunk {
+  // Nullopt: there is no such chunk, or it is not known because of damage.
+  std::optional<RiegeliChunkHeader> header;
+  bool damaged = false;  // which reading the chunk tells
+};
+
+// Metadata and padding may precede it.
+absl::StatusOr<FirstChunk> ReadFirstChunk(const File& file, uint64_t footer) {
+  constexpr int kMostBefore = 4;
+  FirstChunk first;
+  uint64_t begin = kRiegeliStartBytes;
+  for (int i = 0; i <= kMostBefore && begin < footer; ++i) {
+    const absl::StatusOr<std::string> bytes = ReadBeforeLastBlock(file, begin, kHeadBytes);
+    if (!bytes.ok()) return bytes.status();
+    RiegeliChunkHeader header;
+    constexpr uint64_t kMostBytes = uint64_t{1} << 60;
+    if (!ReadRiegeliHeader(*bytes, begin, CrcCheck::kAll, &header).empty() ||
+        header.data_bytes > kMostBytes || header.records > kMostBytes) {
+      first.damaged = true;
+      return first;
+    }
+    if (header.records > 0) {
+      first.header = header;
+      return first;
+    }
+    begin = RiegeliChunkEnd(begin, header);
   }
-  return absl::InvalidArgumentError(
-      fmt::format("{}: its chunks are transposed, which cannot be read; write it anew with "
-                  "transpose:false among the options of ArrayRecordWriter",
-                  file.path()));
+  return first;
+}
+
+// Footers of shards whose records have equal sizes and are not compressed are equal: what the first
+// chunk has tells them apart.
+uint32_t DigestOf(uint32_t footer, const RiegeliChunkHeader& first) {
+  return footer ^ static_cast<uint32_t>(first.data_hash >> 32);
 }
 
 }  // namespace
@@ -79,19 +99,35 @@ absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file, uint64
   }
   absl::StatusOr<ArrayRecordFooter> footer = ParseArrayRecordFooter(*bytes, *offset);
   if (!footer.ok()) return WithPath(footer.status(), file.path());
-  if (absl::Status status = CheckNotTransposed(file, *footer); !status.ok()) return status;
+  const absl::StatusOr<FirstChunk> first = ReadFirstChunk(file, *offset);
+  if (!first.ok()) return first.status();
+  if (first->header) {
+    // Transposed chunks are all that a file has, or none.
+    if (first->header->type == 't') {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: its chunks are transposed, which cannot be read; write it anew with "
+                      "transpose:false among the options of ArrayRecordWriter",
+                      file.path()));
+    }
+    footer->digest = DigestOf(footer->digest, *first->header);
+  }
   if (bytes_read != nullptr) *bytes_read = kArrayRecordPostscriptBytes + bytes->size() + kHeadBytes;
   return footer;
 }
 
-absl::StatusOr<uint32_t> ReadArrayRecordDigest(const File& file) {
+absl::StatusOr<std::optional<uint32_t>> ReadArrayRecordDigest(const File& file) {
   const absl::StatusOr<uint64_t> offset = ReadFooterOffset(file);
   if (!offset.ok()) return offset.status();
   const absl::StatusOr<std::string> bytes = ReadBeforeLastBlock(file, *offset, kHeadBytes);
   if (!bytes.ok()) return bytes.status();
   const absl::StatusOr<ArrayRecordFooterHead> head = ParseArrayRecordFooterHead(*bytes, *offset);
   if (!head.ok()) return WithPath(head.status(), file.path());
-  return head->digest;
+  const absl::StatusOr<FirstChunk> first = ReadFirstChunk(file, *offset);
+  if (!first.ok()) return first.status();
+  if (first->header) return DigestOf(head->digest, *first->header);
+  if (!first->damaged) return std::nullopt;
+  return absl::DataLossError(
+      fmt::format("{}: the header of its first chunk is damaged", file.path()));
 }
 
 }  // namespace shardfeed

@@ -4,6 +4,7 @@
 #define SHARDFEED_SHARD_ARRAY_RECORD_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -23,8 +24,9 @@ bool IsNamedArrayRecord(std::string_view path);
 absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file,
                                                         uint64_t* bytes_read = nullptr);
 
-// Reads the digest of the footer from its header.
-absl::StatusOr<uint32_t> ReadArrayRecordDigest(const File& file);
+// Reads the digest of a shard (ArrayRecordFooter::digest) from the headers of its footer and of its
+// first chunk. Nullopt: it has no records.
+absl::StatusOr<std::optional<uint32_t>> ReadArrayRecordDigest(const File& file);
 
 }  // namespace shardfeed
 

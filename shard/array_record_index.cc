@@ -14,6 +14,9 @@ absl::StatusOr<IndexSummary> IndexArrayRecord(const File& file, const IndexBuild
   if (options.bytes_read != nullptr) *options.bytes_read += bytes_read;
   for (const ArrayRecordChunk& chunk : footer->chunks) {
     for (uint64_t i = 0; i < chunk.records; ++i) {
+      if ((builder->records() & 0xfff) == 0 && options.stop.stop_requested()) {
+        return absl::CancelledError("interrupted");
+      }
       absl::Status status = builder->AddFrame(chunk.FrameBytes(i));
       if (!status.ok()) return status;
     }

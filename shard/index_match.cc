@@ -1,5 +1,6 @@
 #include "shard/index_match.h"
 
+#include <optional>
 #include <string_view>
 
 #include "absl/types/span.h"
@@ -41,11 +42,14 @@ bool BeginsAsIndexed(const File& file, const IndexSummary& summary) {
          LoadLittleEndian<uint32_t>(start) == summary.records;
 }
 
-// Whether an ArrayRecord shard ends with the footer from which its index was made. All have a
-// multiple of 64 KiB, so different ones often have the same size. True if that cannot be told.
+// Whether an ArrayRecord shard has the footer and the first chunk from which its index was made.
+// All have a multiple of 64 KiB, so different ones often have the same size. True if that cannot be
+// told.
 bool HasIndexedFooter(const File& file, const IndexSummary& summary) {
-  const absl::StatusOr<uint32_t> digest = ReadArrayRecordDigest(file);
-  return !digest.ok() || summary.records == 0 || *digest == summary.records_digest;
+  const absl::StatusOr<std::optional<uint32_t>> digest = ReadArrayRecordDigest(file);
+  if (!digest.ok()) return true;
+  if (summary.records == 0) return !*digest;
+  return *digest == summary.records_digest;
 }
 
 }  // namespace

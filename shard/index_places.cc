@@ -99,6 +99,14 @@ ArrayRecordChunk ShardIndex::ChunkOf(uint64_t record) const {
   return chunk;
 }
 
+ArrayRecordFooter ShardIndex::FooterOfChunks() const {
+  ArrayRecordFooter footer;
+  footer.digest = summary_.records_digest;
+  footer.chunks.reserve(num_chunks());
+  while (footer.records() < records()) footer.chunks.push_back(ChunkOf(footer.records()));
+  return footer;
+}
+
 uint64_t ShardIndex::FileOffset(uint64_t record) const {
   if (summary_.framing == Framing::kArrayRecord) {
     return record < records() ? ChunkOf(record).begin : chunk_places_->summary().stream_bytes;

@@ -186,6 +186,10 @@ class Encoder {
       uint64_t end = piece.end;
       if (index.Offset(end) - offset > kUnitBytes) {
         end = std::clamp(index.RecordAt(offset + kUnitBytes), piece.begin + 1, piece.end);
+        // A chunk that two units have is decoded twice.
+        if (index.summary().framing == Framing::kArrayRecord) {
+          end = std::min(index.ChunkOf(end - 1).end_record(), piece.end);
+        }
       }
       unit_->runs.push_back({piece.begin, end});
       unit_->bytes += index.Offset(end) - offset;

@@ -181,10 +181,17 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     reading.block_bytes = 512 << 10;  // Stays in the second-level cache between read and CRC.
     reading.decompress = known.decompress;
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
-        ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, std::move(reading));
+        ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, reading);
     if (absl::IsDataLoss(reader.status()) && HasPlaces(format->framing)) {
-      salvager->LosePlaces(reader.status());
-      return salvager;
+      absl::StatusOr<std::shared_ptr<const ArrayRecordFooter>> footer = salvager->FooterOfIndex();
+      if (!footer.ok()) return footer.status();
+      if (*footer == nullptr) {
+        salvager->LosePlaces(reader.status());
+        return salvager;
+      }
+      salvager->LoseFooter(reader.status());
+      reading.array_record = *std::move(footer);
+      reader = ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, std::move(reading));
     }
     if (!reader.ok()) return reader.status();
     salvager->reader_ = *std::move(reader);
@@ -273,6 +280,31 @@ void ShardSalvager::LosePlaces(const absl::Status& error) {
   place.bytes = file_->size();
   damage_.push_back(std::move(place));
   ended_ = true;
+}
+
+// Returns where the chunks of an ArrayRecord shard are by its index, whose file may be cut off
+// since. Null: no index tells. A chunk that is read tells whether it is the one of the index.
+absl::StatusOr<std::shared_ptr<const ArrayRecordFooter>> ShardSalvager::FooterOfIndex() const {
+  if (!options_.use_index || format_.framing != Framing::kArrayRecord) return nullptr;
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = OpenIndex(*file_);
+  if (!opened.ok()) return opened.status();
+  if (*opened == nullptr) return nullptr;
+  const IndexSummary& summary = (*opened)->summary();
+  if (summary.framing != Framing::kArrayRecord || file_->size() > summary.shard_bytes) {
+    return nullptr;
+  }
+  return std::make_shared<const ArrayRecordFooter>((*opened)->FooterOfChunks());
+}
+
+// Only the footer of an ArrayRecord shard is damaged.
+void ShardSalvager::LoseFooter(const absl::Status& error) {
+  DamagedPlace place;
+  place.kind = FrameDefectName(FrameDefect::kArrayRecord);
+  place.detail =
+      fmt::format("{}; the index tells where the chunks are", std::string(error.message()));
+  place.records = 0;
+  place.offset = place.file_begin = place.file_end = file_->size();
+  damage_.push_back(std::move(place));
 }
 
 // Passes a sample of an MDS shard, or a chunk of an ArrayRecord shard, that is not sound. The

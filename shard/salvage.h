@@ -88,6 +88,8 @@ class ShardSalvager {
   absl::Status AdoptIndex(FirstDamage* first) const;
   absl::Status Finish();
   void LosePlaces(const absl::Status& error);
+  absl::StatusOr<std::shared_ptr<const ArrayRecordFooter>> FooterOfIndex() const;
+  void LoseFooter(const absl::Status& error);
   absl::Status PassPlacedDamage(const absl::Status& error);
   absl::Status PassTarDamage(const absl::Status& error);
   absl::Status NextByTarIndex(RecordBlock* block);

@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   const uint64_t size = file->size();
   uint64_t begin = stream_offset;
   if (format.framing == Framing::kMds || format.framing == Framing::kArrayRecord) {
+    reader->array_record_ = options.array_record;
     const absl::StatusOr<uint64_t> place = reader->OpenPlaces(first_record, options.like, &stream);
     if (!place.ok()) return place.status();
     begin = *place;
@@ -110,7 +111,7 @@ absl::StatusOr<uint64_t> ShardReader::OpenPlaces(uint64_t first_record, const Sh
     absl::StatusOr<MdsHeader> header = ReadMdsHeader(*file_);
     if (!header.ok()) return header.status();
     mds_ = std::make_shared<const MdsHeader>(*std::move(header));
-  } else {
+  } else if (array_record_ == nullptr) {
     absl::StatusOr<ArrayRecordFooter> footer = ReadArrayRecordFooter(*file_);
     if (!footer.ok()) return footer.status();
     array_record_ = std::make_shared<const ArrayRecordFooter>(*std::move(footer));

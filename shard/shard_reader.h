@@ -32,6 +32,8 @@ struct ShardReaderOptions {
   DecompressOptions decompress;
   // A reader of the same MDS or ArrayRecord shard, whose header or footer is used again.
   const ShardReader* like = nullptr;
+  // Used instead of the footer of an ArrayRecord shard, which may be damaged; null: the footer.
+  std::shared_ptr<const ArrayRecordFooter> array_record;
 };
 
 // Reads the blocks of one shard, raw or compressed. Not thread-safe.

@@ -11,7 +11,7 @@ constexpr size_t kKeptBytes = 8 << 20;
 }  // namespace
 
 std::string ArrayRecordDecoder::Open(const ArrayRecordChunk& chunk, std::string_view bytes,
-                                     CrcCheck check, uint64_t max_bytes) {
+                                     CrcCheck check) {
   if (data_.capacity() > kKeptBytes) data_ = std::string();
   RiegeliChunkHeader header;
   std::string_view data;
@@ -21,14 +21,7 @@ std::string ArrayRecordDecoder::Open(const ArrayRecordChunk& chunk, std::string_
     return fmt::format("the chunk has {} records of {} bytes, but the footer says {} of {} bytes",
                        header.records, header.decoded_bytes, chunk.records, chunk.decoded_bytes);
   }
-  wrong = ParseSimpleChunk(header, data, &chunk_);
-  if (wrong.empty() && chunk_.compression != 0 && chunk_.decoded_bytes > max_bytes) {
-    wrong = fmt::format(
-        "the chunk has {} bytes of records, but max_record_bytes allows at most {} if they are "
-        "compressed",
-        chunk_.decoded_bytes, max_bytes);
-  }
-  return wrong;
+  return ParseSimpleChunk(header, data, &chunk_);
 }
 
 }  // namespace shardfeed

@@ -20,10 +20,8 @@ class ArrayRecordDecoder {
   // Both functions return what is wrong; empty: nothing.
 
   // Opens a chunk, whose bytes are those of the file from chunk.begin to chunk.end; they must
-  // outlive Decode. Its numbers must be those that `chunk` has from the footer. A chunk that is
-  // compressed may have at most `max_bytes` bytes of records.
-  std::string Open(const ArrayRecordChunk& chunk, std::string_view bytes, CrcCheck check,
-                   uint64_t max_bytes);
+  // outlive Decode. Its numbers must be those that `chunk` has from the footer.
+  std::string Open(const ArrayRecordChunk& chunk, std::string_view bytes, CrcCheck check);
   // Decodes the records, one after the other, to `decoded` of chunk.decoded_bytes bytes.
   std::string Decode(char* decoded) const { return DecodeSimpleChunk(chunk_, decoded); }
 

@@ -65,6 +65,14 @@ uint64_t ArrayRecordChunk::FrameBytes(uint64_t i) const {
   return decoded_bytes / records + (i < decoded_bytes % records ? 1 : 0) + kFrameBytes;
 }
 
+absl::Status ArrayRecordChunk::CheckSize(uint64_t max_bytes) const {
+  if (decoded_bytes <= max_bytes || decoded_bytes <= end - begin) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("record {} at byte {}: its chunk has {} bytes of records, but max_record_bytes "
+                  "allows at most {} if they are compressed",
+                  first_record, begin, decoded_bytes, max_bytes));
+}
+
 size_t ArrayRecordFooter::ChunkOf(uint64_t record) const {
   const auto behind =
       std::upper_bound(chunks.begin(), chunks.end(), record,

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace shardfeed {
@@ -39,12 +40,14 @@ struct ArrayRecordChunk {
   uint64_t end_record() const { return first_record + records; }
   // Size of the frame of its i-th record in the stream.
   uint64_t FrameBytes(uint64_t i) const;
+  // ResourceExhausted: the chunk is compressed, and its records have more than `max_bytes` bytes.
+  absl::Status CheckSize(uint64_t max_bytes) const;
 };
 
 struct ArrayRecordFooter {
   // Consecutive, each with at least one record.
   std::vector<ArrayRecordChunk> chunks;
-  // What tells the footer from others: the digest of the records (RecordsDigest).
+  // What tells the shard from others: the digest of its records (RecordsDigest).
   uint32_t digest = 0;
 
   uint64_t records() const { return chunks.empty() ? 0 : chunks.back().end_record(); }

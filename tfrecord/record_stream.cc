@@ -13,6 +13,9 @@
 namespace shardfeed {
 namespace {
 
+// The most bytes of the records of several chunks of an ArrayRecord shard that are a block.
+constexpr uint64_t kDecodedBlockBytes = 4 << 20;
+
 std::atomic<uint64_t> max_record_bytes = kDefaultMaxRecordBytes;
 
 // Describes the defect of the frame that starts with `bytes`.
@@ -234,13 +237,13 @@ absl::Status RecordStream::NextMds(RecordBlock* block) {
 
 // Adds the records of the chunk from record_ on, which is unread. Returns what is wrong with it.
 std::string RecordStream::AddChunk(const ArrayRecordChunk& chunk, std::vector<uint64_t>* offsets) {
-  std::string wrong = decoder_.Open(chunk, Unread().substr(0, chunk.end - chunk.begin),
-                                    options_.check, MaxRecordBytes());
+  std::string wrong =
+      decoder_.Open(chunk, Unread().substr(0, chunk.end - chunk.begin), options_.check);
   if (!wrong.empty()) return wrong;
-  decoded_.resize(chunk.decoded_bytes);
-  wrong = decoder_.Decode(decoded_.data());
+  char* const decoded = decoded_.Take(chunk.decoded_bytes);
+  wrong = decoder_.Decode(decoded);
   if (!wrong.empty()) return wrong;
-  std::string_view rest = decoded_;
+  std::string_view rest(decoded, chunk.decoded_bytes);
   for (uint64_t i = 0; i < chunk.records; ++i) {
     const uint64_t size = decoder_.sizes()[i];
     if (chunk.first_record + i >= record_) {
@@ -253,9 +256,7 @@ std::string RecordStream::AddChunk(const ArrayRecordChunk& chunk, std::vector<ui
     rest.remove_prefix(size);
   }
   record_ = chunk.end_record();
-  // More than this is let go after a rare huge chunk.
-  constexpr size_t kKeptBytes = 8 << 20;
-  if (decoded_.capacity() > kKeptBytes) decoded_ = std::string();
+  decoded_.Shrink();
   return {};
 }
 
@@ -267,6 +268,12 @@ absl::Status RecordStream::NextArrayRecord(RecordBlock* block) {
   while (record_ < footer.records()) {
     const ArrayRecordChunk& chunk = footer.chunks[footer.ChunkOf(record_)];
     const uint64_t bytes = chunk.end - chunk.begin;
+    if (absl::Status status = chunk.CheckSize(MaxRecordBytes()); !status.ok()) {
+      if (!offsets.empty()) break;
+      return status;
+    }
+    // What little is read may be decompressed to much.
+    if (!offsets.empty() && payloads_.bytes() + chunk.decoded_bytes > kDecodedBlockBytes) break;
     std::string wrong;
     if (bytes > end_ - begin_) {
       if (!offsets.empty()) break;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/scratch.h"
 #include "io/buffer.h"
 #include "io/byte_source.h"
 #include "tfrecord/array_record_decoder.h"
@@ -113,7 +114,7 @@ class RecordStream {
   uint64_t skipped_ = 0;
   FramedPayloads payloads_;
   ArrayRecordDecoder decoder_;
-  std::string decoded_;  // the records of a chunk
+  Scratch decoded_;  // the records of a chunk
   // What followed the last sample of a tar archive; nullopt before.
   std::optional<absl::Status> tar_end_;
   // Reported after the records that precede it.

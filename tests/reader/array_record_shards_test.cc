@@ -8,9 +8,14 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "io/buffer.h"
+#include "net/open.h"
 #include "reader/reader.h"
+#include "reader/unit.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
+#include "shard/index_match.h"
+#include "shard/shard_reader.h"
 #include "shard/text_index.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"
@@ -237,6 +242,58 @@ TEST_P(ArrayRecordShardsTest, AnotherShardOfTheSameSizeIsNoticed) {
   EXPECT_EQ(OpenTable(*ResolveSpecs({ShardPath(0)}))->num_records(), records.size());
 }
 
+TEST_P(ArrayRecordShardsTest, AnotherShardWithTheSameFooterIsNoticed) {
+  Write();
+  ASSERT_OK(WriteIndex(ShardPath(0), {}));
+  std::vector<std::string> records;
+  for (uint64_t i = 0; i < kRecords; ++i) records.emplace_back(RecordOf(i).size(), 'z');
+  folder_.Write(NameOf(0), ArrayRecordFile(records, GetParam()));
+  const auto index = ShardIndex::Open(IndexPath(ShardPath(0)));
+  ASSERT_OK(index);
+  const auto file = OpenFile(ShardPath(0));
+  ASSERT_OK(file);
+  const auto matches = IndexMatches((*index)->summary(), (*file)->size(), [&] { return *file; });
+  ASSERT_OK(matches);
+  EXPECT_FALSE(*matches);
+}
+
+TEST_P(ArrayRecordShardsTest, RecordsInTheirOrderDecodeEachChunkOnce) {
+  const ShardSet set = Write();
+  uint64_t bytes = 0;
+  for (const std::string& path : set.paths) bytes += std::filesystem::file_size(path);
+  ReaderOptions options;
+  options.budget_bytes = 1 << 20;  // so that pieces would be smaller than chunks of 64 records
+  const auto reader = MakeReader(OpenTable(set), options);
+  ASSERT_OK(Drain(*reader));
+  // Besides, a read begins and ends on a page.
+  EXPECT_LE(reader->stats().bytes_read, bytes + kShards * (64 << 10));
+}
+
+TEST_P(ArrayRecordShardsTest, RecordsOfAPartOfAChunkHoldNoMoreThanTheirBytes) {
+  const ShardSet set = Write();
+  const auto table = OpenTable(set);
+  const auto index = table->Index(0);
+  ASSERT_OK(index);
+  Extents extents;
+  ASSERT_OK(AppendExtents(*table, 1, 2, &extents));
+  ASSERT_EQ(extents.size(), 1u);
+  std::string bytes(extents[0].file_bytes, '\0');
+  const auto file = table->OpenFile(0);
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->ReadExactlyAt(extents[0].file_offset, absl::MakeSpan(bytes)));
+  const auto pool = BufferPool::Create(0);
+  std::vector<std::string_view> payloads;
+  BufferRefs buffers;
+  std::vector<DamagedRecord> damaged;
+  CheckExtent(*table, extents[0], absl::MakeSpan(bytes), CrcCheck::kAll, *pool, &payloads, &buffers,
+              &damaged);
+  EXPECT_THAT(payloads, ::testing::ElementsAre(RecordOf(1), RecordOf(2)));
+  uint64_t held = 0;
+  for (const auto& buffer : buffers) held += static_cast<const Buffer*>(buffer.get())->size();
+  // Of a chunk of 64 records, much less than its bytes.
+  EXPECT_LE(held, 16u << 10);
+}
+
 TEST_P(ArrayRecordShardsTest, DamagedChunksAreErrorsOrSkippedAndCounted) {
   const ShardSet set = Write();
   std::set<uint64_t> lost;
@@ -334,6 +391,26 @@ TEST_P(ArrayRecordShardsTest, VerifyTellsADamagedFooter) {
   }
 }
 
+TEST_P(ArrayRecordShardsTest, WithAnIndexNothingButTheFooterIsLost) {
+  const std::string path = Write().paths[0];
+  ASSERT_OK(WriteIndex(path, {}));
+  const std::string whole = testing::ReadBytes(path);
+  FlipByte(0, whole.size() - 65'536 + 70);
+  const auto report = VerifyShard(path, {});
+  ASSERT_OK(report);
+  ASSERT_EQ(report->num_defects, 1u);
+  EXPECT_EQ(report->records, kRecords);
+  EXPECT_EQ(report->records_lost, 0u);
+  EXPECT_THAT(report->defects[0].detail, HasSubstr("no postscript at byte"));
+  EXPECT_THAT(report->defects[0].detail, HasSubstr("; the index tells where the chunks are"));
+  // Of a file that was cut off, what precedes the cut is sound.
+  folder_.Write(NameOf(0), whole.substr(0, ChunkAt(17) + 10));
+  const auto cut = VerifyShard(path, {});
+  ASSERT_OK(cut);
+  EXPECT_EQ(cut->records, *ChunkMates(17).begin());
+  EXPECT_EQ(cut->records_lost, kRecords - cut->records);
+}
+
 TEST_P(ArrayRecordShardsTest, SoundShardsHaveNoDefects) {
   const std::string path = Write().paths[0];
   ASSERT_OK(WriteIndex(path, {}));
@@ -367,6 +444,50 @@ TEST(ArrayRecordFilesTest, FilesOfTheReferenceOfEveryCompressionAreRead) {
     EXPECT_EQ(report->num_defects, 0u);
     EXPECT_EQ(report->records, kArrayRecordTestRecords);
   }
+}
+
+TEST(ArrayRecordFilesTest, ChunksAboveTheLimitAreNoDamage) {
+  TestFolder folder;
+  const std::string path =
+      folder.Write("a.array_record", testing::ReadBytes("testdata/array_record/zstd.array_record"));
+  const ShardSet set = *ResolveSpecs({path});
+  SetMaxRecordBytes(1000);
+  ReaderOptions options;
+  options.damage.skip = true;
+  const auto all = Drain(*MakeReader(OpenTable(set), options));
+  const auto report = VerifyShard(path, {});
+  SetMaxRecordBytes(kDefaultMaxRecordBytes);
+  for (const absl::Status& status : {all.status(), report.status()}) {
+    EXPECT_FAILS(status, kResourceExhausted, "max_record_bytes allows at most 1000 if they are");
+    EXPECT_FAILS(status, kResourceExhausted, path);
+  }
+}
+
+TEST(ArrayRecordFilesTest, AnIndexOfAnEmptyShardIsNotThatOfAnother) {
+  TestFolder folder;
+  const std::string path = folder.Write("a.array_record", ArrayRecordFile({}, 1));
+  ASSERT_OK(WriteIndex(path, {}));
+  EXPECT_EQ(OpenTable(*ResolveSpecs({path}))->num_records(), 0u);
+  const std::string other = ArrayRecordFile({"a", "b"}, 1);
+  ASSERT_EQ(other.size(), std::filesystem::file_size(path));
+  folder.Write("a.array_record", other);
+  EXPECT_EQ(OpenTable(*ResolveSpecs({path}))->num_records(), 2u);
+}
+
+TEST(ArrayRecordFilesTest, SmallChunksOfMuchContentAreBlocksOfTheirOwn) {
+  TestFolder folder;
+  const std::vector<std::string> records(20, std::string(1 << 20, 'x'));
+  const std::string path = folder.Write("a.array_record", ArrayRecordFile(records, 1));
+  const auto reader = ShardReader::Open(path, {.block_bytes = 32 << 20});
+  ASSERT_OK(reader);
+  RecordBlock block;
+  uint64_t found = 0;
+  do {
+    ASSERT_OK((*reader)->Next(&block));
+    EXPECT_LE(block.records.size(), 4u);
+    found += block.records.size();
+  } while (!block.records.empty());
+  EXPECT_EQ(found, records.size());
 }
 
 TEST(ArrayRecordFilesTest, TransposedChunksAreRefused) {

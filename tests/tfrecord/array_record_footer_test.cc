@@ -40,9 +40,9 @@ std::vector<std::string> RecordsOf(std::string_view file, const ArrayRecordFoote
   ArrayRecordDecoder decoder;
   for (const ArrayRecordChunk& chunk : footer.chunks) {
     EXPECT_EQ(chunk.first_record, records.size());
-    EXPECT_THAT(decoder.Open(chunk, file.substr(chunk.begin, chunk.end - chunk.begin),
-                             CrcCheck::kAll, UINT64_MAX),
-                IsEmpty());
+    EXPECT_THAT(
+        decoder.Open(chunk, file.substr(chunk.begin, chunk.end - chunk.begin), CrcCheck::kAll),
+        IsEmpty());
     std::string decoded(chunk.decoded_bytes, '\0');
     EXPECT_THAT(decoder.Decode(decoded.data()), IsEmpty());
     for (size_t at = 0; const uint64_t size : decoder.sizes()) {
@@ -202,28 +202,30 @@ TEST(ArrayRecordDecoderTest, ChunksThatTheFooterDoesNotDescribeAreRefused) {
   const std::string_view bytes =
       std::string_view(file).substr(chunk.begin, chunk.end - chunk.begin);
   ArrayRecordDecoder decoder;
-  EXPECT_THAT(decoder.Open(chunk, bytes, CrcCheck::kAll, 0), IsEmpty());
+  EXPECT_THAT(decoder.Open(chunk, bytes, CrcCheck::kAll), IsEmpty());
   EXPECT_THAT(decoder.sizes(), ElementsAre(3, 2));
   chunk.records = 3;
-  EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll, 0),
+  EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll),
             "the chunk has 2 records of 5 bytes, but the footer says 3 of 5 bytes");
   chunk.records = 2;
   chunk.decoded_bytes = 6;
-  EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll, 0),
+  EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll),
             "the chunk has 2 records of 5 bytes, but the footer says 2 of 6 bytes");
 }
 
-TEST(ArrayRecordDecoderTest, CompressedChunksAreBounded) {
+TEST(ArrayRecordChunkTest, CompressedChunksAreBounded) {
   const std::string file = testing::ReadBytes("testdata/array_record/zstd.array_record");
-  const ArrayRecordChunk chunk = FooterOf(file)->chunks[0];
-  const std::string_view bytes =
-      std::string_view(file).substr(chunk.begin, chunk.end - chunk.begin);
-  ArrayRecordDecoder decoder;
-  EXPECT_THAT(decoder.Open(chunk, bytes, CrcCheck::kAll, chunk.decoded_bytes), IsEmpty());
-  EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll, chunk.decoded_bytes - 1),
-            fmt::format("the chunk has {} bytes of records, but max_record_bytes allows at most {} "
-                        "if they are compressed",
-                        chunk.decoded_bytes, chunk.decoded_bytes - 1));
+  const ArrayRecordFooter footer = *FooterOf(file);
+  ArrayRecordChunk chunk = footer.chunks[footer.ChunkOf(9)];  // with a large record
+  EXPECT_OK(chunk.CheckSize(chunk.decoded_bytes));
+  EXPECT_FAILS(
+      chunk.CheckSize(chunk.decoded_bytes - 1), kResourceExhausted,
+      fmt::format("record {} at byte {}: its chunk has {} bytes of records, but "
+                  "max_record_bytes allows at most {} if they are compressed",
+                  chunk.first_record, chunk.begin, chunk.decoded_bytes, chunk.decoded_bytes - 1));
+  // The size of the file bounds a chunk that is not compressed.
+  chunk.end = chunk.begin + chunk.decoded_bytes;
+  EXPECT_OK(chunk.CheckSize(0));
 }
 
 }  // namespace
