@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "pipeline/data/batch_builder.h"
 #include "shardfeed/batch.h"
 
 namespace shardfeed {

@@ -1,5 +1,7 @@
-"""The public headers: each compiles alone, and none includes more than it should."""
+"""The public headers: each compiles alone, and none includes more than it should. And all headers: none includes itself,
+directly or through others."""
 
+import graphlib
 import pathlib
 import re
 import shutil
@@ -50,3 +52,13 @@ def test_one_version():
     assert version == ".".join(defined[f"VERSION_{part}"] for part in ("MAJOR", "MINOR", "PATCH"))
     changes = (REPOSITORY / "CHANGELOG.md").read_text()
     assert re.search(r"^## ([0-9.]+)", changes, re.MULTILINE).group(1) == version
+
+
+def test_headers_do_not_include_in_circles():
+    folders = [path for path in REPOSITORY.iterdir()  # except links to what Bazel built
+               if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")]
+    headers = {str(path.relative_to(REPOSITORY)).removeprefix("include/"): path
+               for folder in folders for path in folder.rglob("*.h")}
+    assert len(headers) > 300
+    sorter = graphlib.TopologicalSorter({name: set(includes(path)) for name, path in headers.items()})
+    sorter.prepare()  # raises CycleError, which names the headers
