@@ -77,10 +77,10 @@ absl::Status PackPlan::OpenLengths() {
         names.push_back(Excerpt(known.name()));
       }
       const std::string name = Excerpt(spec_.lengths);
-      return absl::FailedPreconditionError(fmt::format(
-          "{}: the index has no lengths of {}{}; add them with 'shardfeed index --length {}'",
-          table_->path(shard), name,
-          names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", ")), name));
+      return absl::FailedPreconditionError(
+          fmt::format("{}: the index has no lengths of {}{}; index the dataset with these lengths",
+                      table_->path(shard), name,
+                      names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", "))));
     }
     const uint64_t most = spec_.length - spec_.separated;
     if (lengths->max() > most && spec_.max_length > most && KeepsSequences(spec_.how) &&

@@ -1,6 +1,7 @@
 #include "reader/skip_count.h"
 
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "reader/unit.h"
 
 namespace shardfeed {
@@ -21,10 +22,11 @@ absl::Status SkipCount::Add(uint64_t epoch, const DamagedRecord& damaged) {
   ++count_;
   if (in_epoch_.size() == 1) first_ = damaged.Message();
   if (in_epoch_.size() > max_skipped_) {
-    return absl::DataLossError(
-        fmt::format("{} of {} records are damaged, which is more than allowed; the first is "
-                    "{}; repair the dataset with 'shardfeed repair', or raise max-skipped",
-                    in_epoch_.size(), epoch_records_, first_));
+    return WithRemedy(absl::DataLossError(fmt::format(
+                          "{} of {} records are damaged, which is more than allowed; the first is "
+                          "{}; 'shardfeed repair' saves the intact ones",
+                          in_epoch_.size(), epoch_records_, first_)),
+                      {"max_skipped", "N", "skip more"});
   }
   if (on_skip_) on_skip_(damaged);
   return absl::OkStatus();

@@ -466,7 +466,9 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
   absl::StatusOr<JobInput> input = ParseJobInput(text.value_or(""));
   if (!input.ok()) return NoInput(InputPath(of), input.status());
   if (skipped.count > input->max_skipped) {
-    return TooManySkipped(skipped.count, input->max_skipped, skipped.first.front());
+    // Without the remedy, which is an option of the tasks and not of the commit.
+    return absl::DataLossError(
+        TooManySkipped(skipped.count, input->max_skipped, skipped.first.front()).message());
   }
   Manifest manifest;
   manifest.made_by = std::move(input->made_by);

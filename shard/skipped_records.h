@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "shardfeed/options.h"
 
 namespace shardfeed {
@@ -64,12 +65,13 @@ inline std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
   return is_valid ? std::optional(ceiling) : std::nullopt;
 }
 
-// Returns the error for more than `ceiling` broken records.
+// Returns the error for more than `ceiling` broken records, with the option that allows more.
 inline absl::Status TooManySkipped(uint64_t skipped, uint64_t ceiling, std::string_view first) {
-  return absl::DataLossError(
-      fmt::format("at least {} records are broken, and no more than {} may be left out "
-                  "(max-skipped); the first is {}",
-                  skipped, ceiling, first));
+  return WithRemedy(absl::DataLossError(fmt::format(
+                        "at least {} records are broken, and no more than {} may be left out; the "
+                        "first is {}",
+                        skipped, ceiling, first)),
+                    {"max_skipped", "N", "leave out more"});
 }
 
 }  // namespace shardfeed

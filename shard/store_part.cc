@@ -98,17 +98,35 @@ absl::Status DiscardPart(const std::string& directory, const std::string& stem,
   return Discard(**upload);
 }
 
+// Names of uploads. Thread-safe.
+class UploadNames {
+ public:
+  void Add(const std::string& upload) {
+    MutexLock lock(mutex_);
+    names_.insert(upload);
+  }
+  void MoveTo(std::set<std::string>* names) {
+    MutexLock lock(mutex_);
+    names->merge(names_);
+  }
+
+ private:
+  Mutex mutex_;
+  std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Adds the uploads that the messages among these objects name.
 absl::Status AddUploads(const std::vector<ObjectInfo>& objects, std::set<std::string>* used) {
-  Mutex mutex;
-  return ParallelFor(objects.size(), kRequests, {}, [&](size_t i) -> absl::Status {
+  UploadNames found;
+  absl::Status status = ParallelFor(objects.size(), kRequests, {}, [&](size_t i) -> absl::Status {
     if (!objects[i].path.ends_with(kMessageEnding)) return absl::OkStatus();
     const absl::StatusOr<std::optional<PendingObject>> upload = UploadOf(objects[i].path);
     if (!upload.ok()) return upload.status();
-    MutexLock lock(mutex);
-    if (upload->has_value()) used->insert((*upload)->upload);
+    if (upload->has_value()) found.Add((*upload)->upload);
     return absl::OkStatus();
   });
+  found.MoveTo(used);
+  return status;
 }
 
 }  // namespace

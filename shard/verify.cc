@@ -442,6 +442,23 @@ absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport>
   return report;
 }
 
+// The merged statistics of shards. Thread-safe.
+class MergedValues {
+ public:
+  void Add(const ValueStatistics& values) {
+    MutexLock lock(mutex_);
+    values_.Merge(values);
+  }
+  ValueStatistics Take() {
+    MutexLock lock(mutex_);
+    return std::move(values_);
+  }
+
+ private:
+  Mutex mutex_;
+  ValueStatistics values_ ABSL_GUARDED_BY(mutex_);
+};
+
 }  // namespace
 
 absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<ShardReport> shards,
@@ -464,8 +481,7 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
   const std::shared_ptr<const IndexPack> pack = OpenPack(set, &pack_defect);
   std::vector<ShardReport> shards(set.paths.size());
   // Merged at once, because those of thousands of shards would fill the memory.
-  Mutex mutex;
-  ValueStatistics values;
+  MergedValues merged;
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard =
@@ -473,13 +489,13 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         if (absl::IsCancelled(shard.status())) return shard.status();
         shards[i] = shard.ok() ? *std::move(shard) : UnreadableShard(set.paths[i], shard.status());
         if (const auto one = std::exchange(shards[i].values, nullptr)) {
-          MutexLock lock(mutex);
-          values.Merge(*one);
+          merged.Add(*one);
         }
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
   Schema schema;
+  ValueStatistics values = merged.Take();
   absl::StatusOr<VerifyReport> report =
       Merge(set, std::move(shards), &values, options.level, std::move(pack_defect), &schema);
   *found = DatasetStatistics(std::move(schema), std::move(values));

@@ -251,18 +251,17 @@ class PlannedStage : public Stage {
   // Makes `*out`, which is empty, of a row.
   virtual absl::Status Make(const Row& row, Batch* out) = 0;
 
-  // InvalidArgument: the record has not the length that the plan is made of. `name` is the
-  // column's.
+  // InvalidArgument: the record does not have the length on which the plan is based. `name` is that
+  // of the column.
   absl::Status CheckLength(const Batch& batch, size_t row, int64_t length, const PackedPart& part,
                            std::string_view step, std::string_view name) const {
     const uint64_t planned = plan_->LengthOf(part.item);
     if (static_cast<uint64_t>(length) == planned) return absl::OkStatus();
     return absl::InvalidArgumentError(fmt::format(
-        "{}{}: '{}' has {} elements, but the index says {} of '{}': the steps before must not "
-        "change that number; if the lengths are wrong, remove the shard's index and make them anew "
-        "with 'shardfeed index --length {}'",
-        context_->Prefix(batch, row), step, name, length, planned, plan_->spec().lengths,
-        plan_->spec().lengths));
+        "{}{}: '{}' has {} elements, but the index says {} of '{}': the preceding steps must not "
+        "change that number; if the lengths are wrong, remove the shard's index and index the "
+        "dataset with these lengths again",
+        context_->Prefix(batch, row), step, name, length, planned, plan_->spec().lengths));
   }
   RunContext& context() const { return *context_; }
 

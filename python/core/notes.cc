@@ -32,8 +32,7 @@ void KeepNotes(const std::vector<std::string>& notes) {
   std::string text = fmt::format(
       "{}", fmt::join(notes.begin(), notes.begin() + static_cast<ptrdiff_t>(shown), "\n"));
   if (shown < notes.size()) {
-    text +=
-        fmt::format("\n{} more notes; 'shardfeed verify --json' shows all", notes.size() - shown);
+    text += fmt::format("\n{} more notes; sf.verify(...).notes has all", notes.size() - shown);
   }
   Untold& untold = Kept();
   MutexLock lock(untold.mutex);

@@ -137,7 +137,7 @@ def test_an_index_made_anew_has_no_lengths_of_its_own_accord(tmp_path):
     spec = str(tmp_path / "d@2")
     with sf.write(spec) as writer:
         writer.write({"ids": [1, 2], "labels": [3, 4], "n": 1, "name": b""})
-    with pytest.raises(RuntimeError, match="the index has no lengths of \"ids\"; add them with"):
+    with pytest.raises(RuntimeError, match="the index has no lengths of \"ids\"; index the dataset with these"):
         next(iter(packed(parsed(spec, "sequential"))))
 
 

@@ -161,6 +161,7 @@ def test_read_tells_of_damage_or_skips_it(dataset, tmp_path):
     result = harness.run("bench", copy, "--skip-damaged", "--max-skipped", "1")
     assert result.status == DEFECTS
     assert "2 of 281 records are damaged" in result.err and "shardfeed repair" in result.err
+    assert "; pass --max-skipped N to skip more" in result.err
     assert "nothing is skipped" in harness.fail(harness.USAGE, "bench", copy, "--max-skipped", "1")
 
 

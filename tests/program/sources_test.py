@@ -530,7 +530,8 @@ def test_more_broken_records_than_may_be_left_out(out, tmp_path, kind):
     result = run()
     assert result.status == DEFECTS, result.err
     assert "records are broken, and no more than " in result.err
-    assert "may be left out (max-skipped); the first is " in result.err
+    assert "may be left out; the first is " in result.err
+    assert "; pass --max-skipped N to leave out more" in result.err
     assert harness.tree(out) == {}
     for few in ("10", "0"):
         result = run("--max-skipped", few)

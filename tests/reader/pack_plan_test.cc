@@ -536,7 +536,7 @@ TEST_F(PackPlanTest, NamesWhatIsWrong) {
   EXPECT_THAT(
       ErrorOf({.pack = other}),
       ::testing::HasSubstr("d-00000-of-00006: the index has no lengths of \"token\", only of "
-                           "\"tokens\"; add them with 'shardfeed index --length \"token\"'"));
+                           "\"tokens\"; index the dataset with these lengths"));
   PackSpec small = Spec();
   small.window = 100;
   EXPECT_THAT(
