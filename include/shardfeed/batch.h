@@ -63,7 +63,7 @@ struct RowOrigin {
   // Rows from a cache: the number of epochs since the one in which they were computed.
   uint64_t later = 0;
   // If flat_map made several rows of one (stride 0): the number of the first of these rows among
-  // them. Rows from a cache do not have it.
+  // all of them. Rows from a cache lack it.
   uint64_t part = 0;
 };
 

@@ -1,4 +1,4 @@
-// Credentials for object stores that the program itself gives: docs/stores.md.
+// Credentials for object stores that the program itself provides. See docs/stores.md.
 
 #ifndef SHARDFEED_CREDENTIALS_H_
 #define SHARDFEED_CREDENTIALS_H_
@@ -18,9 +18,9 @@ namespace shardfeed {
 struct Credentials {
   std::string access_key_id = {};
   std::string secret_access_key = {};
-  std::string session_token = {};  // of a key of S3's that has one
-  std::string token = {};          // OAuth; for Google and Azure, which takes no keys here
-  // Seconds since the epoch; nothing: they stay valid.
+  std::string session_token = {};  // if S3 issued the key with one
+  std::string token = {};          // OAuth; for Google and Azure (Azure accepts no keys here)
+  // Seconds since the Unix epoch; nullopt: they do not expire.
   std::optional<std::time_t> expires = std::nullopt;
   // Where they are from, as messages name it: "the environment".
   std::string source = {};
@@ -28,18 +28,19 @@ struct Credentials {
 
 using CredentialsFunction = std::function<absl::StatusOr<Credentials>()>;
 
-// From now on, credentials for a bucket or container ("s3://bucket", "gs://bucket",
-// "az://container"), or for all of a scheme that have none of their own ("s3://"), are those that
-// `function` gives, in this process and its forks, instead of those that the environment names.
-// Null: those of the environment again. Datasets and writers that are open keep what they have.
+// From now on, this process and its forks use the credentials that `function` returns instead of
+// those of the environment: for one bucket or container ("s3://bucket", "gs://bucket",
+// "az://container"), or for all of a scheme without a function of their own ("s3://"). Null
+// restores the credentials of the environment. Open datasets and writers keep what they have.
 // Thread-safe.
 //
-// `function` is called when the bucket is first used, by the thread that uses it, and again five
-// minutes before the credentials expire and where the store refuses them as expired, by a thread of
-// its own; by several threads at once where several buckets need it. Its errors are those of what
-// used the bucket; while credentials are replaced, they only count once the old ones are refused.
+// `function` is called by the first thread that uses the bucket. It is called again on a separate
+// thread five minutes before the credentials expire, and whenever the store refuses them as
+// expired; several threads may call it at once for several buckets. Its error becomes that of the
+// operation that used the bucket. While credentials are being renewed, an error only counts once
+// the store refuses the old ones.
 //
-// InvalidArgument: `prefix` is no such URL.
+// InvalidArgument: `prefix` is not such a URL.
 absl::Status SetCredentials(std::string_view prefix, CredentialsFunction function);
 
 }  // namespace shardfeed

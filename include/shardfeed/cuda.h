@@ -196,8 +196,8 @@ class DeviceIterator {
   // batch is taken.
   absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
   // Waits for a batch, the end or an error, so that Next will not have to wait. Returns false if
-  // there is none within `most`. For callers that check something else while they wait. Must not be
-  // called concurrently with Next.
+  // there is none within `most`. For callers that check for something else while they wait. Must
+  // not be called concurrently with Next.
   bool Await(std::chrono::milliseconds most);
   // The columns of the tensors. Bytes columns are not among them: see DeviceBatch::host.
   const RowSpec& spec() const;

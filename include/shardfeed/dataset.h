@@ -72,7 +72,7 @@ struct PackOptions {
   // Number of packed rows that are open at a time, without a plan. A sequence goes into the first
   // one with room (first fit); if there is none, the oldest row is delivered.
   size_t open = 16;
-  // The value that fills rows up: for all packed columns, or one for each.
+  // The value that fills rows up: one for all packed columns, or one for each.
   std::vector<int64_t> pad = {0};
   // Whether a sequence longer than a row is truncated. Otherwise it is an error.
   bool truncate = false;
@@ -80,19 +80,19 @@ struct PackOptions {
   // Plans the rows of the whole epoch by these lengths, which the indexes have (docs/index.md).
   // Empty: no plan.
   std::string lengths;
-  // With a plan, `how` sequences are put together, and whether those longer than a row are split,
-  // and the number of records that are packed together: see PackSpec.
+  // With a plan: the way in which sequences are put together, whether those longer than a row are
+  // split, and the number of records that are packed together. See PackSpec.
   PackSpec::How how = PackSpec::How::kBestFit;
   bool split = false;
   uint64_t window = 0;
   // With a plan, leaves out records whose lengths are less or greater.
   uint64_t min_length = 0;
   uint64_t max_length = UINT64_MAX;
-  // With a plan, what ranks should have equal amounts of in each step.
+  // With a plan: what is balanced among the ranks in each step.
   PackSpec::Cost cost = PackSpec::Cost::kLinear;
 
-  // A value behind each sequence, as a part of its segment: for all packed columns, or one for
-  // each. Empty: none.
+  // A value that follows each sequence as a part of its segment: one for all packed columns, or one
+  // for each. Empty: none.
   std::vector<int64_t> separator;
   // Columns of one value per row, which become ragged columns with one for each segment.
   std::vector<std::string> keep;
@@ -101,7 +101,7 @@ struct PackOptions {
   bool cu_seqlens = false;
 };
 
-// The plan of batches by length; each is as in PackOptions.
+// How batches by length are planned. The members are those of PackOptions.
 struct BatchByLengthOptions {
   std::string lengths;
   uint64_t window = 0;
@@ -121,8 +121,9 @@ struct StepColumn {
 struct StepsOptions {
   std::string lengths;  // as in PackOptions
   std::vector<StepColumn> columns;
-  // What there is beyond the ends of an episode: its first or last element again, which a column
-  // COLUMN_mask tells for those with an end. Otherwise only steps that have all elements are rows.
+  // Whether the first or last element of an episode is repeated beyond its ends. A column
+  // COLUMN_mask then marks these elements, for columns with an `end`. Otherwise only steps that
+  // have all elements become rows.
   bool repeat_ends = true;
   // The name of an int32 column with the number of the step in its episode. Empty: none.
   std::string number;
@@ -169,10 +170,11 @@ class Dataset {
   static Dataset ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
                              uint64_t length = 0, ReaderOptions options = {},
                              std::optional<uint64_t> seed = std::nullopt);
-  // Directly after Read or ReadMixture: adds the int64 column `number`, the number of each record
-  // in its dataset, and for a mixture the int32 column `source`, the number of its source; then
-  // numbers are those in the source. Empty: no such column. InvalidArgument: another step
-  // precedes, a name is taken, or `source` is given without a mixture.
+  // Directly after Read or ReadMixture: adds the int64 column `number` with the number of each
+  // record in its dataset. For a mixture, adds the int32 column `source` with the number of each
+  // record's source, and `number` counts within the source. An empty name adds no column.
+  // InvalidArgument: another step precedes, a name is taken, or `source` is given without a
+  // mixture.
   Dataset NumberRecords(std::string number, std::string source = {}) const;
   // Internal: for shards whose indexes are open already.
   static Dataset Read(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
@@ -200,11 +202,11 @@ class Dataset {
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
   // Parses all features listed in the manifest, with the types and shapes that the writer noted.
-  // Without a manifest, those that the features.json of TFDS declares, if its dataset_info.json
-  // lists the shards (docs/tfds.md). Without either, those of the records: of all of a small
-  // dataset, of some of a large one. Where no manifest lists them, a record with another feature is
-  // an InvalidArgument of the run, and so is a value that does not fit what TFDS declares. Must
-  // directly follow a Read by spec.
+  // Without a manifest, parses those that the features.json of TFDS declares, if its
+  // dataset_info.json lists the shards (docs/tfds.md). Without either, parses those found in the
+  // records: in all records of a small dataset, in some of a large one. If no manifest lists the
+  // features, a record with another feature ends the run with InvalidArgument, and so does a value
+  // that does not fit what TFDS declares. Must directly follow a Read by spec.
   //
   // InvalidArgument: a feature is of several kinds, or TFDS declares one that has no counterpart.
   Dataset ParseAll() const;
@@ -287,7 +289,7 @@ class Dataset {
   // each value and its index in the row, as sparse tensors need them (COO).
   Dataset Sparse(std::vector<std::string> columns) const;
   Dataset Unbatch() const;
-  // Batches of another size, as by Unbatch and Batch.
+  // Makes batches of another size, as Unbatch and Batch would.
   Dataset Rebatch(uint64_t size, bool drop_remainder = false) const;
   // Combines rows into windows: each window has `size` rows that are `stride` apart, and starts
   // `shift` rows after the previous window (0: `size`). Each column gets an additional first
@@ -304,13 +306,13 @@ class Dataset {
   // With options.lengths, the rows are planned before anything is read: they are the same for any
   // number of ranks, which share them evenly, and their number is known. Only Shuffle, Interleave,
   // Shard, Repeat and steps on rows that keep each of them may precede. InvalidArgument in a run:
-  // a row has not the length that its index has.
+  // a row does not have the length that is in its index.
   Dataset Pack(std::vector<std::string> columns, PackOptions options) const;
   // Makes a row of each step of each record, which is an episode: its ragged columns have one
   // element for each step. A row has the elements of options.columns around its step, under their
   // names, and the columns of one value per episode; other ragged columns are dropped. Rows are
-  // planned as Pack's are, with what may precede. A record that is skipped because it is damaged
-  // has the rows that its index says, which count as damaged.
+  // planned as by Pack, and the same steps may precede. A record that is skipped because it is
+  // damaged has as many rows as its index says, and they count as damaged.
   Dataset Steps(StepsOptions options) const;
 
   // ---- Batches
@@ -394,7 +396,7 @@ class Dataset {
   // without an input.
   static Dataset Choose(std::vector<Dataset> datasets, const Dataset& choice,
                         std::vector<Exhausted> exhausted = {Exhausted::kStop});
-  // As tf.data's interleave: visits `cycle` inputs in turn and takes `block` elements from each;
+  // Like tf.data's interleave: visits `cycle` inputs in turn and takes `block` elements from each;
   // when one ends, the next input takes its place.
   static Dataset Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint64_t block = 1);
 
@@ -411,7 +413,7 @@ class Dataset {
   // The numbers of the records at these positions of the first epoch of a mixture, which the chain
   // must read. Errors: as table(), and those of the mixture.
   absl::StatusOr<std::vector<uint64_t>> RecordsAt(const std::vector<uint64_t>& positions) const;
-  // Adds the columns of NumberRecords to rows that hold the records with these numbers, counted
+  // Adds the columns of NumberRecords to rows that hold the records with these numbers, which count
   // through all sources. Errors: as table().
   absl::Status AddNumbers(const std::vector<uint64_t>& numbers, shardfeed::Batch* rows) const;
   // The chain as Python code: "read(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
@@ -443,7 +445,7 @@ class Dataset {
   // Appends a last column that only the following step sees, which removes it: see DropLastColumn.
   // `step` is the name of that step.
   Dataset WithHidden(std::string step, DType dtype, MapFn fn, std::string version) const;
-  // By the column with the number `column`; if that is hidden, `spec` does not include it. `name`
+  // Use the column with the number `column`; if that is hidden, `spec` does not include it. `name`
   // is the name of the column, or empty if it is hidden.
   Dataset BucketBy(size_t column, std::shared_ptr<const RowSpec> spec, const std::string& name,
                    std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,

@@ -19,12 +19,13 @@
 namespace shardfeed {
 
 // Collects the features of one record. Reuse a builder for many records: Clear() keeps its memory.
-// Not thread safe. Adding a name twice: the later one counts, as in a protobuf map.
+// Not thread-safe. If a name is added twice, the later feature counts, as in a protobuf map.
 class ExampleBuilder {
  public:
   // Names are UTF-8 (the caller checks). Bytes are copied once.
   void AddBytes(std::string_view name, std::string_view value);
-  // The same for a large value that the caller keeps until the record is serialised: one copy less.
+  // The same for a large value that the caller keeps until the record is serialised, which saves a
+  // copy.
   void AddBorrowedBytes(std::string_view name, std::string_view value);
   void AddBytesList(std::string_view name, absl::Span<const std::string_view> values);
   void AddFloat(std::string_view name, float value) { AddFloatList(name, {&value, 1}); }

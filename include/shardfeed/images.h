@@ -43,19 +43,19 @@ enum class PixelLayout {
 
 // Limits of the JPEG decoder.
 struct JpegDecoderOptions {
-  // More pixels than this in the whole image are an error. A progressive image takes up to 6
-  // bytes of memory for each, any other next to none.
+  // More pixels than this in the whole image are an error. A progressive image takes up to 6 bytes
+  // of memory per pixel, any other image almost none.
   uint64_t max_pixels = uint64_t{128} << 20;
   // More scans than this are an error: each may take as long as the whole of an ordinary image.
   int max_scans = 500;
-  // False: damage that is met is an error. True: what is damaged or missing is filled in, as
-  // libjpeg does it, and only an image of which nothing can be decoded is an error.
+  // False: any damage is an error. True: damaged or missing parts are filled in, as libjpeg does,
+  // and only an image of which nothing can be decoded is an error.
   bool accept_damaged = false;
 };
 
 // The pixels that an image becomes.
 struct ImageOptions {
-  // Of the result, in pixels.
+  // Size of the result in pixels.
   uint32_t width = 224;
   uint32_t height = 224;
   int channels = 3;  // 3: RGB, 1: grey; raw: as many as the files store
@@ -79,13 +79,13 @@ struct ImageOptions {
   bool dct_scaling = true;
   // Whether images whose Exif data says how the camera was held are turned upright.
   bool orient = false;
-  // Limits, of which max_pixels holds for all formats, and whether damaged JPEGs are accepted.
+  // Limits, and whether damaged JPEGs are accepted. max_pixels applies to all formats.
   JpegDecoderOptions jpeg;
 };
 
-// Which part of the image is taken.
+// The part of the image that is taken.
 enum class CropKind {
-  kNone,    // the whole image, squeezed into the size
+  kNone,    // the whole image, stretched to the size
   kCenter,  // the middle, of the result's shape
   kRandom,  // see RandomResizedCrop
 };
@@ -93,13 +93,13 @@ enum class CropKind {
 // What to do with an image that cannot be decoded.
 enum class OnDamage {
   kFail,     // the run ends with an error that names the record
-  kReplace,  // another row of the same batch stands in its place, with all its columns
+  kReplace,  // another row of the same batch takes its place, with all its columns
   kZero,     // fills the pixels with 0 (float: the value 0)
   kAccept,   // uses what libjpeg makes of a damaged JPEG; otherwise as kFail
 };
 
-// What the numbers of a box are: x to the right and y downwards from the upper left corner of the
-// image, whose first pixel reaches from 0 to 1.
+// What the four numbers of a box mean. x goes right and y goes down from the upper left corner of
+// the image, whose first pixel extends from 0 to 1.
 enum class BoxFormat {
   kXyxy,    // left, top, right, bottom
   kYxyx,    // top, left, bottom, right, as in TensorFlow
@@ -137,20 +137,22 @@ struct JointColumns {
 struct DecodeImageOptions {
   ImageOptions image;
   CropKind crop = CropKind::kNone;
-  // kCenter: how much of the largest part of that shape. 0.875 is 224 of 256.
+  // kCenter: the share of the largest part of that shape. 0.875 is 224 of 256.
   double center_fraction = 0.875;
   // kCenter, if not 0: the middle of the image whose shorter side was resized to this number of
   // pixels, at least the result's width and height. center_fraction is not used. This is
   // torchvision's Resize followed by CenterCrop, to the pixel.
   uint32_t resize_shorter = 0;
-  // kRandom: parts of the image's area, and widths over heights.
+  // kRandom: the ranges of the part's share of the image's area, and of its width divided by its
+  // height.
   double scale[2] = {0.08, 1};
   double ratio[2] = {3.0 / 4, 4.0 / 3};
-  // How likely left and right change places.
+  // Probability of a horizontal flip.
   double flip = 0;
   OnDamage on_damage = OnDamage::kFail;
   uint64_t seed = 0;  // seed of the crop and of the flip
-  // Of the column of pixels. Empty: that of the encoded images, without "/encoded" at its end.
+  // Name of the column of pixels. If it is empty, that of the encoded images without "/encoded" at
+  // its end.
   std::string output;
   // Columns that are cropped, resized and flipped with the image. Masks and views are encoded
   // images of the same size, whose columns of pixels are named as the image's is by default. Masks
@@ -160,7 +162,7 @@ struct DecodeImageOptions {
 
 namespace augment {
 
-// Where a pixel comes from between pixels.
+// How a value between pixels is computed.
 enum class Sampling { kNearest, kBilinear };
 enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
@@ -174,8 +176,8 @@ struct Range {
 using Fill = std::vector<double>;
 
 // Brightness, contrast, saturation and hue, in random order. A `brightness` of torchvision that is
-// a number b is the range {max(0, 1 - b), 1 + b} here, a `hue` h is {-h, h}. What is left as it is,
-// is not changed.
+// a number b is the range {max(0, 1 - b), 1 + b} here, a `hue` h is {-h, h}. Members with their
+// default values change nothing.
 struct ColorJitter {
   Range brightness = {1, 1};  // factors, not negative
   Range contrast = {1, 1};
@@ -196,8 +198,8 @@ struct RandomErasing {
   Range scale = {0.02, 0.33};
   Range ratio = {0.3, 3.3};
   Fill value = {0};
-  // Each value is drawn by itself from 0 to 255. (torchvision's are normal, for images that are
-  // normalised before.)
+  // Each value is drawn separately from 0 to 255. (Those of torchvision are normally distributed,
+  // for images that have been normalised.)
   bool random_value = false;
 };
 struct RandomHorizontalFlip {
@@ -263,7 +265,7 @@ struct RandAugment {
   Sampling interpolation = Sampling::kNearest;
   Fill fill;
 };
-// One of 14 operations, its magnitude drawn too.
+// One of 14 operations; the operation and its magnitude are drawn.
 struct TrivialAugmentWide {
   int num_magnitude_bins = 31;
   Sampling interpolation = Sampling::kNearest;

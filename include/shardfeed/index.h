@@ -22,7 +22,7 @@ namespace shardfeed {
 
 class ShardTable;
 
-// What an index says of its shard as a whole.
+// What an index says about its shard as a whole.
 struct IndexSummary {
   Compression compression = Compression::kNone;
   Framing framing = Framing::kTfRecord;
@@ -34,44 +34,48 @@ struct IndexSummary {
   ShardFormat format() const { return {compression, framing}; }
 };
 
-// What the index at `path` says of its shard, from its head alone: a few microseconds. Errors as
-// ShardIndex::Open; damage behind the head is not seen.
+// Returns what the index at `path` says about its shard. Reads only its head, which takes a few
+// microseconds, so damage after the head is not noticed. Errors: those of ShardIndex::Open.
 absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path);
 
 struct IndexBuildOptions {
-  // Threads for one raw shard; more than one pays from some hundred MiB on.
+  // Number of threads for one raw shard. More than one is worthwhile for shards of more than a few
+  // hundred MiB.
   int threads = 1;
-  // Content between two restart points of a compressed shard: what a random access inflates at
-  // most. Each point in foreign data costs up to 32 KiB (compressed) in the index.
+  // Size of the content between two restart points of a compressed shard, which is the most that a
+  // random access inflates. Each point in a shard of another writer takes up to 32 KiB (compressed)
+  // in the index.
   uint64_t restart_interval = 4 << 20;
   std::stop_token stop;
-  // Adds up bytes of the shard that were passed (not all are read): for progress.
+  // Counts the bytes of the shard that were passed, for progress; not all of them are read.
   std::atomic<uint64_t>* bytes_passed = nullptr;
-  // Adds up bytes that were really read.
+  // Counts the bytes that were read.
   std::atomic<uint64_t>* bytes_read = nullptr;
-  // Set to what users should know of a tar archive or an MDS shard: members that are skipped, keys
-  // that are repeated, values that are not kept as they are. For the options of one shard.
+  // Set to what users should know about a tar archive or an MDS shard: skipped members, repeated
+  // keys, values that are not kept as they are. Only for the options of one shard.
   std::vector<std::string>* notes = nullptr;
 };
 
-// Walks the headers of the shard at `path` and writes its index to IndexPath(path), replacing what
-// is there in one step. Of raw shards only headers and footers are read where records are large;
-// payloads are not checked. Compressed shards are inflated, and get restart points. Of tar
-// archives, the headers of the members are read (docs/webdataset.md), of MDS shards the offsets of
-// the samples (docs/mds.md), and of ArrayRecord shards the footer (docs/arrayrecord.md). Lengths of
-// records that the former index has stay if it lists the same records (docs/index.md).
+// Walks the headers of the shard at `path` and writes its index to IndexPath(path). Replaces an
+// existing index in one step. Only the headers and footers of large records are read from raw
+// shards; payloads are not checked. Compressed shards are inflated, and get restart points. From
+// tar archives, the headers of the members are read (docs/webdataset.md), from MDS shards the
+// offsets of the samples (docs/mds.md), and from ArrayRecord shards the footer
+// (docs/arrayrecord.md). The lengths of records in an existing index are kept if it lists the same
+// records (docs/index.md).
 //
-// DataLoss, and no index: damage that keeps records from being told apart, with record and byte.
+// DataLoss: damage hides where records begin; the message names record and byte, and no index is
+// written.
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options);
 
-// Records by number. The views live as long as `buffers` do.
+// Records that were read by number. The views are valid as long as `buffers` live.
 struct RecordSet {
   std::vector<std::string_view> records;  // records in the order of the requested numbers
   std::vector<std::shared_ptr<const void>> buffers;
 };
 
-// Records are numbered from 0 through all shards in their order. Thread safe. Both CRCs are
-// checked.
+// Reads records by number. They are numbered from 0 through all shards in their order. Both CRCs
+// are checked. Thread-safe.
 class RandomAccess {
  public:
   // Opens the table, on `threads` threads; indexes that are missing or do not fit are built in
@@ -88,8 +92,8 @@ class RandomAccess {
 
   uint64_t num_records() const;
 
-  // The records with these numbers, in any order and as often as asked for. Neighbours are read
-  // together, and all reads go side by side on `threads` threads (0: one per processor).
+  // Returns the records with these numbers, which may be in any order and repeat. Neighbours are
+  // read together, and reads run in parallel on `threads` threads (0: one per processor).
   //
   // OutOfRange: a number is not below num_records(). DataLoss: damage, or an index that does not
   // fit.

@@ -16,7 +16,7 @@ namespace shardfeed {
 //   kSnappy  TensorFlow's container; can be read, but not written
 enum class Compression { kNone, kGzip, kZlib, kSnappy };
 
-// How the records of a shard are told apart, once it is decompressed.
+// How records are separated in a shard, once it is decompressed.
 //   kTfRecord  frames with lengths and CRCs
 //   kTar       WebDataset: each record is a sample, consecutive files of a tar archive with one
 //              name up to the first dot (docs/webdataset.md)
@@ -36,7 +36,7 @@ std::string_view CompressionName(Compression compression);
 // Returns nullopt for any other name.
 std::optional<Compression> ParseCompression(std::string_view name);
 
-// Which of the two CRCs of a record are checked: that of the length, or also that of the payload.
+// The CRCs of a record that are checked: none, that of the length, or also that of the payload.
 enum class CrcCheck { kNone, kHeader, kAll };
 
 // How files are read.
@@ -49,13 +49,13 @@ enum class EngineKind {
 
 // Whether files are read through the page cache.
 enum class CacheUse {
-  kAuto,    // decided by what is cached already and how much memory is free
+  kAuto,    // depends on what is already cached and how much memory is free
   kUse,     // always through the cache
   kBypass,  // past the cache (O_DIRECT) where the file system supports it
 };
 
-// How many broken records may be skipped before that is an error of its own: a source of another
-// kind, or a wrong schema, breaks most of them.
+// The number of broken records that may be skipped before that becomes an error: if most are
+// broken, the source is of another kind or the schema is wrong.
 struct SkipCeiling {
   double share = 0.01;  // fraction of all records
   uint64_t at_least = 10;

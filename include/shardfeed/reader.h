@@ -42,15 +42,15 @@ struct RecordRange {
 // rounded up to a multiple of the lanes.
 struct MixSegment {
   uint64_t position = 0;
-  std::vector<double> weights;  // one for each source; none: as many as it has records
+  std::vector<double> weights;  // one for each source; empty: the numbers of their records
 };
 
-// One of a mixture's sources: so many of the shards that are read, behind those of the sources
-// before it.
+// One of a mixture's sources: this number of the shards that are read, which follow the shards of
+// the preceding source.
 struct MixSource {
   std::string name;
   size_t shards = 0;
-  // Which of its records, counted from its first one; nullopt: all.
+  // The records that are read, counted from the first one of the source; nullopt: all.
   std::optional<std::vector<RecordRange>> records;
 };
 
@@ -59,8 +59,8 @@ struct Mixture {
   std::vector<MixSource> sources;
   // By position; the first segment begins at 0.
   std::vector<MixSegment> schedule;
-  // Records of an epoch; 0: as many as come before a source would have to repeat one. Each epoch
-  // goes on with every source where the last one ended.
+  // Number of records of an epoch; 0: the epoch ends before a source would have to repeat a record.
+  // Each epoch continues every source where the preceding epoch ended.
   uint64_t length = 0;
   // Draws the sources at random instead of as evenly as possible.
   std::optional<uint64_t> seed;
@@ -88,8 +88,9 @@ struct OrderSpec {
   // ranks divides it.
   uint64_t lanes = 64;
 
-  // Mixes sources, each in such an order of its own: kSequential or kShuffle, whose window and
-  // chunk are divided among the sources by their weights. Null: there is only one.
+  // Mixes sources, each of which has an order of its own of this kind: kSequential or kShuffle,
+  // whose window and chunk are divided among the sources by their weights. Null: there is only one
+  // source.
   std::shared_ptr<const Mixture> mixture;
 };
 
@@ -100,29 +101,30 @@ struct PackSpec {
     kBestFit,      // whole sequences, each in the row with the least room that suffices
     kFirstFit,     // whole sequences, by their positions, each in the first row that has room
     kConcatenate,  // one sequence after the other, cut where a row ends
-    // Each element of each sequence is a row: the steps of episodes. Of a shuffled order, those of
-    // a window are in random order.
+    // Each element of each sequence is a row: the steps of episodes. In a shuffled order, the rows
+    // of a window are in random order.
     kSteps,
-    // Sequences of similar length, as many as there is room for if each takes that of the longest.
-    // One that is longer than a row is a row of its own.
+    // A row has sequences of similar length: as many as fit if each takes as much room as the
+    // longest. A sequence that is longer than a row is a row of its own.
     kBatch,
   };
   // What happens to a sequence longer than a row, with kBestFit and kFirstFit.
   enum class Longer {
     kRefuse,    // the dataset is refused
     kTruncate,  // what exceeds a row is left out
-    kSplit,     // it fills rows of its own, and the rest is a sequence
+    kSplit,     // it fills rows of its own, and the rest counts as a sequence
   };
 
   std::string lengths;  // name of the lengths
   uint64_t length = 0;  // elements of a row
   How how = How::kBestFit;
   Longer longer = Longer::kRefuse;
-  // Number of records whose sequences are packed together, in the order: 1,024 to 1,048,576; 0:
-  // 16,384. They are held in memory besides what the order holds. With kSteps: from 1 on; 0: about
-  // 256 MiB of them, and at most 1,024.
+  // Number of consecutive records of the order whose sequences are packed together: 1,024 to
+  // 1,048,576; 0: 16,384. They are held in memory in addition to what the order holds. With kSteps:
+  // at least 1; 0: about 256 MiB of them, but at most 1,024.
   uint64_t window = 0;
-  // With kSteps: so many elements at the beginning and at the end of each sequence are no rows.
+  // With kSteps: the numbers of elements at the beginning and at the end of each sequence that do
+  // not become rows.
   uint64_t steps_before = 0;
   uint64_t steps_after = 0;
   // Records whose lengths are less or greater are left out.
@@ -130,10 +132,10 @@ struct PackSpec {
   uint64_t max_length = UINT64_MAX;
   // Whether each sequence has one more element at its end, which separates it from the next one.
   bool separated = false;
-  // What the rows that ranks take at the same time should have equal amounts of.
+  // What is balanced among the rows that ranks take at the same time.
   enum class Cost {
     kLinear,     // elements: rows are full anyway, and stay in the order of their sequences
-    kQuadratic,  // the squares of the lengths of sequences, as attention computes
+    kQuadratic,  // the squares of the lengths of sequences, which is the cost of attention
   };
   Cost cost = Cost::kLinear;
 };
@@ -167,9 +169,9 @@ struct DamagePolicy {
 
 struct ReaderOptions {
   OrderSpec order;
-  // Delivers the records that fill the rows of a packing, row by row: a record of which several
-  // rows have a part comes with each of them. Ranks share rows instead of records, and `batch`
-  // counts rows. Requires EpochEnd::kDrop, and ignores `deterministic`.
+  // Delivers the records that fill the rows of a packing, row by row: a record that is divided
+  // among several rows is delivered with each of them. Ranks share rows instead of records, and
+  // `batch` counts rows. Requires EpochEnd::kDrop, and ignores `deterministic`.
   std::optional<PackSpec> pack;
   // The records to read, as ranges of record numbers; nullopt: all.
   std::optional<std::vector<RecordRange>> records;
@@ -180,7 +182,7 @@ struct ReaderOptions {
   EpochEnd end = EpochEnd::kDrop;
   // Number of epochs; nullopt: without end.
   std::optional<uint64_t> epochs = 1;
-  // What other ranks have left of the first epoch.
+  // What the ranks of an earlier run have left of the first epoch.
   std::shared_ptr<const Leftover> leftover;
   CrcCheck check = CrcCheck::kAll;
   DamagePolicy damage;
@@ -207,16 +209,16 @@ struct ReaderOptions {
   std::shared_ptr<BufferPool> buffers;
   EngineKind io = EngineKind::kAuto;
   CacheUse cache = CacheUse::kAuto;
-  // A folder of this machine that keeps what is read from stores, for this and other processes; it
-  // is made if there is none. Empty: none. Local data is not kept. See docs/stores.md.
+  // A folder of this machine that caches what is read from stores, for this and other processes. It
+  // is created if it does not exist. Empty: no cache. Local data is not cached. See docs/stores.md.
   std::string disk_cache;
-  // How many bytes the files in it may have; 0: as many as its file system has, but for a reserve.
+  // Maximum size of the files in it; 0: the size of its file system, except for a reserve.
   uint64_t disk_cache_bytes = 0;
 };
 
-// A row of a packing: that many consecutive records of a block.
+// A row of a packing: consecutive records of a block.
 struct PackedRow {
-  uint64_t position = 0;  // of its first record; that of record i is i greater
+  uint64_t position = 0;  // position of its first record; record i has this position + i
   uint64_t records = 0;
 };
 
@@ -228,8 +230,8 @@ struct ReadBlock {
   // Position of records[0] in the epoch; records[i] has the position + i * stride.
   uint64_t position = 0;
   uint64_t stride = 1;
-  // The position of records[0] as a ReadPlace counts it; those of the others are multiples of the
-  // number of ranks away. The same as `position`, except for records of a Leftover.
+  // The position of records[0] as a ReadPlace counts it; the distances of the others are multiples
+  // of the number of ranks. The same as `position`, except for records of a Leftover.
   uint64_t place = 0;
   // Number of records at the end that are padding.
   uint64_t padded = 0;
@@ -237,8 +239,8 @@ struct ReadBlock {
   std::vector<uint32_t> damaged;
   // With ReaderOptions::pack: the rows that the records fill, instead of `position` and `stride`.
   std::vector<PackedRow> rows;
-  // And where all ranks are behind them: a position, and how many rows of the round of batches
-  // that is not complete there come before it.
+  // Where all ranks are after these rows: a position, and the number of rows before it in the round
+  // of batches that is incomplete there.
   uint64_t next_position = 0;
   uint64_t next_phase = 0;
 };

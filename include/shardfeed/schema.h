@@ -42,7 +42,7 @@ enum class FeatureKind : uint8_t { kNone, kBytes, kFloat, kInt64 };
 std::string_view FeatureKindName(FeatureKind kind);
 
 // How the rows of a feature are laid out in a batch. The last three are for rows of varying length;
-// they do not differ while single rows are read.
+// for single rows, they are the same.
 enum class Layout : uint8_t {
   kFixed,   // every row has the same shape: [rows, shape...]
   kRagged,  // the elements of all rows end to end, and row splits

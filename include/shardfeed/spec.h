@@ -114,8 +114,8 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 // The files of all specs, in order. Files that form one whole set in its order (a glob expanded by
 // the shell) are that set.
 //
-// Errors: those of ResolveSpec; InvalidArgument: no spec, or a file that is named twice, even with
-// two spellings of its folder.
+// Errors: those of ResolveSpec; InvalidArgument: there is no spec, or a file is named twice, even
+// with two spellings of its folder.
 absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs);
 
 }  // namespace shardfeed

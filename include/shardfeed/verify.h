@@ -1,5 +1,5 @@
-// Checks every byte of a dataset and reports where it is wrong; and repairs it: writes what is left
-// of a damaged dataset as a new one. docs/repair.md has the rules.
+// Checks every byte of a dataset and reports its defects, and repairs datasets: writes the intact
+// records of a damaged dataset as a new one. docs/repair.md has the rules.
 //
 // All functions are thread-safe and use threads of their own.
 
@@ -29,14 +29,14 @@ class ValueStatistics;
 
 // How deep to look; each level includes the ones before it.
 enum class VerifyLevel {
-  kHeaders,   // lengths and their CRCs, and that nothing is cut; raw payloads are not read
+  kHeaders,   // lengths and their CRCs, and that nothing is cut off; raw payloads are not read
   kPayload,   // the payloads' CRCs, compressed data and its trailers
   kExamples,  // every record is a tf.train.Example or SequenceExample
   kImages,    // also checks images by VerifyOptions::check_images
 };
 
 struct Defect {
-  std::string shard;  // path; of the manifest or index for defects of those
+  std::string shard;  // path of the shard; for a defect of a manifest or index, its path
   // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer", "tar sample",
   // "mds sample", "array_record chunk" (FrameDefectName);
   // "compressed data", "not an Example", "image", "not a TFRecord", "unreadable";
@@ -58,8 +58,8 @@ struct ShardReport {
   std::optional<uint32_t> records_digest;    // digest of the records, if the data has no defects
   uint64_t num_defects = 0;
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
-  // What users should know of a tar archive or an MDS shard, and is no defect: skipped members,
-  // repeated keys, values that are not kept as they are.
+  // What users should know about a tar archive or an MDS shard although it is no defect: skipped
+  // members, repeated keys, values that are not kept as they are.
   std::vector<std::string> notes;
   // Internal: the schema of the records, from level kExamples on; null in a VerifyReport.
   std::shared_ptr<const Schema> schema;
@@ -69,8 +69,7 @@ struct ShardReport {
 struct VerifyOptions {
   VerifyLevel level = VerifyLevel::kPayload;
   int threads = 0;
-  // Of level kImages: appends a text for each broken image of a record. Called from several
-  // threads.
+  // For level kImages: appends a text for each broken image of a record. Called by several threads.
   std::function<void(std::string_view record, std::vector<std::string>* defects)> check_images;
   size_t max_defects = 100;  // kept per shard; all are counted
   std::stop_token stop;
@@ -80,7 +79,7 @@ struct VerifyOptions {
 // Reads one shard to its end, past all damage, as Repair does. An index beside the shard is
 // compared with what was found.
 //
-// Damage is in the report; an error is only what kept the shard from being read (and Cancelled).
+// Damage is in the report. Errors: whatever kept the shard from being read, and Cancelled.
 absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options);
 
 struct VerifyReport {
@@ -96,9 +95,9 @@ struct VerifyReport {
   uint64_t num_bytes() const;
 };
 
-// All shards in parallel, then the manifest if the set has one. A shard that cannot be read is a
-// defect of kind "unreadable", and so is an index; the others are read all the same. The schemas of
-// the shards are merged and not kept. Aborted: the dataset was replaced meanwhile.
+// Verifies all shards in parallel, then the manifest if the set has one. A shard or an index that
+// cannot be read is a defect of the kind "unreadable", and the others are still read. The schemas
+// of the shards are merged and not kept. Aborted: the dataset was replaced meanwhile.
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options);
 
 // One damaged place, and what is lost there. Places that follow each other without a sound record
@@ -107,10 +106,10 @@ struct DamagedPlace {
   // As Defect::kind.
   std::string kind;
   std::string detail;  // one line for a person; names the file
-  // Number in the shard of the first record that is lost; of the record itself where a damaged
-  // length was mended and nothing is lost.
+  // Number in the shard of the first record that is lost, or of the record whose damaged length was
+  // corrected so that nothing is lost.
   uint64_t record = 0;
-  bool record_exact = true;         // false: records may have been lost before, uncounted
+  bool record_exact = true;         // false: an unknown number of earlier records may be lost
   std::optional<uint64_t> records;  // how many are lost; nullopt: unknown
   uint64_t offset = 0;              // offset in the (decompressed) stream, as far as it is known
   uint64_t bytes = 0;       // bytes of the stream that were read and belong to no sound record
@@ -122,9 +121,9 @@ struct DamagedPlace {
 struct ShardAccount {
   std::string shard;  // path
   bool missing = false;
-  uint64_t bytes = 0;    // of the file
-  uint64_t records = 0;  // kept
-  // Lost; nullopt where that cannot be known.
+  uint64_t bytes = 0;    // size of the file
+  uint64_t records = 0;  // records that were kept
+  // Records that were lost; nullopt if that cannot be known.
   std::optional<uint64_t> records_lost = 0;
   uint64_t bytes_skipped = 0;
   bool numbers_exact = true;  // whether the numbers of the lost records are exact
@@ -135,7 +134,7 @@ struct RepairAccount {
   std::vector<ShardAccount> shards;
   uint64_t records() const;
   std::optional<uint64_t> records_lost() const;
-  // Damage of any kind, be it that nothing was lost by it.
+  // Includes damage by which nothing was lost.
   uint64_t num_damaged_places() const;
 };
 
@@ -150,13 +149,13 @@ struct RepairOptions {
   std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes of the input for progress
 };
 
-// The shards that `spec` names, those that are missing included, where the name says how many there
-// are (stem@N) or the manifest does.
+// Returns the shards that `spec` names, including missing ones if the spec (stem@N) or the manifest
+// says how many there are.
 absl::StatusOr<ShardSet> ResolveForRepair(const std::string& spec);
 
-// Reads all shards past damage and writes what is sound to `output`, records of shard i to shard i,
-// in their order, with indexes and a manifest. Never touches the input. The compression stays; an
-// output without a count gets as many shards as the input has.
+// Reads all shards past damage and writes the intact records to `output` with indexes and a
+// manifest: those of shard i to shard i, in their order. Never changes the input. The compression
+// stays the same, and an output without a count gets as many shards as the input.
 //
 // InvalidArgument: the output is the input, has another number of shards, or the input is
 // compressed by SNAPPY. Other errors: those of RecordWriter and of reading.

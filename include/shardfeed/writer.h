@@ -30,7 +30,8 @@ struct EncodeOptions {
   Compression compression = Compression::kNone;  // not kSnappy
   // 1 (fast) to 9 (small); 6 gives the size that TensorFlow's writer gives.
   int compression_level = 6;
-  // Frames per GZIP member or ZLIB segment: where a reader can start. At least one record.
+  // Size of the frames in a GZIP member or ZLIB segment, at whose beginning a reader can start.
+  // Each has at least one record.
   size_t member_bytes = 256 << 10;
 };
 
@@ -41,7 +42,7 @@ struct WriterOptions {
   // false: the data may be lost when the machine stops soon after Finish. A dataset is never
   // visible in part.
   bool sync = true;
-  // What the manifest tells about how the dataset was made, as text.
+  // What the manifest says about how the dataset was made, as text.
   std::map<std::string, std::string> made_by;
 };
 
@@ -62,8 +63,8 @@ struct WriteSummary {
 // Not thread-safe.
 class RecordWriter {
  public:
-  // `spec` is stem@N or stem@N.suffix, with a folder in front, which may be one of a store
-  // (s3://bucket/folder), or not (docs/specs.md).
+  // `spec` is stem@N or stem@N.suffix, optionally preceded by a folder, which may be in a store
+  // (s3://bucket/folder). See docs/specs.md.
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
   // FailedPrecondition: another process is writing it. InvalidArgument: a wrong spec or option.
