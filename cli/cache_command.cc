@@ -137,7 +137,7 @@ int Clear(const CacheFlags& flags, const CommandOptions& options) {
 
 void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command = app.add_subcommand(
-      "cache", "Tell what is in a cache of datasets in stores, or make it smaller");
+      "cache", "List what is in a cache of datasets in stores, or make it smaller");
   command->require_subcommand(1);
   AddCommonOptions(*command, options);
   auto flags = std::make_shared<CacheFlags>();
@@ -153,14 +153,14 @@ void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit) {
   ls->add_flag("--objects", flags->objects, "list each object, too");
   ls->footer("Example:\n  shardfeed cache ls /scratch/cache --objects\n");
   CLI::App* trim =
-      add("trim", "Remove what was not used for longest, until little enough is left", &Trim);
-  trim->add_option("--cache-size", flags->size, "how much may be left, as in 200GB")
+      add("trim", "Remove what has been unused for longest until the cache is small enough", &Trim);
+  trim->add_option("--cache-size", flags->size, "maximum size of what is left, such as 200GB")
       ->required()
       ->type_name("SIZE");
   trim->footer(
-      "Datasets that are being read stay.\n\n"
+      "Datasets that are being read are kept.\n\n"
       "Example:\n  shardfeed cache trim /scratch/cache --cache-size 200GB\n");
-  add("clear", "Remove everything; whoever reads through the cache goes on", &Clear)
+  add("clear", "Remove everything; programs that read through the cache continue", &Clear)
       ->footer("Example:\n  shardfeed cache clear /scratch/cache\n");
   command->footer(
       "Commands fill a cache with --cache DIR, and Python with sf.read(..., cache=DIR).\n\n"

@@ -45,7 +45,7 @@ void AddCacheOptions(CLI::App& command, CommandOptions& options) {
   command
       .add_option(
           "--cache-size", options.cache_size,
-          "how much the cache may hold, as in 200GB; default: what the disk has, but for 5 %")
+          "maximum size of the cache, such as 200GB; default: the size of the disk, less 5 %")
       ->type_name("SIZE");
   command.parse_complete_callback([&options] {
     const absl::Status status = StartCache(options);

@@ -65,11 +65,9 @@ void AddCommitCommand(CLI::App& app, CommandOptions& options, int* exit) {
                     "change nothing; tell whether all parts are finished and may be committed");
   AddCommonOptions(*command, options);
   command->footer(
-      "The dataset appears as a whole, with the bytes that a single process would have written, "
-      "or\n"
-      "not at all. May be repeated: a commit that was killed is finished by the next one, and a "
-      "job\n"
-      "that is committed stays so. What killed tasks left is removed.\n\n"
+      "The dataset appears as a whole, with the bytes that a single process would have written,\n"
+      "or not at all. The command may be repeated: it finishes a commit that was killed, and\n"
+      "changes nothing if the job was committed. What killed tasks left behind is removed.\n\n"
       "Examples:\n"
       "  shardfeed convert csv t.csv out/train@8 --only-shards 0-3 --job 4711   # on one machine\n"
       "  shardfeed convert csv t.csv out/train@8 --only-shards 4-7 --job 4711   # on another one\n"

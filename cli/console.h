@@ -27,9 +27,8 @@ struct ExitStatus {
 inline constexpr ExitStatus kExitStatuses[] = {
     {kExitDone, "All is well."},
     {kExitDefects, "Data is damaged or incomplete, records were left out, or datasets differ."},
-    {kExitUsage, "Wrong use: of the command line, or of a name that is taken or unfinished."},
-    {kExitIo,
-     "The system failed: a file that is not there, a full disk, no permission, no memory."},
+    {kExitUsage, "Misuse: a wrong command line, or a name that is taken or unfinished."},
+    {kExitIo, "The system failed: a missing file, a full disk, no permission, no memory."},
     {kExitInterrupted, "Interrupted."},
 };
 

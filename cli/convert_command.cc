@@ -409,13 +409,13 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   command
       ->add_option("--split", flags->splits,
                    "write several datasets, each named OUT-NAME: train=0.9,test=0.1; a hash of its "
-                   "key decides the split of a record, so it does not depend on other records")
+                   "key determines the split of a record, which does not depend on other records")
       ->type_name("NAME=SHARE,...");
   command
-      ->add_option("--like", flags->like,
-                   "a dataset (stem@N, or a manifest) that this one shall be like: its classes, "
-                   "kinds, compression and options of images are taken over, and a feature of "
-                   "another kind is an error")
+      ->add_option(
+          "--like", flags->like,
+          "a dataset (stem@N, or a manifest) to match: its classes, kinds, compression and "
+          "options of images are used, and a feature of another kind is an error")
       ->type_name("DATASET");
   command->add_flag("--dedup", flags->dedup,
                     "keep only the first of records with the same content");

@@ -254,8 +254,9 @@ MakeSource DeclareVoc(CLI::App& command) {
   auto options = std::make_shared<VocOptions>();
   auto subset = AddText(command, "--subset", "NAME",
                         "only the images that ImageSets/Main/NAME.txt lists; default: all");
-  command.add_flag("--zero-based", options->zero_based,
-                   "coordinates count from 0, and are edges: divide them by the size as they are");
+  command.add_flag(
+      "--zero-based", options->zero_based,
+      "coordinates are edges that count from 0, and are divided by the size unchanged");
   auto classes = AddClassMap(command, "the numbers of the classes");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
@@ -401,7 +402,7 @@ std::vector<ConvertKind> ConvertKinds() {
                        "that cannot be rewritten are kept and counted; damaged images are named.\n"
                        "If SOURCE has metadata.csv or metadata.jsonl with a column file_name, its "
                        "rows are the records\n"
-                       "and its other columns features, and folders are no classes.\n"
+                       "and its other columns are features; folders are not classes then.\n"
                        "\nExample:\n"
                        "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n"
                        "  shardfeed convert imagefolder more/ out/val@8 --class-map out/train@64\n",

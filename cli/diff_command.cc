@@ -133,11 +133,10 @@ void AddDiffCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "Reads all records of a dataset whose manifest has no statistics. The distance of a feature "
-      "is from 0 to 1: the largest difference "
-      "of\n"
-      "the distribution functions of its numbers, of how frequent one of its values is, or of how\n"
-      "many records lack it. A distance that samples of these sizes have by chance is not marked.\n"
+      "Reads all records of a dataset whose manifest has no statistics. The distance of a feature\n"
+      "lies between 0 and 1: the largest difference between the distribution functions of its\n"
+      "numbers, the frequencies of one of its values, or the shares of records that lack it. A\n"
+      "distance that samples of these sizes may have by chance is not marked.\n"
       "Exit status: 0 if the schemas are equal and nothing is marked, otherwise 1.\n\n"
       "Examples:\n"
       "  shardfeed diff out/train@64 out/val@4\n"

@@ -155,8 +155,8 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
 }  // namespace
 
 void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
-  CLI::App* command =
-      app.add_subcommand("index", "Write an index for each shard, whatever program wrote it");
+  CLI::App* command = app.add_subcommand(
+      "index", "Write an index for each shard, including those of other programs");
   auto flags = std::make_shared<IndexFlags>();
   command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
       ->required();
@@ -179,14 +179,12 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into "
-      "one\n"
-      "file, from which they are read in stores. Of raw shards, only the headers of large\n"
+      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into\n"
+      "one file, from which they are read in stores. In raw shards, only the headers of large\n"
       "records are read. Indexes of compressed shards hold restart points, from which reading\n"
-      "can start. Of tar archives (WebDataset), whose samples are read in place, the headers of\n"
-      "the members are read, of MDS shards (MosaicML Streaming) the offsets of the samples, and "
-      "of\n"
-      "ArrayRecord shards the footer.\n\n"
+      "can start. In tar archives (WebDataset), whose samples are read in place, the headers of\n"
+      "the members are read, in MDS shards (MosaicML Streaming) the offsets of the samples, and\n"
+      "in ArrayRecord shards the footer.\n\n"
       "A length is a number of values, or of bytes if the feature has bytes, or of steps if it is\n"
       "a feature list. Lengths stay in the index as long as the shard has the same records.\n\n"
       "Examples:\n"

@@ -265,7 +265,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
         "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
   }
 
-  // Those of the manifest are those of its schema.
+  // The manifest's statistics are those of its schema.
   const bool are_stored = with_statistics && !statistics && has_manifest && !flags.recompute;
   if (are_stored) statistics = StoredStatistics(*set);
   const bool from_manifest = are_stored && statistics.has_value();

@@ -20,7 +20,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option(
           "--only-shards", flags.only_shards,
           "write only these shards of OUT@N, with --job: 3, 0-7, 3,7-9; other tasks write the "
-          "others, and 'shardfeed commit OUT@N --job ID' makes the dataset of them")
+          "others, and 'shardfeed commit OUT@N --job ID' makes a dataset of them")
       ->type_name("RANGES");
   AddJobFlag(command, flags.job);
 }

@@ -75,8 +75,8 @@ absl::StatusOr<std::shared_ptr<const Mixture>> MakeMixture(const OrderFlags& fla
 void AddMixFlags(CLI::App& command, OrderFlags& flags) {
   CLI::Option* weights = command.add_option(
       "--weights", flags.weights,
-      "mix the datasets by these weights, such as 0.8,0.2; again with a position for those from "
-      "there on, such as 1000000:0.5,0.5");
+      "mix the datasets by these weights, such as 0.8,0.2; repeat it with a position for the "
+      "weights from there on, such as 1000000:0.5,0.5");
   weights->take_all()->allow_extra_args(false)->type_name("WEIGHTS");
   command
       .add_option("--length", flags.length,

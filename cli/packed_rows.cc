@@ -36,7 +36,7 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
       command
           .add_option("--pack", flags.length,
                       "pack sequences into rows of this many elements, as pack(lengths=...) does; "
-                      "--batch counts rows then")
+                      "--batch then counts rows")
           ->check(WholeNumber(1))
           ->type_name("LENGTH");
   CLI::Option* lengths =
@@ -71,7 +71,7 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
   command
       .add_option("--pack-window", flags.window,
                   "--pack, --steps: number of records whose rows are made together; default "
-                  "16384, for steps as many as 256 MiB hold, up to 1024")
+                  "16384; for --steps, as many as fit in 256 MiB, up to 1024")
       ->check(WholeNumber(1));
   command
       .add_option("--min-length", flags.min_length, "--pack: leave out records that are shorter")
@@ -87,18 +87,18 @@ void AddPackFlags(CLI::App& command, PackFlags& flags) {
   command
       .add_option("--cost", flags.cost,
                   "--pack: what ranks share evenly in each step: linear (default: elements) or "
-                  "quadratic (the squares of lengths, as attention takes)")
+                  "quadratic (the squares of lengths, which is the cost of attention)")
       ->check(CLI::IsMember({"linear", "quadratic"}))
       ->type_name("COST")
       ->needs(length);
   command
       .add_option("--steps-before", flags.steps_before,
-                  "--steps: so many steps at the beginning of an episode are no rows")
+                  "--steps: number of steps at the beginning of an episode that do not become rows")
       ->check(WholeNumber(0))
       ->needs(steps);
   command
       .add_option("--steps-after", flags.steps_after,
-                  "--steps: so many steps at the end of an episode are no rows")
+                  "--steps: number of steps at the end of an episode that do not become rows")
       ->check(WholeNumber(0))
       ->needs(steps);
 }

@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader,
 struct StorePlan {
   EpochCost cost;
   std::optional<EpochCost> large;
-  uint64_t lanes = 0;  // of the larger chunks
+  uint64_t lanes = 0;  // lanes for the larger chunks
 };
 
 absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& options) {

@@ -158,10 +158,8 @@ void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCommonOptions(*command, options);
   command->footer(
       "Shard i of OUT gets the intact records of shard i, in the same order and with the same\n"
-      "compression. DATASET is never changed. For each damaged place, the account gives the "
-      "shard,\n"
-      "the bytes and the records that are lost; a missing shard is lost as a whole. The exit "
-      "status\n"
+      "compression. DATASET is never changed. For each damaged place, the shard, the bytes and\n"
+      "the lost records are reported; all records of a missing shard are lost. The exit status\n"
       "is 1 if records were lost, otherwise 0.\n\n"
       "Examples:\n"
       "  shardfeed repair old/train@64 new/train --dry-run\n"

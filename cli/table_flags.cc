@@ -27,7 +27,7 @@ std::string SpellFlag(std::string_view option, std::string_view value) {
 void AddDatesFlag(CLI::App& command, std::string_view what, std::string* dates) {
   command
       .add_option("--dates", *dates,
-                  fmt::format("what a {} becomes that has nothing but dates (2024-01-31, "
+                  fmt::format("what a {} of dates alone becomes (2024-01-31, "
                               "2024-01-31T13:45:00Z): text, the default; epoch, seconds since "
                               "1970; or epoch-us, microseconds",
                               what))

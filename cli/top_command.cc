@@ -76,7 +76,7 @@ std::vector<std::string> Details(const LiveRun& run, size_t columns) {
   return lines;
 }
 
-// Of ranks that wait for each other, all are as slow as the one that waits longest for its data.
+// Ranks that wait for each other are all as slow as the one that waits longest for its data.
 std::vector<std::string> SlowestRanks(const std::vector<LiveRun>& runs) {
   std::map<uint64_t, std::vector<const LiveRun*>> worlds;
   for (const LiveRun& run : runs) {
@@ -193,19 +193,19 @@ int RunTop(const TopFlags& flags, const CommandOptions& options) {
 }  // namespace
 
 void AddTopCommand(CLI::App& app, CommandOptions& options, int* exit) {
-  CLI::App* command =
-      app.add_subcommand("top", "Show what running programs do with their data, and what limits");
+  CLI::App* command = app.add_subcommand(
+      "top", "Show what running programs do with their data, and what limits them");
   auto flags = std::make_shared<TopFlags>();
   command->add_option("PID", flags->pid, "show the runs of this process alone, with their stages")
       ->check(WholeNumber(1));
-  command->add_flag("--once", flags->once, "print it once, as where there is no terminal");
+  command->add_flag("--once", flags->once, "print once and exit, as without a terminal");
   AddCommonOptions(*command, options);
   command->footer(
       "Shows the runs of this user on this machine that have lasted for a second, of training in\n"
       "Python and in C++ and of 'shardfeed bench': rates, how long the consumer waits for data,\n"
-      "and what limits. Figures are those of the last second. Of several ranks, the one that "
-      "waits\n"
-      "longest is named. On a terminal, the page is renewed every second until Ctrl-C.\n\n"
+      "and what limits the run. Figures are those of the last second. If there are several ranks,\n"
+      "the one that waits longest is named. On a terminal, the page is refreshed every second\n"
+      "until Ctrl-C.\n\n"
       "Examples:\n"
       "  shardfeed top\n"
       "  shardfeed top 4123\n"

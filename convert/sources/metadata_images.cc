@@ -193,7 +193,7 @@ absl::Status MetadataImages::Scan(std::stop_token stop,
 
 std::vector<std::string> MetadataImages::notes() const {
   std::vector<std::string> notes = {fmt::format(
-      "took features and the order of the images from {}; folders are no classes", path_)};
+      "took features and the order of the images from {}; folders are not classes", path_)};
   for (std::string& note : table_->notes()) notes.push_back(std::move(note));
   if (without_row_.count() > 0) {
     notes.push_back("skipped " + without_row_.Text("image", "images", "without a row"));

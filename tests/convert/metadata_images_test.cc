@@ -47,7 +47,7 @@ TEST_F(MetadataImagesTest, TableOfCells) {
           "file_name=bytes[a.png] image/filename=bytes[a.png] n=float[2] text=bytes[z]"));
   EXPECT_THAT(source->notes()[0],
               Path("in/metadata.csv").insert(0, "took features and the order of the images from ") +
-                  "; folders are no classes");
+                  "; folders are not classes");
 }
 
 TEST_F(MetadataImagesTest, LinesOfJson) {
