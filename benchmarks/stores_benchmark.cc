@@ -53,7 +53,7 @@ using testing::Fault;
 using testing::FaultServer;
 using testing::SeenRequest;
 
-constexpr size_t kDepth = 32;  // of the reader's ranges of 8 MiB
+constexpr size_t kDepth = 32;  // ranges that the reader requests at a time
 constexpr uint64_t kRangeBytes = 8 << 20;
 // As a shuffle reads by default.
 constexpr size_t kChunkDepth = 128;
@@ -205,7 +205,7 @@ void Print(const std::string& name, const std::vector<double>& rates,
 struct Cached {
   std::shared_ptr<const void> serving;
   std::shared_ptr<const ShardTable> table;
-  uint64_t bytes = 0;  // of the data in it
+  uint64_t bytes = 0;  // size of the data in it
 };
 Cached FillCache(const ShardSet& set, const std::string& folder, std::optional<uint64_t> max_bytes,
                  const OrderSpec& order) {

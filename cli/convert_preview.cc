@@ -24,7 +24,8 @@
 namespace shardfeed {
 namespace {
 
-// Records that are built for the schema and the estimates, and those of them that are shown.
+// The number of records that are built for the schema and the estimates, and of those that are
+// shown.
 constexpr uint64_t kSampledRecords = 1000;
 constexpr uint64_t kSampledBytes = 64 << 20;
 constexpr size_t kShownRecords = 3;

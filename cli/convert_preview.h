@@ -15,7 +15,7 @@
 namespace shardfeed {
 
 struct PreviewInput {
-  std::string name;    // of the output as the user gave it, or of the source
+  std::string name;    // name of the output as the user gave it, or of the source
   bool named = false;  // whether the user named an output
   uint64_t bytes = 0;  // size of the input; 0: not known before it is read
 };

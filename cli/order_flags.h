@@ -33,7 +33,7 @@ struct OrderFlags {
   std::string end = "drop";
   std::string budget;
   std::vector<std::string>
-      weights;  // of the specs, which are mixed then; later ones with positions
+      weights;  // weights of the specs, which are then mixed; later ones have positions
   uint64_t length = 0;
   std::optional<uint64_t> mix_seed;  // draws the sources at random
 };

@@ -43,8 +43,8 @@ struct PackedEpoch {
   uint64_t left_out = 0;  // records, because of their lengths
   uint64_t batches_per_rank = 0;
   uint64_t left_over = 0;  // rows of the incomplete last round
-  // Of a step, the cost (PackSpec::Cost) of the rank that has most, relative to the mean of the
-  // ranks: the mean over all steps.
+  // The cost (PackSpec::Cost) of the most expensive rank of a step divided by the mean cost of its
+  // ranks; the mean over all steps.
   double balance = 1;
 
   // How much of the rows is not padding.

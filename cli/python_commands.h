@@ -9,7 +9,7 @@
 
 namespace shardfeed {
 
-// Accepts `parent name` with any arguments, in order to say where it is to be had. `package` is
+// Accepts `parent name` with any arguments, and says how to install it. `package` is
 // what pip installs, such as "shardfeed". The command is listed if `description` is not empty.
 // `exit` must outlive the parsing.
 void AddCommandOfPython(CLI::App& parent, const std::string& name, const std::string& description,

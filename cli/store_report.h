@@ -1,4 +1,4 @@
-// What this process has asked of stores, for reports.
+// Reports the requests that this process has sent to stores.
 
 #ifndef SHARDFEED_CLI_STORE_REPORT_H_
 #define SHARDFEED_CLI_STORE_REPORT_H_
@@ -9,7 +9,7 @@ namespace shardfeed {
 
 // Null if nothing was read from a store.
 nlohmann::ordered_json StoreJson();
-// A line, or nothing.
+// Prints a line, or nothing if nothing was read from a store.
 void PrintStore();
 
 }  // namespace shardfeed

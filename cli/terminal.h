@@ -15,7 +15,7 @@ size_t ColumnsOf(std::string_view text);
 
 // Returns text of at most `columns` columns: `text` itself, or its beginning and "...".
 std::string CutEnd(std::string_view text, size_t columns);
-// The same with the end of `text`, which says more of a path than its beginning.
+// The same with the end of `text`, which says more about a path than its beginning.
 std::string CutBeginning(std::string_view text, size_t columns);
 
 // Whether standard error is a terminal on which a line can be written again.

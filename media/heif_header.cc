@@ -99,7 +99,7 @@ std::optional<Meta> ReadMeta(std::string_view bytes) {
   return meta;
 }
 
-// Which stored pixel is shown where: exchange columns and rows, then count from the other end.
+// Where stored pixels are shown: exchange columns and rows, then count from the other end.
 struct Turn {
   bool transpose = false;
   bool mirror_columns = false;

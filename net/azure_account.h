@@ -1,5 +1,5 @@
-// Which storage account of Azure a URL means, and the key or the shared access signature for it:
-// what is known without asking a server.
+// Finds the storage account of Azure that a URL means, and its key or shared access signature,
+// without asking a server.
 
 #ifndef SHARDFEED_NET_AZURE_ACCOUNT_H_
 #define SHARDFEED_NET_AZURE_ACCOUNT_H_

@@ -16,7 +16,7 @@
 namespace shardfeed {
 namespace {
 
-// Of the services' interface. Later ones need nothing that this one lacks.
+// The version of the services' interface that requests use. Nothing here needs a later one.
 constexpr char kVersion[] = "2020-10-02";
 // Requests whose time is further from the server's than a quarter of an hour are refused.
 constexpr std::time_t kMaxSkew = 840;
@@ -127,7 +127,8 @@ void AzureStore::Sign(const std::map<std::string, std::string>& query, HttpReque
   }
 }
 
-// Of 401 and 403, and of what comes instead of them where there are no credentials.
+// Returns the error for the statuses 401 and 403, and for those that servers send instead of them
+// if there are no credentials.
 absl::Status AzureStore::Refused(std::string_view path, const HttpResponse& response) const {
   const AzureError error = AzureError::Of(response);
   const std::string said = error.Text(response.status);

@@ -41,7 +41,7 @@ class AzureUploads : public UploadProtocol {
   }
   absl::StatusOr<std::vector<size_t>> WithoutParts(
       const std::vector<PendingObject>& objects) const override;
-  // Those whose blocks lie over a blob of the name are not listed.
+  // Does not list uploads to the name of a blob that exists.
   absl::StatusOr<std::vector<UnfinishedUpload>> List(const std::string& folder) const override;
 
  private:

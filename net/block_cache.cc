@@ -143,7 +143,7 @@ class BlockCache::Live {
     BlockName name;
     ReadStore read;
     std::vector<Fetched> waiting;  // Live's mutex_
-    // Of the thread, and of the read between begin and end.
+    // Used by the thread, and by the read between its begin and its end.
     bool arrived = false;
     absl::Status status;
     std::shared_ptr<Buffer> data;
@@ -190,7 +190,7 @@ class BlockCache::Live {
       std::erase_if(elsewhere, [this](const std::shared_ptr<Fetching>& job) {
         if (Begin(job)) return true;
         if (Clock::now() < job->deadline) return false;
-        // That process does not come forward; it may be stopped.
+        // The other process makes no progress; it may be stopped.
         End(job, absl::OkStatus(), false);
         return true;
       });
@@ -305,7 +305,7 @@ class BlockCache::Live {
   const BlockCache* const cache_;
   const uint64_t forks_;
   CacheFolder folder_;
-  Clock::time_point paused_until_;  // of the thread
+  Clock::time_point paused_until_;  // until when the thread pauses
 
   Mutex mutex_;
   CondVar work_;

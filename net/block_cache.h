@@ -56,7 +56,7 @@ class CachedObject {
   uint64_t forks_ = 0;  // ForkCount() when it was made
 };
 
-// Of this process, over all caches.
+// Statistics of all caches that this process uses.
 struct BlockCacheStats {
   uint64_t hits = 0;          // reads of a block, or of a part of it, from the cache
   uint64_t hit_bytes = 0;     // bytes of these

@@ -39,7 +39,7 @@ uint32_t ExtendCrc(uint32_t crc, const char* data, size_t size) {
                       static_cast<int>(size), ~crc);
 }
 
-// Of a header, as if its own CRC were 0.
+// The CRC of a header whose own CRC counts as 0.
 uint32_t HeaderCrc(const char* header) {
   constexpr char kZeros[4] = {};
   uint32_t crc = ExtendCrc(0, header, kCrcAt);

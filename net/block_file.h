@@ -35,8 +35,8 @@ namespace shardfeed {
 inline constexpr uint64_t kCacheBlockBytes = 8 << 20;
 inline constexpr uint64_t kBlockHeaderBytes = 4096;
 
-// Which version of which object, as keys have it. The address (of an endpoint, say) is a part of
-// it: two stores may have objects of one name.
+// A version of an object, as part of a key. It includes the address (such as that of an endpoint),
+// because two stores may have objects of the same name.
 struct CachedVersion {
   std::string address;  // URL of the requests, without query
   std::string path;     // URL that users write
@@ -64,7 +64,7 @@ struct BlockKey {
 
   uint64_t begin() const { return number * kCacheBlockBytes; }
   uint64_t bytes() const;
-  // Of the file.
+  // Size of the file.
   uint64_t file_bytes() const { return kBlockHeaderBytes + bytes(); }
 
   bool operator==(const BlockKey&) const = default;

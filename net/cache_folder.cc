@@ -39,7 +39,7 @@ constexpr uint64_t kMostSlack = 1 << 30;
 constexpr std::chrono::seconds kLookAgain(30);
 constexpr std::chrono::seconds kSpacePatience(2);
 
-// Which byte of shardfeed-cache is locked for what.
+// The bytes of shardfeed-cache that are locked, by their purpose.
 constexpr uint64_t kSpaceByte = 0;
 constexpr uint64_t kDatasets = uint64_t{1} << 61;
 uint64_t BlockByte(const BlockName& name) {
@@ -418,7 +418,7 @@ absl::StatusOr<std::optional<int>> CacheFolder::Reserve(const BlockName& name, u
     if (error == ENOENT) {
       ::mkdir(fmt::format("{}/{:016x}", opened_.path, name.dataset).c_str(), 0700);
     } else if (error == EEXIST) {
-      // Of a process that was killed: its lock is this one's now.
+      // The file is of a process that was killed: its lock belongs to this process now.
       struct stat info;
       const bool found = ::lstat(path.c_str(), &info) == 0;
       if (::unlink(path.c_str()) == 0 && found) {

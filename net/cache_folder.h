@@ -27,7 +27,7 @@
 
 namespace shardfeed {
 
-// Which block of which cached object.
+// Identifies a block of a cached object.
 struct BlockName {
   uint64_t dataset = 0;
   uint64_t object = 0;
@@ -43,7 +43,7 @@ struct OpenedCacheFolder {
   std::string path;
   int fd = -1;
   bool writable = true;  // false: the file system, or the folder's permissions, allow reading alone
-  // Which file shardfeed-cache is.
+  // Identity of the file shardfeed-cache.
   uint64_t device = 0;
   uint64_t inode = 0;
 };
@@ -63,7 +63,7 @@ struct CacheEntry {
   std::string path;     // URL of the object
   std::string version;
   uint64_t blocks = 0;
-  uint64_t bytes = 0;  // of files
+  uint64_t bytes = 0;  // size of the files
   uint64_t object_bytes = 0;
   std::time_t used = 0;  // when the dataset was last opened or added to
   bool in_use = false;   // by a process that lives
@@ -71,7 +71,7 @@ struct CacheEntry {
 
 struct CacheListing {
   std::vector<CacheEntry> entries;
-  uint64_t bytes = 0;          // of all files
+  uint64_t bytes = 0;          // size of all files
   uint64_t damaged_files = 0;  // blocks that are none; the next reader removes them
 };
 
@@ -143,7 +143,7 @@ class CacheFolder {
 
   const OpenedCacheFolder opened_;
   mutable Mutex mutex_;
-  std::map<uint64_t, uint64_t> uses_ ABSL_GUARDED_BY(mutex_);  // of datasets
+  std::map<uint64_t, uint64_t> uses_ ABSL_GUARDED_BY(mutex_);  // how many users each dataset has
   std::set<BlockName> reserved_ ABSL_GUARDED_BY(mutex_);       // with temporary files
   // Versions of objects in use, and how often.
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> versions_ ABSL_GUARDED_BY(mutex_);

@@ -46,7 +46,7 @@ class GcsStore : public Store {
   std::string bucket_;
   std::string origin_;  // "https://host:port"
   bool google_ = false;
-  std::string project_;  // that pays for requests; may be empty
+  std::string project_;  // the project that pays for requests; may be empty
   const S3Uploads uploads_{*this};
   std::unique_ptr<CredentialsCache> credentials_;  // null: requests are not signed
 

@@ -10,7 +10,7 @@
 
 namespace shardfeed {
 
-// Of a text that is not JSON, a value that has no members.
+// Parses a text. If it is not JSON, the result has no members.
 inline nlohmann::json ParseJsonText(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
 }

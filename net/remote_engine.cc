@@ -110,7 +110,7 @@ class RemoteEngine : public Engine {
     std::vector<std::shared_ptr<Transfer>> transfers;
 
     const RemoteFile& file() const { return static_cast<const RemoteFile&>(*request.file); }
-    // Of a cache.
+    // The cache's blocks that the request needs.
     uint64_t first_block() const { return request.offset / kCacheBlockBytes; }
     uint64_t end_block() const {
       return (request.offset + request.length - 1) / kCacheBlockBytes + 1;
@@ -294,9 +294,9 @@ class RemoteEngine : public Engine {
 
   std::deque<uint64_t> cached_;  // flights whose blocks the cache has, or has no room for
   std::map<BlockOf, Wanted> wanted_;
-  std::deque<BlockOf> to_fetch_;  // of `wanted_`, not started
-  size_t fetching_ = 0;           // of `wanted_`, started
-  uint64_t waiting_bytes_ = 0;    // of flights that wait for blocks
+  std::deque<BlockOf> to_fetch_;  // blocks of `wanted_` that are not being fetched yet
+  size_t fetching_ = 0;           // number of blocks of `wanted_` that are being fetched
+  uint64_t waiting_bytes_ = 0;    // bytes of flights that wait for blocks
   EngineStats stats_;
 };
 

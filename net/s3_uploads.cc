@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxListingBytes = 16 << 20;
 
-// Of responses whose root element is not the one that is expected.
+// The error for a response whose root element is not the expected one.
 absl::Status Unexpected(std::string_view path, const pugi::xml_document& xml) {
   const pugi::xml_node error = xml.child("Error");
   return absl::UnavailableError(

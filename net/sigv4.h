@@ -22,9 +22,9 @@ struct SigningKey {
 
 // The names of the parts of a signature.
 struct SigningDialect {
-  std::string_view prefix;      // of the algorithm and the key
+  std::string_view prefix;      // what the names of the algorithm and the key begin with
   std::string_view headers;     // what the names of headers begin with
-  std::string_view terminator;  // of the scope
+  std::string_view terminator;  // the end of the scope
 };
 inline constexpr SigningDialect kAmazonDialect = {"AWS4", "x-amz-", "aws4_request"};
 inline constexpr SigningDialect kGoogleDialect = {"GOOG4", "x-goog-", "goog4_request"};

@@ -339,13 +339,14 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   uint64_t known_ = 0;  // how often the store had learnt when the attempt was signed
   Attempts attempts_;
   uint64_t attempt_ = 0;
-  Clock::time_point started_;  // of the attempt
+  Clock::time_point started_;  // when the attempt began
 
   bool hedging_ = false;  // a second request is in progress
   bool hedge_won_ = false;
   std::shared_ptr<Buffer> hedge_;
   size_t hedge_size_ = 0;
-  std::optional<HttpResponse> failed_;  // of the first request, while the second is in progress
+  std::optional<HttpResponse>
+      failed_;  // response to the first request, while the second is in progress
 
   Mutex mutex_;
   uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -418,7 +419,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   const StoreCall call_;
   Done done_;
   Attempts attempts_;
-  Clock::time_point started_;  // of the attempt
+  Clock::time_point started_;  // when the attempt began
   int learnt_ = 0;
   uint64_t known_ = 0;  // how often the store had learnt when the attempt was signed
 

@@ -67,7 +67,7 @@ struct StoreCall {
   std::map<std::string, std::string> store_headers = {};
   std::vector<std::string> headers = {};  // "Name: value"; not signed
   std::shared_ptr<const std::string> body = nullptr;
-  size_t max_body = 64 << 10;  // of the response
+  size_t max_body = 64 << 10;  // maximum size of the response
   // The time that the server may take at least to answer before the request is repeated.
   std::chrono::seconds patience = std::chrono::seconds(0);
 };
@@ -96,8 +96,8 @@ struct TransferStats {
   uint64_t throttled = 0;  // answers 429 and 503
   uint64_t hedges = 0;     // ranges that were requested a second time
   uint64_t hedges_won = 0;
-  uint64_t bytes_wanted = 0;  // of ranges
-  uint64_t bytes_moved = 0;   // of all answers
+  uint64_t bytes_wanted = 0;  // bytes of the ranges
+  uint64_t bytes_moved = 0;   // bytes of all responses
 };
 TransferStats GetTransferStats();
 

@@ -35,8 +35,8 @@ struct UnfinishedUpload {
   bool expires = false;   // the store removes it by itself, and takes no request to do so
 };
 
-// Of a store, which outlives it. Thread-safe. Functions that give a StoreCall send nothing; the
-// others wait for the store.
+// The protocol of a store, which must outlive it. Thread-safe. Functions that return a StoreCall
+// send nothing; the others wait for the store.
 class UploadProtocol {
  public:
   using Body = std::shared_ptr<const std::string>;

@@ -82,8 +82,8 @@ class WaitClock {
   static uint64_t Since(uint64_t then, uint64_t now) { return now - std::min(then, now); }
 
   std::atomic<uint64_t> version_ = 0;  // odd while the others change
-  std::atomic<uint64_t> total_ = 0;    // of the waits that have ended
-  std::atomic<uint64_t> begin_ = 0;    // of the present wait; 0: there is none
+  std::atomic<uint64_t> total_ = 0;    // duration of the waits that have ended
+  std::atomic<uint64_t> begin_ = 0;    // when the present wait began; 0: there is none
   std::atomic<uint64_t> ended_ = 0;    // when the last wait ended
   std::atomic<uint64_t> asked_ = 0;    // beginning of the first wait for an element; 0: it came
 };

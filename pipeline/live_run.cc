@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kVersion = 2;
-constexpr size_t kMostBytes = 1 << 20;    // of a file
+constexpr size_t kMostBytes = 1 << 20;    // maximum size of a file
 constexpr size_t kMostCommand = 1 << 10;  // bytes of a command line
 
 std::string ReadAtMost(const std::string& path, size_t most) {

@@ -27,7 +27,7 @@ struct LiveRun {
   // When the process began, in clock ticks since the machine did (proc(5)), which tells it from a
   // later one of the same number.
   uint64_t process_start = 0;
-  uint64_t number = 0;  // of the run in its process, from 1 on
+  uint64_t number = 0;  // number of the run in its process, from 1 on
   std::string command;  // the process's command line
   std::string chain;    // Dataset::Text
   // The part of the data that the run takes.
@@ -36,9 +36,9 @@ struct LiveRun {
   uint64_t epoch = 0;
   uint64_t updated = 0;        // Unix time in seconds
   double waiting_seconds = 0;  // how long the consumer has been waiting; 0 if it is not
-  // Of their stages, only what LiveRunToJson writes.
+  // Their stages have only the members that LiveRunToJson writes.
   IteratorStats all;     // since the run began
-  IteratorStats recent;  // of the last second
+  IteratorStats recent;  // for the last second
 };
 
 nlohmann::ordered_json LiveRunToJson(const LiveRun& run);

@@ -9,7 +9,7 @@
 #include <cstring>
 
 int main(int argc, char** argv) {
-  char path[PATH_MAX + 100] = {};  // of this program, then of the extension
+  char path[PATH_MAX + 100] = {};  // path of this program, then of the extension
   if (readlink("/proc/self/exe", path, PATH_MAX) < 0) std::perror("shardfeed: /proc/self/exe");
   char* const name = std::strrchr(path, '/');
   std::strcpy(name != nullptr ? name : path, "/../" SHARDFEED_EXTENSION);

@@ -11,9 +11,9 @@
 
 namespace shardfeed {
 
-// Lets all that this process reads of the dataset go through ReaderOptions::disk_cache, for as long
-// as the returned object lives. Null where there is nothing to do: no cache is wanted, or all
-// shards are local. Errors: those of BlockCache::Open.
+// Makes everything that this process reads from the dataset go through ReaderOptions::disk_cache
+// while the returned object lives. Null: no cache is wanted, or all shards are local. Errors: those
+// of BlockCache::Open.
 absl::StatusOr<std::shared_ptr<const void>> ServeFromDisk(const ShardSet& set,
                                                           const ReaderOptions& options);
 

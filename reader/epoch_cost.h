@@ -12,7 +12,7 @@ namespace shardfeed {
 
 struct EpochCost {
   uint64_t requests = 0;
-  uint64_t bytes = 0;  // of files
+  uint64_t bytes = 0;  // bytes of files
   // Only the first records were planned, and the rest is as they are.
   bool estimated = false;
 };

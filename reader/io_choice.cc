@@ -19,7 +19,7 @@ constexpr size_t kShardsLookedAt = 16;
 // Samples of each shard: this many places of this many bytes.
 constexpr uint64_t kPlaces = 4;
 constexpr uint64_t kPlaceBytes = 1 << 20;
-// Of a cache on disk.
+// How many blocks of a cache on disk are looked at.
 constexpr uint64_t kBlocksLookedAt = 1024;
 constexpr double kMostlyCached = 0.9;
 constexpr int kDepth = 64;
@@ -53,7 +53,7 @@ bool IsFetched(const ShardTable& table) {
   const uint64_t step = CeilDivide(blocks, kBlocksLookedAt);
   std::minstd_rand random(static_cast<uint32_t>(blocks));
   uint64_t next = random() % step;
-  uint64_t begin = 0;  // of the shard's blocks
+  uint64_t begin = 0;  // where the shard's blocks begin
   for (size_t i = 0; i < table.num_shards(); ++i) {
     const uint64_t end = begin + CeilDivide(table.summary(i).shard_bytes, kCacheBlockBytes);
     std::shared_ptr<const File> file;

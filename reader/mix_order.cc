@@ -369,7 +369,7 @@ class MixOrder::Cursor : public OrderCursor {
   }
 
   const MixOrder& order_;
-  std::vector<size_t> first_lane_;  // of each source, in lanes_
+  std::vector<size_t> first_lane_;  // number of each source's first lane in lanes_
   std::vector<Lane> lanes_;
 };
 
@@ -419,8 +419,8 @@ OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
   const OrderPiece own = source.order->PieceOf(place.pass, place.item);
   const uint64_t least = place.pass * source.items + own.min_position;
   const uint64_t greatest = place.pass * source.items + own.max_position;
-  // Of a lane, later numbers are in the same row or a later one. If the piece is not in one lane of
-  // the source, look at the first and the last number that each lane may have.
+  // Within a lane, later numbers are in the same row or a later one. If the piece is not in one
+  // lane of the source, look at the first and the last number that each lane may have.
   const uint64_t lanes = own.lanes == source.lanes.divisor() ? 1 : source.lanes.divisor();
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;

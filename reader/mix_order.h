@@ -25,7 +25,7 @@ namespace shardfeed {
 struct MixPart {
   uint64_t items = 0;
   uint64_t mean_bytes = 0;   // mean size of a frame
-  uint64_t fingerprint = 0;  // of its records
+  uint64_t fingerprint = 0;  // fingerprint of its records
 };
 
 // Epochs follow each other without a gap: each source goes on where it was, and begins another pass
@@ -45,7 +45,8 @@ class MixOrder : public Order {
   std::string DescribeBefore(uint64_t epoch, uint64_t position) const;
   uint64_t DataBefore(uint64_t epoch, uint64_t position) const;
 
-  // Those items of an item's record that have a position in the epoch, for each pass that does.
+  // The items of an item's record that have a position in the epoch: one for each pass that
+  // delivers it.
   std::vector<uint64_t> ItemsOf(uint64_t epoch, uint64_t item) const;
   // The number of a position's source.
   uint32_t SourceAt(uint64_t epoch, uint64_t position) const;
@@ -69,7 +70,7 @@ class MixOrder : public Order {
     Divider lanes{1};
     uint64_t span = 0;  // 0: it has no weight
     uint64_t mean_bytes = 0;
-    uint64_t identity = 0;  // of the data
+    uint64_t identity = 0;  // identity of the data
     Divider divider{1};     // by the number of its items
     std::shared_ptr<const Order> order;
     const WindowedOrder* windowed = nullptr;  // `order`, if it has a window
@@ -107,8 +108,8 @@ class MixOrder : public Order {
 
   const MixSchedule schedule_;
   const std::vector<Source> sources_;
-  const std::vector<Past> pasts_;  // of the first segment, of the first two ...
-  const uint64_t items_;           // of all sources
+  const std::vector<Past> pasts_;  // past of the first segment, of the first two ...
+  const uint64_t items_;           // items of all sources
   const Divider item_divider_;
   const uint64_t number_;  // unlike an address, never reused for another order
   mutable Mutex mutex_;

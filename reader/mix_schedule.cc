@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kRotationKey = 0x6d69785f726f7773;
 constexpr uint64_t kDrawKey = 0x6d69785f64726177;
-constexpr uint64_t kMostCells = 1 << 22;  // of sources by lanes
+constexpr uint64_t kMostCells = 1 << 22;  // maximum number of sources times lanes
 // Shares are finer until the smallest has as many entries in a period.
 constexpr uint64_t kLeastEntries = 16;
 // Weights as integers, so that all machines round alike.
@@ -307,7 +307,8 @@ uint64_t MixSchedule::PositionOf(uint32_t source, uint64_t number) const {
   while (segments_[at].taken[of.first_cell + lane] > of_lane) --at;
   const Segment& segment = segments_[at];
   const uint64_t count = segment.counts[source];
-  if (count == 0) return kNever;  // of the last segment, or else the next one had begun with it
+  if (count == 0)
+    return kNever;  // it is the last segment, or the next one would have begun with it
   const uint64_t within = of_lane - segment.taken[of.first_cell + lane];
   const uint64_t rounds = within / count;
   const uint64_t rest = within % count;

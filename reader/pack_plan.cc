@@ -17,10 +17,10 @@ namespace {
 constexpr uint64_t kDefaultWindow = 1 << 14;
 constexpr uint64_t kLeastWindow = 1 << 10;
 constexpr uint64_t kMostWindow = 1 << 20;
-// Of episodes, by default.
+// The default window of episodes.
 constexpr uint64_t kStepsBytes = 256 << 20;
 constexpr uint64_t kMostEpisodes = 1 << 10;
-// Windows that are kept for those who ask for their rows again.
+// Number of windows that are kept in case their rows are asked for again.
 constexpr size_t kKept = 4;
 // The most parts of a window: a length that lies makes no more.
 constexpr uint64_t kMostPlanned = 1 << 20;

@@ -120,13 +120,13 @@ class RankRows {
   struct Row {
     std::shared_ptr<const PackedWindow> window;
     size_t number = 0;   // in the window
-    uint64_t place = 0;  // of its first part
+    uint64_t place = 0;  // place of its first part
 
     absl::Span<const PackedPart> parts() const { return window->row(number); }
   };
 
-  // Of the round at `place`, all ranks together have delivered `phase` rows. InvalidArgument: no
-  // row begins there.
+  // Begins where all ranks together have delivered `phase` rows of the round at `place`.
+  // InvalidArgument: no row begins there.
   static absl::StatusOr<RankRows> From(std::shared_ptr<const PackPlan> plan, uint64_t epoch,
                                        uint64_t place, uint64_t phase, uint64_t rank,
                                        uint64_t world, uint64_t batch);

@@ -14,7 +14,7 @@
 namespace shardfeed {
 namespace {
 
-// Of a lane's rows, those with more room left than 1 / kTolerated of a row are made anew from the
+// A lane's rows in which more than 1 / kTolerated of the room is left are made again from the
 // sequences of all lanes, but no more than 1 / kRemade of the lane's rows: other ranks may have to
 // read their records, too.
 constexpr uint64_t kTolerated = 64;
@@ -210,7 +210,7 @@ std::vector<DraftRow> SortByCost(std::vector<std::vector<DraftRow>> own,
   for (size_t begin = 0; begin < rows.size(); begin += size) {
     const size_t end = std::min(begin + size, rows.size());
     std::vector<bool> taken(end - begin);
-    std::vector<size_t> turn(lanes);  // of each lane: how many it has had in the group
+    std::vector<size_t> turn(lanes);  // how many rows each lane has had in the group
     std::vector<DraftRow*> others;
     for (size_t i = begin; i < end; ++i) {
       const size_t lane = sorted[i].lane;

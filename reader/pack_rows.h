@@ -25,7 +25,7 @@ struct PackedPart {
 // The rows of one window of positions.
 struct PackedWindow {
   std::vector<PackedPart> parts;  // one row after the other
-  std::vector<uint32_t> begins;   // of each row in `parts`, and the end
+  std::vector<uint32_t> begins;   // where each row begins in `parts`, and the end of the last one
 
   size_t rows() const { return begins.size() - 1; }
   absl::Span<const PackedPart> row(size_t i) const {
@@ -36,7 +36,7 @@ struct PackedWindow {
 // A sequence of a window: a record's, or what is left of one that is longer than a row.
 struct PackedSequence {
   PackedPart part;
-  uint32_t offset = 0;  // of the record's position in the window
+  uint32_t offset = 0;  // offset of the record's position in the window
 };
 
 // Fills the rows of a window with sequences of at most spec.length elements (of any with kBatch).

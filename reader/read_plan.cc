@@ -156,7 +156,7 @@ absl::Status ReadPlanner::FindNeeded(const OrderPiece& piece, PlannedUnit* unit)
     for (uint64_t item : *items) unit->needed.push_back(static_cast<uint32_t>(item - unit->begin));
     return absl::OkStatus();
   }
-  // Which positions of the piece are delivered, and by this rank?
+  // Find the positions of the piece that are delivered by this rank.
   const uint64_t from = epoch_ == first_epoch_ ? pieces_from_ : 0;
   const uint64_t to = std::min(end_, order_->size());
   const bool mine = options_.world == 1 || piece.lanes % options_.world == 0;

@@ -197,8 +197,8 @@ class ReadPlanner {
   uint64_t end_ = 0;
   uint64_t residue_ = 0;  // remainder of this rank's positions modulo the number of ranks
   uint64_t next_block_ = 0;
-  const std::unique_ptr<OrderCursor> cursor_;  // of order_
-  std::vector<uint64_t> items_;                // of the block that is being planned
+  const std::unique_ptr<OrderCursor> cursor_;  // cursor of order_
+  std::vector<uint64_t> items_;                // items of the block that is being planned
   const std::shared_ptr<const PackPlan> pack_;
   ReadPlace pack_place_;              // where rows_ begins
   std::optional<RankRows> rows_;      // this rank's rows of the epoch

@@ -56,7 +56,7 @@ struct ReadUnit : PlannedUnit {
   std::shared_ptr<Buffer> buffer;  // shared buffer of all extents, if there are many
   uint64_t buffer_used = 0;
   absl::InlinedVector<ReadResult, 1> results;  // one per extent; unused if that has no file_bytes
-  // Of compressed extents, the memory that they are read into; null: memory of the engine's.
+  // The memory into which compressed extents are read; null: memory of the engine.
   absl::InlinedVector<std::shared_ptr<Buffer>, 1> rooms;
   size_t results_missing = 0;
   std::shared_ptr<Payloads> payloads;

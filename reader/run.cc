@@ -567,8 +567,9 @@ class ThreadedRun : public ReadRun {
   bool planning_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Plan
   bool plan_stuck_ ABSL_GUARDED_BY(mutex_) =
       false;  // whether planning found no room, and nothing has changed since
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of planning, reported after what was planned
-  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);    // error of a thread, reported at once
+  absl::Status failure_
+      ABSL_GUARDED_BY(mutex_);  // error of planning, reported after what was planned
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);  // error of a thread, reported at once
   std::deque<std::shared_ptr<Block>> blocks_
       ABSL_GUARDED_BY(mutex_);  // planned and not delivered, in their order
   std::deque<std::shared_ptr<Block>> done_ ABSL_GUARDED_BY(mutex_);  // if not deterministic

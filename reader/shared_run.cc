@@ -263,7 +263,7 @@ bool Overlaps(const ShardTable& table, const Order& order, const ReaderOptions& 
   if (options.world == 1) return true;
   const bool shuffled = order.spec().kind == OrderSpec::Kind::kShuffle;
   if (shuffled && order.spec().lanes % options.world == 0) return false;  // each has whole lanes
-  // Of small records, each rank reads those of the others, too.
+  // If records are small, each rank reads those of the other ranks, too.
   return readers >= options.world ||
          (!shuffled && table.mean_bytes() * options.world <= kMergeGapBytes);
 }

@@ -337,7 +337,7 @@ void CheckMdsExtent(const ShardTable& table, const Extent& extent, std::string_v
                     BufferPool& pool, std::vector<std::string_view>* payloads, BufferRefs* buffers,
                     std::vector<DamagedRecord>* damaged) {
   thread_local FramedPayloads made;
-  thread_local std::vector<size_t> places;  // of what is made among the payloads
+  thread_local std::vector<size_t> places;  // places of the made payloads among all payloads
   places.clear();
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
   for (uint64_t w = 0; w < n; ++w) {

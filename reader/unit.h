@@ -29,12 +29,12 @@ struct Extent {
   uint64_t records = 0;
   uint64_t offset = 0;  // offset of the frames in the (decompressed) stream
   uint64_t bytes = 0;
-  // What is read of the file: the frames, or what they are inflated from, from the restart point
-  // before them to a place where inflating can end. Nothing: too much is to be inflated, or the
-  // index makes no sense there, and the shard is read as a stream.
+  // The part of the file that is read: the frames, or the data from which they are inflated, from
+  // the restart point before them to a place where inflating can end. Empty: too much would have to
+  // be inflated, or the index is wrong there, and the shard is read as a stream.
   uint64_t file_offset = 0;
   uint64_t file_bytes = 0;
-  // Of a compressed shard: content that `file_bytes` are inflated to. Of an ArrayRecord shard: the
+  // In a compressed shard, the size of `file_bytes` when inflated. In an ArrayRecord shard, the
   // size in the stream of all records of the chunks that are read.
   uint64_t content_bytes = 0;
   // Indices of the needed records within the extent, in ascending order; empty: all. The others are
@@ -45,7 +45,7 @@ struct Extent {
   bool compressed() const { return index->summary().compression != Compression::kNone; }
   Framing framing() const { return index->summary().framing; }
   bool tar() const { return framing() == Framing::kTar; }
-  // Whether the payloads are not as they are in the file, and have memory of their own.
+  // Whether the payloads differ from the bytes in the file and have memory of their own.
   bool decoded() const { return framing() == Framing::kMds || framing() == Framing::kArrayRecord; }
   // Whether its bytes, as they are in the file, have checksums.
   bool has_checksums() const {
@@ -90,8 +90,8 @@ uint64_t InflationMemory(const Extent& extent);
 // stream, as it also is where anything is wrong. If the data cannot be inflated further, the
 // remaining records of the extent are damaged.
 //
-// `bytes_read` counts the bytes of the file that are read here, and `let_go` how much less than
-// InflationMemory the buffers hold. Errors: those of opening and reading the file.
+// `bytes_read` counts the bytes of the file that are read here, and `let_go` the difference between
+// InflationMemory and what the buffers hold. Errors: those of opening and reading the file.
 absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer* room,
                            CrcCheck check, BufferPool& pool,
                            std::vector<std::string_view>* payloads, BufferRefs* buffers,

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from typing import Dict, Iterator, List, NamedTuple
 
-# Of the C library, which is not linked into the program.
+# Libraries of the C library, which is not linked into the program.
 SHARED = {"c", "dl", "m", "pthread", "rt"}
 HEADERS_ONLY = ("libcli11-dev", "libxxhash-dev", "nlohmann-json3-dev")
 

@@ -77,7 +77,7 @@ absl::Status CleanReplacements(const std::string& directory, const std::optional
   for (const std::string& name : hidden->files) {
     const std::string replaced(ReplacedBy(name));
     std::optional<std::string> found = SidecarStem(replaced);
-    // Of a file that is not a shard of a set.
+    // It may be the index of a file that is not a shard of a set.
     if (!found) found = StemOf(replaced, kIndexEnding);
     if (!found || (stem && *found != *stem)) continue;
     const std::string path = JoinPath(folder, name);

@@ -93,7 +93,7 @@ class SomePlaces {
   const uint64_t seed_;
   uint64_t weight_ = 1;
   uint64_t at_ = 0;
-  uint64_t begin_ = 0;  // of the piece of chosen_
+  uint64_t begin_ = 0;  // where the piece of chosen_ begins
   uint64_t chosen_ = 0;
   uint64_t looked_at_ = 0;
 };

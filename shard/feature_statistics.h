@@ -26,9 +26,9 @@ namespace shardfeed {
 // Not thread-safe: collect statistics per thread and merge them.
 class FeatureStatistics {
  public:
-  // Of the values of a record that has at least twice as many of them, only so many to twice as
-  // many are looked at, at random places: what is below "of all values" takes all into account, and
-  // the rest these.
+  // If a record has at least twice this number of values, only a sample of this size to twice this
+  // size, at random places, is looked at. The statistics "of all values" below take all values into
+  // account, and the others take the sample.
   static constexpr size_t kValuesLookedAt = 16;
 
   // Adds the values of one record. `seed` is a random number of the record.
@@ -45,9 +45,9 @@ class FeatureStatistics {
   // Number of records that have the feature with this kind.
   uint64_t records() const { return records_; }
 
-  // Of all values.
+  // Statistics of all values.
   uint64_t values() const { return values_; }
-  // NaN and infinite values are counted, and are in nothing else.
+  // NaN and infinite values are counted here, and do not count in any other statistic.
   uint64_t nan() const { return nan_; }
   uint64_t infinite() const { return infinite_; }
   uint64_t zeros() const { return zeros_; }
@@ -56,12 +56,12 @@ class FeatureStatistics {
   // Exact extremes of an int64 feature, which doubles cannot hold.
   int64_t min_int() const { return min_int_; }
   int64_t max_int() const { return max_int_; }
-  // Of bytes: sizes of values.
+  // For bytes: the sum of the sizes of all values.
   uint64_t total_bytes() const { return total_bytes_; }
   // The numbers of values in the records.
   NumberHistogram lengths() const;
 
-  // Of the values looked at.
+  // Statistics of the sample of values.
   bool has_numbers() const { return histogram().count() > 0; }
   double mean() const { return histogram().Mean(); }
   // The standard deviation of these values, that is, divided by their number.
@@ -119,7 +119,7 @@ class FeatureStatistics {
   int64_t max_int_ = std::numeric_limits<int64_t>::min();
   uint64_t total_bytes_ = 0;
   uint64_t single_ = 0;        // records with one value
-  NumberHistogram lengths_;    // of the others
+  NumberHistogram lengths_;    // number of values in the other records
   NumberHistogram histogram_;  // empty while frequent_ counts all values
   ImageStatistics images_;
   FrequentValues frequent_;

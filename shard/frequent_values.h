@@ -1,4 +1,4 @@
-// Which values are frequent, and how many different ones there are, in bounded memory.
+// Finds the most frequent values and the number of distinct ones in bounded memory.
 
 #ifndef SHARDFEED_SHARD_FREQUENT_VALUES_H_
 #define SHARDFEED_SHARD_FREQUENT_VALUES_H_
@@ -90,7 +90,7 @@ class FrequentValues {
   // 0: all counts are exact, and so is the number of values.
   uint64_t max_error() const;
   size_t size() const;
-  // Of how many values the counts are.
+  // The number of values that were counted.
   uint64_t counted() const;
   // Number of times that a value was counted; 0 if it is not among the most frequent ones. Keys of
   // bytes are those of KeyOf.
@@ -105,7 +105,7 @@ class FrequentValues {
     uint64_t bytes;         // size of the whole value
   };
   // The most frequent values, at most `most`; equally frequent ones in the order of their keys.
-  // Those that are too rare in a sample for their number to mean something are left out.
+  // Values that are too rare in a sample for their count to be meaningful are left out.
   std::vector<Entry> Top(size_t most) const;
 
   // How many different values there are; `exact` tells whether this is not an estimate.
@@ -158,10 +158,10 @@ class FrequentValues {
   DistinctCounter distinct_;
   // Unordered; the kSampled with the smallest ranks, and up to as many others until Shrink.
   std::vector<Sampled> sample_;
-  // No greater rank is one of the smallest.
+  // Greater ranks are not among the smallest.
   uint64_t limit_ = UINT64_MAX;
-  // Of the values in counts_ and in the sample, if they are bytes; of numbers, only keys. Not a map
-  // of Abseil: see CountTable.
+  // The values in counts_ and in the sample if they are bytes; numbers have only keys. Not a map of
+  // Abseil: see CountTable.
   std::unordered_map<uint64_t, Text> texts_;
 };
 

@@ -36,7 +36,7 @@ constexpr size_t kFlushBytes = 1 << 20;
 // Indexes up to this size, of which there may be a hundred thousand, are cheaper to read than to
 // map.
 constexpr uint64_t kReadNotMapped = 64 << 10;
-// Of an index in a store, which is fetched whole.
+// Maximum size of an index in a store, which is fetched whole.
 constexpr uint64_t kMaxRemoteBytes = uint64_t{16} << 30;
 
 uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }

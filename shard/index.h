@@ -131,8 +131,8 @@ class ShardIndex {
   uint64_t directory_offset_ = 0;
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
-  // Behind the dictionaries and blocks of all restart points, the columns of an MDS shard, and the
-  // chunks of an ArrayRecord shard.
+  // The offset after the dictionaries and blocks of all restart points, the columns of an MDS
+  // shard, and the chunks of an ArrayRecord shard.
   uint64_t restarts_end_ = 0;
   std::shared_ptr<const MdsColumns> mds_columns_;
   // Within bytes_. The frames of the first one are what precedes the chunks, and the chunks; those

@@ -103,7 +103,8 @@ class IndexPack {
 
   const std::string path_;
   std::vector<IndexSummary> summaries_;
-  std::vector<uint64_t> begins_;              // of each index in the pack, and the end
+  std::vector<uint64_t>
+      begins_;  // where each index begins in the pack, and the end of the last one
   std::shared_ptr<const std::string> whole_;  // the pack, if it is small
   std::shared_ptr<const File> file_;          // otherwise
 

@@ -26,7 +26,7 @@ struct JobInput {
   std::vector<std::string> notes;
   SkippedRecords skipped;  // those left out before any shard was written
   Schema schema;
-  std::shared_ptr<const ValueStatistics> values;  // of these records; null: not known
+  std::shared_ptr<const ValueStatistics> values;  // statistics of these records; null: not known
   FeatureClasses classes;
   // Identifies the input and everything else that shards depend on.
   std::string fingerprint;

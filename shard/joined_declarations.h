@@ -29,7 +29,7 @@ class JoinedDeclarations {
   absl::Status AddOf(const ShardSet& set);
 
   const FeatureClasses& classes() const { return classes_; }
-  // Those in which all datasets agree.
+  // The types on which all datasets agree.
   FeatureTypes types() const { return untyped_.empty() ? types_ : FeatureTypes(); }
   // What users should know: features whose classes only some of the datasets name, and types that
   // are lost. `with_types` is false if the types come from elsewhere.

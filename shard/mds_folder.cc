@@ -93,7 +93,7 @@ absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& dire
   ShardSet set;
   set.directory = directory;
   for (const MdsListed& listed : *listing->shards) {
-    // Of a shard that is compressed, opening it tells that.
+    // Opening a compressed shard is an error that says how to decompress it.
     const bool compressed = !listed.zip_name.empty() && !files.contains(listed.name);
     const std::string& name = compressed ? listed.zip_name : listed.name;
     if (!seen.insert(std::filesystem::path(name).lexically_normal().string()).second) {

@@ -19,7 +19,7 @@ inline constexpr char kMdsFolderIndex[] = "index.json";
 // What the index.json says of a shard.
 struct MdsListed {
   std::string name;      // relative to the folder
-  std::string zip_name;  // that of the compressed shard; empty: there is none
+  std::string zip_name;  // name of the compressed shard; empty: there is none
   uint64_t bytes = 0;
   uint64_t samples = 0;
 };

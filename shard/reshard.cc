@@ -48,7 +48,7 @@ absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& sele
   std::vector<char> to_check(input.num_shards());
   taken->assign(input.num_shards(), 0);
   const auto pass = [&](Piece piece) {
-    // Of the tasks of a job, the one that takes the first record checks the index for all of them.
+    // In a job, the task that takes the first record checks the index for all tasks.
     if (options.job == nullptr || piece.begin == 0) to_check[piece.shard] = true;
     // Records must be taken from the first one on without a gap; otherwise the shard counts as
     // taken in parts.

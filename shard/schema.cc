@@ -280,7 +280,7 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
     layout.features.push_back({seen, i, summary.kind, summary.values, span_ends_[i],
                                summary.min_bytes, summary.max_bytes});
   }
-  // Of a record that is not to be remembered, the layout lacks a structure.
+  // The layout has no structure for a record that is not to be remembered.
   if (visitor != nullptr) {
     if (may_repeat || !SpansShowAll(layout.values)) {
       remember = false;

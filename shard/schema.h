@@ -22,8 +22,8 @@ namespace shardfeed {
 // tells it: the writer notes it, so that whoever parses the records can restore it.
 struct FeatureType {
   std::string dtype;  // a DTypeName, "bool" or another name of NumPy's; empty: not known
-  // Of the value in each record that has the feature; -1 in front: any length. Empty: a single
-  // value, or not known.
+  // Shape of the value in each record that has the feature; a first size of -1 is any length.
+  // Empty: a single value, or not known.
   std::vector<int64_t> shape;
 
   bool empty() const { return dtype.empty() && shape.empty(); }
@@ -73,7 +73,7 @@ class Schema {
   // Adds a record, and shows its values to `visitor`, unless it is null. DataLoss: it is not an
   // Example; only the record itself is counted.
   absl::Status AddRecord(std::string_view record, ValueVisitor* visitor = nullptr);
-  // Of the types of a feature that both have, what differs is not known any more.
+  // If both have types of a feature, whatever differs between them becomes unknown.
   void Merge(const Schema& other);
   // Notes the types of those features that the records have. A shape that they do not have is left
   // out.
@@ -101,7 +101,7 @@ class Schema {
     size_t position;
     FeatureKind kind;
     uint64_t count;
-    size_t end;  // of its spans in Layout::values
+    size_t end;  // end of its spans in Layout::values
     // Sizes of the shortest and the longest value of bytes.
     uint64_t min_bytes;
     uint64_t max_bytes;
@@ -146,7 +146,7 @@ class Schema {
   std::map<std::string, FeatureSchema, std::less<>> features_;
   Memories memories_;
   std::vector<FeatureSummary> summaries_;
-  std::vector<size_t> span_ends_;  // of each of summaries_
+  std::vector<size_t> span_ends_;  // end of the spans of each of summaries_
 };
 
 // Describes the first difference of `stored` from `found`, which was collected from the records;

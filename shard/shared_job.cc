@@ -343,7 +343,7 @@ absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) 
                     [](const std::string& name) { return PartOfMessage(name).has_value(); });
     if (!finished) continue;
     const absl::StatusOr<std::string> theirs = ReadFile(InputPath(folder), kMaxFileBytes);
-    // That task compared itself with the others, and the commit compares all.
+    // The other task compared itself with the rest, and the commit compares all of them.
     return theirs.ok() ? CheckAgree(own, text, folder, *theirs) : absl::OkStatus();
   }
   return absl::OkStatus();

@@ -248,8 +248,8 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 
 // ---- Datasets in stores
 
-// Reads the manifest as a whole, which is fetched only once that way. One that contradicts itself
-// may still tell what the shards are called.
+// Reads the manifest as a whole, so that it is fetched only once. A manifest that contradicts
+// itself may still tell the names of the shards.
 absl::StatusOr<Described> ReadNames(const std::string& path,
                                     std::shared_ptr<const Manifest>* whole) {
   absl::StatusOr<Manifest> manifest = ReadManifest(path);
@@ -274,7 +274,7 @@ absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::str
   if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
   const bool fits = manifest.ok() && manifest->suffix == form.suffix &&
                     (!form.count || manifest->count == form.count);
-  // Without a manifest what can be listed is: the names may be those of a larger set.
+  // Without a manifest, list what is listable: the names may be those of a larger set.
   if (!fits && SchemeOf(spec) != "http" && SchemeOf(spec) != "https") {
     absl::StatusOr<Folder> folder = ListFolder(directory);
     if (!folder.ok()) return folder.status();
@@ -306,7 +306,7 @@ absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::str
 
 enum class Kind { kNothing, kFile, kFolder };
 
-// What a store has under a name. Of a folder, objects have names that begin with it.
+// What a store has under a name. It is a folder if the names of objects begin with it.
 absl::StatusOr<Kind> LookInStore(const std::string& path) {
   absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);
   if (!store.ok()) return store.status();
@@ -319,7 +319,7 @@ absl::StatusOr<Kind> LookInStore(const std::string& path) {
   absl::StatusOr<Folder> folder = ListFolder(path);
   if (folder.ok()) return Kind::kFolder;
   if (absl::IsNotFound(folder.status())) return Kind::kNothing;
-  // Of a server that cannot list, only that there is no such object is known.
+  // If the server cannot list, all that is known is that there is no such object.
   return absl::IsUnimplemented(folder.status()) && !status.ok() ? status : folder.status();
 }
 
@@ -353,7 +353,7 @@ absl::StatusOr<ShardSet> ResolveSplit(const std::string& spec, const std::string
 }
 
 absl::StatusOr<ShardSet> ResolveRemote(const std::string& path, Versions* seen) {
-  // A scheme that is not known, or a bucket without credentials, is told before anything else.
+  // Report an unknown scheme or missing credentials before anything else.
   if (absl::Status status = Store::Of(path).status(); !status.ok()) return status;
   const PathParts parts = SplitPath(path);
   const bool in_bucket = !SplitUrl(path).key.empty();
@@ -383,7 +383,7 @@ absl::StatusOr<ShardSet> ResolveRemote(const std::string& path, Versions* seen) 
   if (listed && in_bucket) {
     absl::StatusOr<ShardSet> split =
         ResolveSplit(path, std::string(parts.directory), parts.name, kError, seen);
-    // That the folder is not there, either, would be said of another name.
+    // An error that the folder does not exist either would name something else.
     if (split.ok() || !absl::IsNotFound(split.status()) ||
         split.status().message().substr(0, path.size()) == path) {
       return split;
@@ -527,7 +527,7 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
 
 namespace {
 
-// The files of several names as a set: one whole set, if they form one in its order.
+// The files of several names as a set. It is one whole set if they form it in its order.
 absl::StatusOr<ShardSet> Joined(ShardSet all) {
   if (absl::Status status = CheckNoneTwice(all.paths); !status.ok()) return status;
   // Check whether the paths are one whole set in order, such as a glob expanded by the shell.
@@ -554,7 +554,7 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
   absl::StatusOr<std::vector<std::string>> names = NamesInBraces(spec);
   if (!names.ok()) return names.status();
   if (!names->empty() && IsRemote(spec) && !HasWildcard(spec) && spec.find('@') == spec.npos) {
-    // Objects: to ask for each one here, one after the other, would take long.
+    // Do not ask the store for each object here, which would take long.
     ShardSet all;
     all.directory = SplitPath(names->front()).directory;
     all.paths = *std::move(names);

@@ -184,7 +184,7 @@ std::string DifferenceOf(const ValueStatistics& stored, const ValueStatistics& f
       compare("min", theirs.min(), ours.min());
       compare("max", theirs.max(), ours.max());
     }
-    // Of long lists, values at random places are looked at.
+    // The statistics of long lists are those of a sample.
     const auto at = schema.features().find(name);
     if (at != schema.features().end() &&
         at->second.max_values < 2 * FeatureStatistics::kValuesLookedAt) {

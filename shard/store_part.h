@@ -50,7 +50,7 @@ class StorePart : public PartStaging {
                              std::string* message) const;
 
   const std::string directory_;
-  const std::string folder_;  // of the attempt
+  const std::string folder_;  // folder of the attempt
   const std::string job_;
   std::unique_ptr<UploadGroup> group_;
   mutable Mutex mutex_;

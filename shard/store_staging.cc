@@ -174,7 +174,7 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
   if (!status.ok()) return status;
   status = ParallelFor(commit.objects.size(), kRequests, {},
                        [&](size_t i) { return Publish(commit.objects[i]).status(); });
-  // Of a writer of an earlier version, which made no pack; one that is there is another dataset's.
+  // A writer of an earlier version made no pack, so a pack that exists belongs to another dataset.
   if (status.ok() && commit.objects.size() % 2 == 0) {
     status = RemoveObject(IndexPackPath(directory, stem));
   }

@@ -16,7 +16,7 @@
 
 namespace shardfeed {
 
-// What users should know of a tar archive that is read without an error. Not thread-safe.
+// What users should know about a tar archive that is read without an error. Not thread-safe.
 class TarNotes {
  public:
   // Adds the key of the next sample, which starts at `offset`.
@@ -28,8 +28,8 @@ class TarNotes {
   std::vector<std::string> Texts(std::string_view path) const;
 
  private:
-  // Hashes instead of keys, since there may be millions: for 1 in 400,000 archives of ten million
-  // samples, a repetition is noted that is none.
+  // Hashes instead of keys, since there may be millions. 1 in 400,000 archives of ten million
+  // samples gets a note about a repetition that does not exist.
   absl::flat_hash_set<uint64_t> keys_;
   uint64_t repeated_ = 0;
   std::string first_repeated_;
@@ -37,8 +37,7 @@ class TarNotes {
   uint64_t skipped_ = 0;
 };
 
-// Indexes an archive that is not compressed, from its headers: nothing of the files is read where
-// they are large.
+// Indexes an archive that is not compressed from its headers, without reading large files.
 //
 // DataLoss, with the sample and the byte: a damaged header; a link, a device or another member that
 // cannot be part of a sample; two files of a sample with one ending; an archive that is cut off.

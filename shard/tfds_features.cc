@@ -51,7 +51,7 @@ class Reader {
     std::string name;           // in records
     std::string file;           // in names of files
     std::string connector;      // the text around "{}", such as "Sequence({})"
-    std::vector<int64_t> dims;  // of the sequences around it
+    std::vector<int64_t> dims;  // dimensions of the sequences around it
   };
 
   void Fail(const std::string& what) {

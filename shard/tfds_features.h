@@ -39,20 +39,20 @@ struct TfdsFeature {
   std::string connector;
   // The kind of its list in records.
   FeatureKind kind = FeatureKind::kNone;
-  // Of the values: "bool", "uint8", "float64" and other names of NumPy's; "bytes" for strings,
+  // Type of the values: "bool", "uint8", "float64" and other names of NumPy's; "bytes" for strings,
   // which include encoded images.
   std::string dtype;
-  // Of the value in a record; -1 is any length. Values are in C order.
+  // Shape of the value in a record; -1 is any length. Values are in C order.
   std::vector<int64_t> shape;
-  // kBytes and kZlib: so many dimensions at the end of `shape` are those of each encoded array, and
-  // the others count the arrays.
+  // kBytes and kZlib: this number of dimensions at the end of `shape` are those of each encoded
+  // array, and the others count the arrays.
   TfdsEncoding encoding = TfdsEncoding::kNone;
   size_t array_rank = 0;
   // Whether records may lack it: TFDS then gives the lowest value of its type.
   bool optional = false;
   // "png" or "jpeg" for an image that says so.
   std::string image_format;
-  // Of a class label: the number of classes, and the file beside features.json that may name them.
+  // For a class label: the number of classes, and the file beside features.json that may name them.
   uint64_t num_classes = 0;
   std::string labels_file;
   // Why records cannot be parsed so; empty if they can.
@@ -60,7 +60,7 @@ struct TfdsFeature {
 };
 
 struct TfdsFeatures {
-  std::string path;  // of features.json
+  std::string path;  // path of features.json
   std::vector<TfdsFeature> features;
 };
 

@@ -70,7 +70,7 @@ class ValueStatistics {
  public:
   using Features = std::map<std::string, FeatureStatistics, std::less<>>;
 
-  // Of so many features, statistics are kept; of more, those whose names come first.
+  // Statistics are kept for at most this number of features: those whose names come first.
   static constexpr size_t kMaxFeatures = 256;
 
   // Returns the statistics of a feature, which stay where they are until num_removed changes; null:

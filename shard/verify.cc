@@ -244,7 +244,7 @@ class ShardVerifier {
   // Number and stream offset of the next record.
   uint64_t next_record_ = 0;
   uint64_t next_offset_ = 0;
-  uint64_t content_defects_ = 0;  // of what sound frames hold
+  uint64_t content_defects_ = 0;  // defects in the content of sound frames
   bool index_opened_ = false;
   // Null if there is no intact index.
   std::shared_ptr<const ShardIndex> index_;

@@ -177,7 +177,7 @@ class DatasetWriter {
   // The statistics of the shards that are closed, taken over or adopted, or else of all that
   // collectors_ do not have.
   ValueStatistics values_ ABSL_GUARDED_BY(values_mutex_);
-  // Those that no thread uses.
+  // The collectors that no thread is using.
   std::vector<std::unique_ptr<ValueCollector>> collectors_ ABSL_GUARDED_BY(values_mutex_);
   // Whether values_ lacks a shard that was adopted.
   bool values_missing_ ABSL_GUARDED_BY(values_mutex_) = false;

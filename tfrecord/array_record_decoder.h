@@ -29,7 +29,7 @@ class ArrayRecordDecoder {
   const std::vector<uint64_t>& sizes() const { return chunk_.sizes; }
 
  private:
-  std::string data_;  // of a chunk that block headers interrupt
+  std::string data_;  // bytes of a chunk that block headers interrupt
   SimpleChunk chunk_;
 };
 

@@ -59,7 +59,7 @@ bool ReadList(std::string_view list, int depth, Feature& feature) {
   WireFields fields(list, depth);
   while (fields.Next()) {
     const std::string_view bytes = fields.bytes();
-    const bool is_bytes = fields.Is(1, WireType::kBytes);  // of numbers: packed
+    const bool is_bytes = fields.Is(1, WireType::kBytes);  // for numbers: whether they are packed
     if (feature.kind == FeatureKind::kBytes) {
       if (is_bytes) feature.bytes.push_back(bytes);
     } else if (feature.kind == FeatureKind::kFloat) {
@@ -87,7 +87,7 @@ bool ReadFeature(std::string_view bytes, int depth, Feature& feature) {
   while (fields.Next()) {
     if (fields.field() > 3 || !fields.Is(fields.field(), WireType::kBytes)) continue;
     const auto kind = static_cast<FeatureKind>(fields.field());
-    if (feature.kind != kind) feature = {kind};  // of several kinds, the last one counts
+    if (feature.kind != kind) feature = {kind};  // if there are several kinds, the last one counts
     if (!ReadList(fields.bytes(), depth + 1, feature)) return false;
   }
   return fields.failed() == nullptr;

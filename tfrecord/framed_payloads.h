@@ -1,4 +1,4 @@
-// Payloads that are not as they are in the file, and so have memory of their own.
+// Payloads that differ from the bytes in the file and so have memory of their own.
 
 #ifndef SHARDFEED_TFRECORD_FRAMED_PAYLOADS_H_
 #define SHARDFEED_TFRECORD_FRAMED_PAYLOADS_H_

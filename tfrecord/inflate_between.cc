@@ -54,7 +54,7 @@ void PutEmptyDynamicBlock(BitWriter* out) {
   out->Put(0, 5);   // 257 literals and lengths.
   out->Put(0, 5);   // 1 distance.
   out->Put(14, 4);  // 18 lengths of the code-length code, 3 bits each.
-  // Of these, two are 1: the third, of symbol 18 (a run of zeros), and the eighteenth, of symbol 1.
+  // Two of these are 1: the third, of symbol 18 (a run of zeros), and the eighteenth, of symbol 1.
   out->Put(uint64_t{1} << 6 | uint64_t{1} << 51, 54);
   out->Put(0, 1);                         // Literal 0 has a code of one bit.
   out->Put(1, 1), out->Put(138 - 11, 7);  // 138 literals have no code.

@@ -35,7 +35,7 @@ struct MdsColumn {
   };
   std::string name;
   std::string encoding;
-  std::optional<uint32_t> size;  // that of each value, if it is fixed
+  std::optional<uint32_t> size;  // size of each value, if it is fixed
   Kind kind = Kind::kBytes;
   const MdsNumber* number = nullptr;  // null: each array names it
   bool shaped = false;                // whether all arrays have one shape, which they do not store
@@ -72,7 +72,7 @@ class MdsColumns {
   std::vector<MdsColumn> columns_;
   size_t variable_ = 0;  // columns without a fixed size
   uint64_t sample_overhead_ = 0;
-  uint64_t growth_ = 1;  // of the bytes of a value at most
+  uint64_t growth_ = 1;  // maximum growth of the bytes of a value
 };
 
 }  // namespace shardfeed

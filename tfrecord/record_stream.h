@@ -78,7 +78,7 @@ class RecordStream {
   uint64_t record() const { return record_; }
   uint64_t offset() const { return offset_; }
 
-  // Of a tar shard: members up to here, apart from folders, that belong to no sample.
+  // The number of members of a tar shard up to here, apart from folders, that belong to no sample.
   uint64_t tar_members_skipped() const { return skipped_; }
 
   // After a framing defect, not of a tar shard: skips to the next readable record and returns the

@@ -89,7 +89,7 @@ std::string ReadRiegeliChunk(std::string_view bytes, uint64_t begin, CrcCheck ch
 struct SimpleChunk {
   char compression = 0;
   std::string_view values;      // the compressed records, borrowed from the data
-  std::vector<uint64_t> sizes;  // of each record
+  std::vector<uint64_t> sizes;  // size of each record
   uint64_t decoded_bytes = 0;   // their sum
 };
 

@@ -113,7 +113,7 @@ class TarSampleWalk {
   std::optional<Pending> pending_;
   uint64_t skipped_ = 0;
   uint64_t needed_ = 0;
-  absl::flat_hash_set<std::string> extensions_;  // of a sample with many files
+  absl::flat_hash_set<std::string> extensions_;  // extensions of a sample with many files
   TarDefect defect_;
 };
 

@@ -135,7 +135,7 @@ class LabelFile {
   size_t label_column_ = 1;
   size_t split_column_ = 0;              // 0: none, since the first column is the image's name
   std::vector<std::string_view> cells_;  // row by row
-  std::vector<uint64_t> lines_;          // of each row
+  std::vector<uint64_t> lines_;          // line of each row
   std::unordered_map<std::string_view, size_t> rows_;  // by the image's name
   Labels labels_ = Labels::kNames;
   std::vector<std::string_view> class_names_;

@@ -17,8 +17,8 @@ namespace shardfeed {
 inline constexpr size_t kJsonPadding = simdjson::SIMDJSON_PADDING;
 
 enum class JsonDigits {
-  kOfDoubles,  // those that a double has
-  kOwn,        // also those of the text, which takes longer: see JsonText
+  kOfDoubles,  // the digits that a double can hold
+  kOwn,        // all digits of the text, which takes longer: see JsonText
 };
 
 // Parses `text`, which must be UTF-8 and followed by kJsonPadding bytes. The result is memory of

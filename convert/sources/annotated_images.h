@@ -83,7 +83,7 @@ class AnnotatedImages : public Source {
 
  private:
   struct Image {
-    uint64_t begin;  // of the name, in names_
+    uint64_t begin;  // where its name begins in names_
     uint32_t size;
     uint32_t folder : 31;
     uint32_t dropped : 1;

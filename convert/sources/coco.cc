@@ -97,7 +97,8 @@ class CocoSource : public AnnotatedImages {
   std::vector<CocoCategory> categories_;
   std::unordered_map<int64_t, uint32_t> category_of_id_;
   std::vector<Position> positions_;
-  std::vector<uint64_t> first_;  // of the positions of each image, and their end
+  std::vector<uint64_t>
+      first_;  // where the positions of each image begin, and where the last ones end
   std::vector<Id> annotation_ids_;
   ObjectColumns columns_;
   bool captions_ = false;

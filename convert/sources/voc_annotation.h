@@ -15,7 +15,7 @@
 namespace shardfeed {
 
 struct VocObject {
-  std::string name;  // of its class
+  std::string name;  // name of its class
   std::optional<std::string> pose;
   std::optional<bool> truncated;
   std::optional<bool> difficult;
@@ -24,7 +24,7 @@ struct VocObject {
 };
 
 struct VocAnnotation {
-  std::string filename;  // of the image; empty if the file does not tell it
+  std::string filename;  // name of the image; empty if the file lacks it
   uint32_t width = 0;    // 0 if the file does not tell it
   uint32_t height = 0;
   std::vector<VocObject> objects;

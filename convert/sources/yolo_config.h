@@ -19,7 +19,7 @@ struct YoloConfig {
   std::string root;  // the key path; empty if there is none
   // The folders of images of "train", "val" and "test", as written.
   std::map<std::string, std::vector<std::string>, std::less<>> subsets;
-  std::vector<std::string> names;  // of the classes 0, 1 and so on; empty if there are none
+  std::vector<std::string> names;  // names of the classes 0, 1 and so on; empty if there are none
   // For labels with keypoints, the key kpt_shape: how many, and 2 or 3 values each. 0: none.
   uint32_t num_keypoints = 0;
   uint32_t keypoint_values = 0;

@@ -236,7 +236,7 @@ class Pixels {
   uint32_t height_;
   uint32_t bits_;
   bool top_down_;
-  std::vector<uint8_t> indices_;  // of run-length encoded images
+  std::vector<uint8_t> indices_;  // indices of run-length encoded images
 };
 
 absl::Status CheckKnown(const Layout& layout) {

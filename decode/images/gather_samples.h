@@ -13,7 +13,7 @@
 namespace shardfeed {
 
 struct SampleGather {
-  const uint8_t* samples = nullptr;  // of 8 bits, or of 16 in the order of the machine
+  const uint8_t* samples = nullptr;  // samples of 8 bits, or of 16 in the machine's byte order
   int sample_bytes = 1;
   int channels = 1;
   // The first channel of the result's pixel (x, y) is sample number columns[x] + rows[y]; the
@@ -26,9 +26,10 @@ struct SampleGather {
 // kUInt8 (only from samples of 8 bits), kUInt16, kInt32 or kFloat32. Thread safe.
 void GatherSamples(const SampleGather& gather, PixelLayout layout, DType dtype, void* out);
 
-// Which of `size` pixels that begin at `begin` is nearest to each of `out` pixels: the one under
-// its middle, as in Pillow's resize(resample=NEAREST, box=...) and torch's "nearest-exact". The
-// second returns those of the pixels [first, first + count) of `out`.
+// Returns, for each of `out` pixels, the nearest of the `size` pixels that begin at `begin`: the
+// one under its middle, as in Pillow's resize(resample=NEAREST, box=...) and torch's
+// "nearest-exact". The second function returns only those for the output pixels [first, first +
+// count).
 std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out);
 std::vector<uint32_t> NearestPixels(uint32_t begin, uint32_t size, uint32_t out, uint32_t first,
                                     uint32_t count);

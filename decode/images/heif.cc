@@ -16,8 +16,8 @@
 namespace shardfeed {
 namespace {
 
-// What is used of libheif's interface, which has been the same since version 1.8 of 2020: objects
-// are opaque, and its structs only grow at their ends.
+// The part of libheif's interface that is used. It has been the same since version 1.8 of 2020:
+// objects are opaque, and its structs only grow at their ends.
 
 struct Context;
 struct Handle;

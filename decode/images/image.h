@@ -35,9 +35,9 @@ struct ImageBox {
 
 // Decodes one image after another, reusing its memory. Not thread safe: use one for each thread.
 //
-// Of a JPEG, only what the box needs is decoded (see JpegDecoder). Where the box is at least 2, 4
-// or 8 times larger than the result in both directions, it is decoded at 1/2, 1/4 or 1/8 of its
-// size (except for kNearest, raw samples and without dct_scaling). All other images are decoded
+// Only the part of a JPEG that the box needs is decoded (see JpegDecoder). If the box is at least
+// 2, 4 or 8 times larger than the result in both directions, it is decoded at 1/2, 1/4 or 1/8 of
+// its size (except for kNearest, raw samples and without dct_scaling). All other images are decoded
 // whole.
 class ImageDecoder {
  public:

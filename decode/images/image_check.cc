@@ -66,7 +66,7 @@ void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
     if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)) {
       return CountNotDecoded(fmt::format("{}: {}", header->format, std::string(status.message())));
     }
-    // Of random bytes, a value in 65536 begins like that.
+    // One of 65536 values of random bytes begins like that.
     if (!status.ok() && value.starts_with("\xff\x0a") && !IsNamedImage(feature)) return;
   }
   if (!status.ok()) {

@@ -69,7 +69,7 @@ struct PixelFormat {
   uint32_t channels;
   int type;
   int endianness;  // 0: that of the machine
-  size_t align;    // of rows; 0: none
+  size_t align;    // alignment of rows; 0: none
 };
 
 struct ColorEncoding {

@@ -18,7 +18,7 @@ class Projection {
     return Projection({scale_x, 0, shift_x, 0, scale_y, shift_y, 0, 0, 1});
   }
   // The map whose inverse is x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1), and so on for y.
-  // That inverse must not map the plane to a line.
+  // The inverse must not map the plane to a line.
   static Projection InverseOf(const std::array<double, 8>& m) {
     // The adjugate is the inverse times the determinant, which a projective map does not feel; with
     // the sign of the determinant, points in front of the horizon stay there.

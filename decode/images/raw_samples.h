@@ -15,8 +15,8 @@ namespace shardfeed {
 // What the samples of an image must be.
 struct RawFormat {
   int channels = 1;
-  int max_bits = 16;        // of a sample: 8 or 16
-  uint64_t max_bytes = -1;  // of all samples
+  int max_bits = 16;        // bits of a sample: 8 or 16
+  uint64_t max_bytes = -1;  // size of all samples
 };
 
 // Holds the samples of one image after another, reusing its memory: [height, width, channels]

@@ -27,7 +27,7 @@ const Shares* SharesOf(int matrix) {
   return nullptr;
 }
 
-// Of two halved samples, a pixel is three times as near to the one that covers it.
+// The two halved samples next to a pixel: it is three times as near to the one that covers it.
 struct Neighbors {
   uint32_t near;
   uint32_t far;

@@ -23,7 +23,8 @@ struct SamplePlane {
 
 struct YcbcrImage {
   SamplePlane y;
-  // Of the same size, or halved, rounded up, in one or both directions; no data: the image is grey.
+  // The chroma planes have the size of `y`, or half of it, rounded up, in one or both directions.
+  // The image is grey if they have no data.
   SamplePlane cb;
   SamplePlane cr;
   // MatrixCoefficients of ITU-T H.273: 0 RGB itself, 1 BT.709, 5 and 6 BT.601, 9 BT.2020 ...

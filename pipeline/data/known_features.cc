@@ -22,7 +22,7 @@ constexpr uint64_t kWholeBytesInStore = 4 << 20;
 constexpr uint64_t kSampleBytes = 16 << 20;
 constexpr uint64_t kSampleBytesInStore = 4 << 20;
 constexpr size_t kSampledShards = 64;
-constexpr uint64_t kLeastBytes = 64 << 10;  // of a place
+constexpr uint64_t kLeastBytes = 64 << 10;  // minimum size of a place
 
 // The records of one shard that were looked at.
 struct ShardSample {
@@ -198,7 +198,7 @@ DType ListType(const TfdsFeature& feature, DType column) {
 FeatureValues LowestValue(const TfdsFeature& feature) {
   if (feature.kind == FeatureKind::kBytes) return std::vector<std::string>{""};
   if (feature.kind == FeatureKind::kInt64) {
-    int64_t lowest = 0;  // of types without a sign
+    int64_t lowest = 0;  // 0 for unsigned types
     if (feature.dtype == "int8") lowest = INT8_MIN;
     if (feature.dtype == "int16") lowest = INT16_MIN;
     if (feature.dtype == "int32") lowest = INT32_MIN;
@@ -261,7 +261,7 @@ absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
                                      feature.min_values > 0 && feature.kind != FeatureKind::kNone));
     if (!fixed) {
       spec.layout = Layout::kRagged;
-      // Of a shape that some records lack, or that has no values, what is in a row of its first
+      // If some records lack the shape, or it has no values, an element is a row of its first
       // dimension.
       if (!shape.empty() && std::count(shape.begin() + 1, shape.end(), 0) == 0) {
         spec.shape.assign(shape.begin() + 1, shape.end());

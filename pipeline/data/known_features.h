@@ -31,7 +31,7 @@ absl::StatusOr<FoundSchema> FindSchema(const ShardSet& set, const ShardTable* ta
 
 // A column that was parsed as records have it, and becomes what TFDS declares.
 struct TfdsColumn {
-  ColumnSpec output;  // of the same name
+  ColumnSpec output;  // has the same name
   // The type that TFDS declares, whose values those of `output` can hold, but for large uint64.
   std::string dtype;
   TfdsEncoding encoding = TfdsEncoding::kNone;

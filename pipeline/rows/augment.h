@@ -34,7 +34,7 @@ class ImageAugmenter {
                                                                     int height, int width,
                                                                     int channels);
 
-  // Of the images, in pixels.
+  // Size of the images in pixels.
   int height() const { return height_; }
   int width() const { return width_; }
   // [height, width, channels] of the result.

@@ -243,7 +243,7 @@ class PlannedStage : public Stage {
 
  protected:
   struct Row {
-    RowOrigin origin;  // of its first record
+    RowOrigin origin;  // origin of its first record
     absl::Span<const PackedPart> parts;
     std::deque<Batch> batches;  // one row for each part
   };
@@ -291,7 +291,7 @@ class PlannedStage : public Stage {
   ElementQueue queue_;
   const std::shared_ptr<const PackPlan> plan_;
   const std::shared_ptr<RunContext> context_;
-  std::shared_ptr<const PackedWindow> window_;  // of the row that is being made
+  std::shared_ptr<const PackedWindow> window_;  // window of the row that is being made
 };
 
 // A damaged record that is skipped has no elements, whatever its index says.

@@ -19,11 +19,11 @@ namespace shardfeed {
 // What packed rows are made of.
 struct PackLayout {
   int64_t length = 0;
-  std::vector<size_t> columns;    // of the input: those of the sequences
+  std::vector<size_t> columns;    // the input's columns of sequences
   std::vector<PaddingValue> pad;  // the value that fills up each of them
   // The value behind each of their sequences, which belongs to it; empty: none.
   std::vector<PaddingValue> separator;
-  std::vector<size_t> kept;  // of the input: those with one value per segment
+  std::vector<size_t> kept;  // the input's columns with one value per segment
   bool cu_seqlens = false;
   // The columns of packed rows: the sequences', NAME_segment_ids, NAME_positions, the kept ones
   // and, if asked for, NAME_cu_seqlens, where NAME is that of the first sequences.
@@ -44,13 +44,13 @@ std::unique_ptr<Stage> MakePlannedPackStage(std::unique_ptr<Stage> input, PackLa
 // What the rows of a plan made with PackSpec::How::kSteps consist of.
 struct StepsLayout {
   struct Part {
-    size_t column = 0;  // of the input: ragged
+    size_t column = 0;  // a ragged column of the input
     int64_t begin = 0;  // the elements from step + begin to step + end - 1
     int64_t end = 0;
-    int mask = -1;  // of the output: the uint8 column that tells those that are beyond the ends
+    int mask = -1;  // the output's uint8 column that marks elements beyond the ends; -1: none
   };
   std::vector<Part> parts;  // the output's first columns
-  int number = -1;          // of the output: the int32 column with the number of the step
+  int number = -1;          // the output's int32 column with the number of the step; -1: none
   // The output's last columns: of the input, those with one value per episode.
   std::vector<size_t> kept;
   std::shared_ptr<const RowSpec> spec;

@@ -173,7 +173,7 @@ struct StreamState {
   std::string error;
 };
 
-// An interpreter that ends cannot make batches any more.
+// An interpreter that is ending cannot make batches any more.
 constexpr char kEnding[] = "the interpreter is ending";
 
 int StreamSchema(ArrowArrayStream* stream, ArrowSchema* out) {
@@ -206,7 +206,7 @@ const char* StreamError(ArrowArrayStream* stream) {
 void StreamRelease(ArrowArrayStream* stream) {
   auto* state = static_cast<StreamState*>(stream->private_data);
   stream->release = nullptr;
-  // Objects of an interpreter that has ended are not let go.
+  // Objects of an interpreter that has ended are not released.
   WithGil([state] { delete state; });
 }
 

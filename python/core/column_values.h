@@ -28,7 +28,7 @@ GivenColumn TakeColumn(std::string_view name, std::string_view dtype, nanobind::
                        nanobind::handle splits, RecordTypes* types,
                        std::vector<nanobind::object>* held);
 
-// The name of NumPy's of what a column's values are; "bytes" for strings, empty for kNull.
+// NumPy's name of the type of a column's values; "bytes" for strings, empty for kNull.
 std::string_view DtypeOf(ExampleColumn::Type type);
 
 }  // namespace shardfeed::python

@@ -66,7 +66,7 @@ class PyDeviceIterator {
   nanobind::dict Stats();
   void Close();
   bool closed() const { return closed_; }
-  // Of the last delivered batch, as PyIterator has them.
+  // Padding and damaged rows of the last delivered batch, as in PyIterator.
   size_t padded() const { return padded_; }
   const std::vector<uint32_t>& damaged() const { return damaged_; }
 
@@ -83,7 +83,7 @@ class PyDeviceIterator {
   const std::shared_ptr<std::timed_mutex> use_ = std::make_shared<std::timed_mutex>();
   bool closed_ = false;
   bool forked_ = false;
-  // With the GIL.
+  // Accessed with the GIL held.
   size_t padded_ = 0;
   std::vector<uint32_t> damaged_;
 };

@@ -27,7 +27,7 @@ struct Values {
   // What they were, a name of NumPy's: "uint8", "bool", "float64" ...; of Python's own numbers,
   // and of values of several types, what is stored. Empty if there are no values.
   std::string_view dtype;
-  // Of the array or the nested lists; empty: a single value.
+  // Shape of the array or the nested lists; empty for a single value.
   std::vector<int64_t> shape;
   // How many lists are around each value; -1: no value yet.
   int depth = -1;

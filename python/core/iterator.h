@@ -91,7 +91,7 @@ class PyIterator {
   RowViews rows_;
   size_t num_rows_ = 0;
   size_t num_real_ = 0;                 // number of rows that are not padding
-  std::vector<uint32_t> damaged_rows_;  // of those rows
+  std::vector<uint32_t> damaged_rows_;  // the damaged ones among the rows
   size_t at_ = 0;
   std::atomic<uint64_t> padded_ = 0;
   std::vector<uint32_t> last_damaged_;  // with the GIL

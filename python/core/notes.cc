@@ -12,7 +12,7 @@
 namespace shardfeed::python {
 namespace {
 
-constexpr size_t kShown = 20;  // of the notes on a dataset, as the program does
+constexpr size_t kShown = 20;  // number of notes on a dataset that are shown, as in the program
 
 struct Untold {
   std::atomic<bool> any = false;

@@ -78,8 +78,8 @@ class NumberRule {
   int64_t least_ = INT64_MIN;
   int64_t most_ = INT64_MAX;
   int significant_bits_ = 0;
-  double largest_ = 0;   // of floats; a number above it would become infinite
-  double smallest_ = 0;  // of floats; below it, a number might become 0
+  double largest_ = 0;   // for floats: a greater number would become infinite
+  double smallest_ = 0;  // for floats: a smaller number might become 0
   bool exact_ = false;   // whether float64 is declared: then all digits that are lost are told
 };
 

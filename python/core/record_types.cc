@@ -512,10 +512,10 @@ Wrong RecordTypes::CheckRecord(std::string_view record) {
   names_.clear();
   for (size_t i = summaries_.size(); i-- > 0;) {
     const FeatureSummary& one = summaries_[i];
-    // Of several entries of a name, the last one counts.
+    // If a name has several entries, the last one counts.
     if (one.is_list || !names_.insert(one.name).second) continue;
     const char kind = KindOf(one.kind);
-    // The shape that has so many values, if there is one.
+    // The shape with this number of values, if there is one.
     std::vector<int64_t> shape = {-1};
     const Declared* const declared = Find(one.name);
     const auto learned = learned_.find(one.name);

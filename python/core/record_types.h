@@ -83,13 +83,13 @@ class RecordTypes {
     DType dtype = DType::kBytes;
     std::vector<int64_t> shape;  // -1 in front: any length
     bool required = false;
-    size_t raw_bytes = 0;  // of a row or an element; 0: not raw
+    size_t raw_bytes = 0;  // bytes of a row or an element; 0: not raw
   };
   struct Learned {
     char kind = 0;
     std::string dtype;
     std::vector<int64_t> shape;
-    bool any_length = false;  // of records that differ in it; the shape is empty then
+    bool any_length = false;  // whether records differ in shape, which is then empty
     uint64_t record = 0;      // the first one
   };
   struct Given {
@@ -99,7 +99,7 @@ class RecordTypes {
   };
   struct Loss {
     uint64_t values = 0;
-    uint64_t record = 0;  // of the first one
+    uint64_t record = 0;  // number of the first record with a loss
     double from = 0;
     double to = 0;
   };
@@ -123,7 +123,7 @@ class RecordTypes {
   const bool keeps_shapes_;
   std::map<std::string, Learned, std::less<>> learned_;
   std::map<std::string, Loss, std::less<>> losses_;
-  // Of the record or the batch that is being checked.
+  // State of the record or the batch that is being checked.
   uint64_t record_ = 0;
   std::vector<std::string_view> required_found_;
   std::vector<std::pair<std::string, std::optional<Learned>>> undo_;

@@ -239,7 +239,7 @@ class RecordSink {
 
   ExampleBuilder builder_;
   std::string record_;
-  Values values_;  // of the feature that is being added
+  Values values_;  // values of the feature that is being added
   RecordTypes types_;
   uint64_t records_ = 0;
 };

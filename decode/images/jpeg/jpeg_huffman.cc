@@ -12,7 +12,7 @@ bool JpegHuffmanTable::Build(std::string_view counts_and_symbols, bool dc) {
   lookup.fill(0);
   limit.fill(0);
   uint32_t code = 0;
-  size_t index = 16;  // of the next symbol in `counts_and_symbols`
+  size_t index = 16;  // index of the next symbol in `counts_and_symbols`
   for (int length = 1; length <= 16; ++length, code <<= 1) {
     const auto count = static_cast<uint8_t>(counts_and_symbols[length - 1]);
     // A code must not be all ones.
@@ -34,8 +34,8 @@ bool JpegHuffmanTable::Build(std::string_view counts_and_symbols, bool dc) {
 JpegHuffmanTable::Symbol JpegHuffmanTable::SymbolOf(int length, int symbol) const {
   const int size = symbol & 15;
   const int zeros = symbol >> 4;
-  // Of the AC symbols without a coefficient, the one with 15 zeros means 16 zeros; the others end
-  // the block.
+  // An AC symbol without a coefficient means 16 zeros if it has 15 zeros; otherwise it ends the
+  // block.
   const int advance = size == 0 && zeros < 15 && !is_dc ? kEndOfBlock : 1 + zeros;
   return static_cast<uint32_t>(length + size) | static_cast<uint32_t>(advance) << 8 |
          static_cast<uint32_t>(size) << 16 | static_cast<uint32_t>(length) << 24;

@@ -148,7 +148,7 @@ class JpegSkimmer {
   uint64_t limit_ = 0;                // size of that data in bits
   bool at_end_ = false;               // no data follows
   std::vector<uint32_t> stuffed_;  // positions in `bytes_` before which a stuffed zero was left out
-  std::unique_ptr<State[]> found_;  // of all streams, one after another
+  std::unique_ptr<State[]> found_;  // states of all streams, one after another
   uint64_t first_ = 0;              // the number of its first MCU
   uint64_t num_ = 0;
   std::unique_ptr<uint32_t[]> begins_;  // first bit of each block, and of the one after the last

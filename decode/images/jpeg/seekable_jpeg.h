@@ -24,7 +24,7 @@ struct SeekableJpeg {
   enum class Outcome {
     kRewritten,
     kAlready,      // already seekable
-    kUnsupported,  // of a kind that cannot be rewritten losslessly
+    kUnsupported,  // cannot be rewritten losslessly
     kDamaged,      // cut off or corrupt: libjpeg warns of it
   };
   Outcome outcome = Outcome::kRewritten;

@@ -113,7 +113,7 @@ class Conversion:
         self.kinds = dict(kinds or {})
         self.told: Dict[Tuple[str, str], None] = {}
         self.losses: Dict[str, Loss] = {}
-        # Of the batch that is being converted:
+        # State of the batch that is being converted:
         self._place: Callable[[int], str] = str
         self._made: List[Tuple[str, Any]] = []
         self._types: Dict[str, str] = {}

@@ -126,7 +126,7 @@ class ViewedChain:
                 if len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
         except StopIteration:
-            # Those that are kept can still be seen.
+            # The batches that are kept can still be seen.
             raise Missing(f"epoch {epoch} has {self._next:,} batches" if self._next else f"epoch {epoch} is empty") from None
         except (Exception, SystemExit) as error:
             self._it, self._epoch = None, None
