@@ -95,7 +95,7 @@ int List(const CacheFlags& flags, const CommandOptions& options) {
   }
   fmt::print("{:>10}  in all\n", FormatSize(listing->bytes));
   if (listing->damaged_files > 0) {
-    fmt::print("{} files are damaged; the next to read them fetches them anew\n",
+    fmt::print("{} files are damaged; the next reader fetches them again\n",
                FormatCount(listing->damaged_files));
   }
   return kExitDone;

@@ -16,7 +16,7 @@ namespace {
 absl::Status StartCache(const CommandOptions& options) {
   if (options.cache.empty()) {
     if (options.cache_size.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError("--cache-size: of which cache? Add --cache DIR");
+    return absl::InvalidArgumentError("--cache-size: there is no cache; add --cache DIR");
   }
   std::optional<uint64_t> max_bytes;
   if (!options.cache_size.empty()) {

@@ -91,7 +91,8 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
     others.emplace_back("--split-column", "a job writes one dataset");
   }
   if (flags.tfds) {
-    others.emplace_back("--tfds", "it describes datasets that are there, and this one is not yet");
+    others.emplace_back("--tfds",
+                        "it describes complete datasets, and this one is not complete yet");
   }
   if (!flags.shard_size.empty()) {
     others.emplace_back("--shard-size", "all tasks need one number of shards, OUT@N");

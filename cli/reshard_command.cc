@@ -148,7 +148,8 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ReshardFlags& flags,
   if (!flags.job.given()) return std::nullopt;
   WholeFlags others;
   if (flags.tfds) {
-    others.emplace_back("--tfds", "it describes datasets that are there, and this one is not yet");
+    others.emplace_back("--tfds",
+                        "it describes complete datasets, and this one is not complete yet");
   }
   absl::StatusOr<std::vector<uint64_t>> shards = ShardsOf(flags.job, output, others);
   if (!shards.ok()) return shards.status();

@@ -132,7 +132,7 @@ std::vector<std::string> Page(const std::vector<LiveRun>& runs, uint64_t pid, si
   for (const LiveRun& run : runs) {
     if (now < run.updated + kSilentSeconds) continue;
     lines.push_back("");
-    lines.push_back(fmt::format("process {} has told nothing for {}: is it stopped?", run.pid,
+    lines.push_back(fmt::format("process {} has reported nothing for {}: is it stopped?", run.pid,
                                 FormatDuration(static_cast<double>(now - run.updated))));
   }
   return lines;

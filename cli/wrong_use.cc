@@ -71,7 +71,7 @@ std::string NoSuchOption(const CLI::App& command, const CLI::App* below, std::st
   word = word.substr(0, word.find('='));
   std::string message = fmt::format("there is no option {}", word);
   if (below != nullptr && below->get_option_no_throw(word) != nullptr) {
-    return message + fmt::format(" before '{0}'; place it behind '{0}'", below->get_name());
+    return message + fmt::format(" before '{0}'; place it after '{0}'", below->get_name());
   }
   return message + DidYouMean(word, OptionsOf(command));
 }

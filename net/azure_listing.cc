@@ -37,7 +37,8 @@ absl::Status ListBlobs(const Store& store, const std::string& folder, bool uncom
     const bool parsed = xml.load_buffer(response->body.data(), response->body.size());
     const pugi::xml_node result = xml.child("EnumerationResults");
     if (!parsed || !result) {
-      return absl::UnavailableError(fmt::format("{}: what the server lists is no listing", folder));
+      return absl::UnavailableError(
+          fmt::format("{}: the server's answer is not a listing", folder));
     }
     for (const pugi::xml_node node : result.child("Blobs").children()) {
       std::string name = node.child_value("Name");

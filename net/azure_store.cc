@@ -169,7 +169,7 @@ absl::Status AzureStore::Refused(std::string_view path, const HttpResponse& resp
     if (wrong &&
         ((expiry && *expiry <= now) || error.detail.find("time frame") != std::string::npos)) {
       remedy =
-          "it has expired, or is not valid yet; get another one, then go on from the saved "
+          "it has expired, or is not valid yet; get another one, then resume from the saved "
           "state";
     }
     return denied(fmt::format("Azure refuses the shared access signature of {} ({}); {}",

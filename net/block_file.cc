@@ -79,13 +79,13 @@ struct Header {
 absl::StatusOr<Header> ReadHeader(int fd, const std::string& path) {
   struct stat info;
   if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, path, "look up");
-  if (!S_ISREG(info.st_mode)) return absl::DataLossError(fmt::format("{}: is no file", path));
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(fmt::format("{}: not a file", path));
   char bytes[kBlockHeaderBytes];
   absl::Status status = ReadFully(fd, path, 0, bytes, sizeof(bytes));
   if (!status.ok()) return status;
   if (std::string_view(bytes, kMagic.size()) != kMagic ||
       LoadLittleEndian<uint32_t>(bytes + kCrcAt) != HeaderCrc(bytes)) {
-    return absl::DataLossError(fmt::format("{}: is no block of a cache, or damaged", path));
+    return absl::DataLossError(fmt::format("{}: not a block of a cache, or damaged", path));
   }
   Header header;
   BlockKey& key = header.key;
@@ -121,7 +121,7 @@ int OpenToRead(const std::string& path) {
 // Links (ELOOP) and sockets (ENXIO) are no blocks.
 absl::Status CannotOpen(int error, const std::string& path) {
   if (error != ELOOP && error != ENXIO) return ErrnoStatus(error, path, "open");
-  return absl::DataLossError(fmt::format("{}: is no file", path));
+  return absl::DataLossError(fmt::format("{}: not a file", path));
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }

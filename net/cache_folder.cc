@@ -166,12 +166,12 @@ absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool 
     for (const std::string& name : *names) {
       if (name == "lost+found" || name == kStateName) continue;
       return absl::InvalidArgumentError(
-          fmt::format("{}: is no cache of shardfeed, and not empty; name a new folder", path));
+          fmt::format("{}: not a cache of shardfeed, and not empty; name a new folder", path));
     }
     opened.fd = ::open(state.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   }
   if (opened.fd < 0 && errno == ENOENT) {
-    return absl::NotFoundError(fmt::format("{}: is no cache of shardfeed", path));
+    return absl::NotFoundError(fmt::format("{}: not a cache of shardfeed", path));
   }
   if (opened.fd < 0) return ErrnoStatus(errno, state, "open");
   char bytes[kMagic.size()] = {};
@@ -185,7 +185,7 @@ absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool 
       status = ErrnoStatus(errno, state, "write");
   } else if (std::string_view(bytes, n) != kMagic) {
     status = absl::InvalidArgumentError(
-        fmt::format("{}: is no cache that this version of shardfeed knows", path));
+        fmt::format("{}: not a cache that this version of shardfeed knows", path));
   }
   if (status.ok() && ::fstat(opened.fd, &info) != 0) status = ErrnoStatus(errno, state, "look up");
   if (!status.ok()) {

@@ -103,7 +103,7 @@ absl::Status GcsStore::Refused(std::string_view path, const HttpResponse& respon
   } else if (response.status == 401 || error.code == "ExpiredToken" ||
              error.code == "InvalidToken") {
     remedy =
-        "; the token has expired or is none of Google's: get another one, then go on from the "
+        "; the token has expired or is not one of Google's: get another one, then resume from the "
         "saved state";
   }
   return absl::PermissionDeniedError(

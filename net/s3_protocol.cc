@@ -59,7 +59,8 @@ absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& 
     const bool parsed = xml.load_buffer(response->body.data(), response->body.size());
     const pugi::xml_node result = xml.child("ListBucketResult");
     if (!parsed || !result) {
-      return absl::UnavailableError(fmt::format("{}: what the server lists is no listing", folder));
+      return absl::UnavailableError(
+          fmt::format("{}: the server's answer is not a listing", folder));
     }
     for (const pugi::xml_node object : result.children("Contents")) {
       const std::string name = object.child_value("Key");

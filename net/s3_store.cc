@@ -116,7 +116,7 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
     if (error.code == "SignatureDoesNotMatch") remedy = "; the secret key is wrong";
     if (error.code == "InvalidAccessKeyId") remedy = "; the server does not know this key";
     if (error.code == "ExpiredToken" || error.code == "InvalidToken") {
-      remedy = "; get new ones, then go on from the saved state";
+      remedy = "; get new ones, then resume from the saved state";
     }
     if (error.code == "RequestTimeTooSkewed") remedy = "; set this machine's clock";
     return absl::PermissionDeniedError(message(fmt::format(

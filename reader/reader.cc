@@ -512,7 +512,7 @@ absl::Status Reader::LoadStateDict(std::string_view text) {
     return absl::FailedPreconditionError(fmt::format(
         "the state belongs to another order: it was saved for {}, but this reader has {}{}",
         state["order"].get<std::string>(), order,
-        mix_ == nullptr ? "" : "; weights may change only behind what was delivered"));
+        mix_ == nullptr ? "" : "; weights may change only after what was delivered"));
   }
   GoTo(place);
   return absl::OkStatus();

@@ -201,7 +201,7 @@ class MemberRun : public SharedRun {
     while (true) {
       std::shared_ptr<const ReadBlock> block;
       if (!group_->Take(member_.get(), &block)) {
-        return absl::AbortedError("this reader must go on alone");
+        return absl::AbortedError("this reader must continue alone");
       }
       if (block == nullptr) {
         *out = ReadBlock();

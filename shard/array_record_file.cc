@@ -105,7 +105,7 @@ absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file, uint64
     // Transposed chunks are all that a file has, or none.
     if (first->header->type == 't') {
       return absl::InvalidArgumentError(
-          fmt::format("{}: its chunks are transposed, which cannot be read; write it anew with "
+          fmt::format("{}: its chunks are transposed, which cannot be read; write it again with "
                       "transpose:false among the options of ArrayRecordWriter",
                       file.path()));
     }

@@ -146,7 +146,7 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
       // Readers of a dataset with a manifest look for no other description.
       if (!(*tfds)->notes.empty()) {
         return absl::FailedPreconditionError(fmt::format(
-            "{}: declares more than a manifest can hold, and counts as long as there is none",
+            "{}: declares more than a manifest can hold; without a manifest, readers use it",
             JoinPath(set.directory, "features.json")));
       }
       manifest->schema.SetTypes((*tfds)->types);

@@ -366,7 +366,7 @@ absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
   }
   if (!agrees) {
     place.detail +=
-        fmt::format("; it and all behind it are lost{}",
+        fmt::format("; it and all records after it are lost{}",
                     !raw               ? ""
                     : index == nullptr ? ", because no index tells where they begin"
                                        : ", because the index is that of another archive");

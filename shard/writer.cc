@@ -24,7 +24,7 @@
 namespace shardfeed {
 namespace {
 
-Remedy ToResume() { return {"resume", "", "go on from there"}; }
+Remedy ToResume() { return {"resume", "", "continue from there"}; }
 
 namespace fs = std::filesystem;
 

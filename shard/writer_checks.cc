@@ -56,7 +56,7 @@ absl::Status DatasetWriter::CheckMayResume(const OutputSpec& spec, bool resume) 
   if (!resume || !IsRemote(spec.directory)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{}: a dataset in a store cannot be resumed, because finished shards are kept in "
-                  "folders only; write it anew, or write to a folder and copy that",
+                  "folders only; write it again, or write to a folder and copy that",
                   FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
 }
 

@@ -19,7 +19,7 @@ constexpr uint64_t kMaxMetadataBytes = 64 << 10;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 60;
 
 constexpr char kCutOff[] =
-    "the file was cut off, or Riegeli wrote it without ArrayRecord's footer; write it anew with "
+    "the file was cut off, or Riegeli wrote it without ArrayRecord's footer; write it again with "
     "ArrayRecordWriter";
 
 // Sets the varint fields 1, 2 and 3 of a message, as far as it has them. Returns false if it is not

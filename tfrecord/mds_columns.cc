@@ -213,8 +213,9 @@ std::string AddArray(const MdsColumn& column, std::string_view bytes, ExampleBui
     }
     bytes.remove_prefix(dimensions * width);
     if (values != bytes.size() / number->bytes) {
-      return fmt::format("has {} bytes, which are not as many values of {} as its shape says",
-                         bytes.size(), number->name);
+      return fmt::format(
+          "has {} bytes, which is not the number of values of {} that its shape says", bytes.size(),
+          number->name);
     }
     if (dimensions != 1) {
       thread_local std::string name;

@@ -221,7 +221,7 @@ std::string ReadRiegeliChunk(std::string_view bytes, uint64_t begin, CrcCheck ch
 std::string ParseSimpleChunk(const RiegeliChunkHeader& header, std::string_view data,
                              SimpleChunk* chunk) {
   if (header.type == 't') {
-    return "a transposed chunk, which cannot be read; write the file anew with transpose:false";
+    return "a transposed chunk, which cannot be read; write the file again with transpose:false";
   }
   if (header.type != 'r') {
     return fmt::format("a chunk of type {:#04x}, which has no records",

@@ -137,8 +137,9 @@ absl::Status VisitIndices(std::string_view name, std::string_view format, const 
   if (format == "I") return as(uint32_t{});
   if (format == "l") return as(int64_t{});
   if (format == "L") return as(uint64_t{});
-  return Refuse(name,
-                fmt::format("its categories are numbered by '{}', which are no integers", format));
+  return Refuse(
+      name,
+      fmt::format("its categories are numbered by '{}', which is not an integer type", format));
 }
 
 absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,

@@ -63,9 +63,9 @@ Stretch StretchOf(uint32_t size, uint32_t resized, uint32_t begin, uint32_t coun
 absl::Status CheckRaw(const ImageOptions& options) {
   constexpr int kMaxChannels = 1024;
   if (options.channels < 1 || options.channels > kMaxChannels) {
-    return absl::InvalidArgumentError(
-        fmt::format("channels of raw samples must be as many as the files store, 1 to {}, got {}",
-                    kMaxChannels, options.channels));
+    return absl::InvalidArgumentError(fmt::format(
+        "channels of raw samples must be the number that the files store, 1 to {}, got {}",
+        kMaxChannels, options.channels));
   }
   if (options.dtype != DType::kUInt8 && options.dtype != DType::kUInt16 &&
       options.dtype != DType::kInt32 && options.dtype != DType::kFloat32) {

@@ -245,7 +245,7 @@ absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
     if (feature.mixed_kinds > 0) {
       return absl::InvalidArgumentError(fmt::format(
           "feature '{}' is {} in some records and of another kind in {}: name the features to "
-          "parse, without it, or write the dataset anew with one kind",
+          "parse, without it, or write the dataset again with one kind",
           name, FeatureKindName(feature.kind), feature.mixed_kinds));
     }
     FeatureSpec spec;

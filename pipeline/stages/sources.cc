@@ -134,7 +134,7 @@ class ShardsStage : public Stage {
     if (Mixes() && past != reader_->PastOf(place)) {
       return absl::FailedPreconditionError(fmt::format(
           "the state belongs to another mixture: sources, their records, their weights or the seed "
-          "of their draws differ before position {} of epoch {}; weights may change only behind "
+          "of their draws differ before position {} of epoch {}; weights may change only after "
           "what was delivered, and "
           "sources that had none yet may be added at the end",
           place.position, place.epoch));

@@ -52,7 +52,7 @@ absl::StatusOr<std::shared_ptr<const RowStep>> PrepareParse(const RowSpec& spec,
   for (const ColumnSpec& output : row_step->outputs()) {
     if (output.name == "record" || FindColumn(spec, output.name) < 0) continue;
     return absl::InvalidArgumentError(fmt::format(
-        "parse: there is already a column '{}', which is no feature: give it another name",
+        "parse: there is already a column '{}', which is not a feature: give it another name",
         output.name));
   }
   step->text = fmt::format("parse({})", NamesText(row_step->outputs()));

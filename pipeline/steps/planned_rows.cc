@@ -61,7 +61,7 @@ Dataset Dataset::WithPlannedRows(std::string_view name, const PackSpec& pack) co
   if (cuts && step_->random) {
     return Dataset(absl::InvalidArgumentError(
         fmt::format("{}: {} takes random numbers or an index by a record's place, of which it has "
-                    "several if its sequence is cut: put the step behind, or leave out what cuts",
+                    "several if its sequence is cut: put the step after it, or leave out what cuts",
                     name, step_->text)));
   }
   Dataset input = Dataset(step_->inputs[0]).WithPlannedRows(name, pack);

@@ -506,7 +506,7 @@ Wrong RecordTypes::CheckRecord(std::string_view record) {
       VisitFeatures(record, [&](const FeatureSummary& one) { summaries_.push_back(one); });
   if (!status.ok()) {
     if (declared_.empty()) return {};
-    return {fmt::format("it is no tf.train.Example ({}), and features are declared",
+    return {fmt::format("it is not a tf.train.Example ({}), and features are declared",
                         std::string(status.message()))};
   }
   names_.clear();

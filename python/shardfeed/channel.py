@@ -1,4 +1,4 @@
-"""Messages between two processes, with large values in memory that both have."""
+"""Messages between two processes, with large values in shared memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the commands share that this package runs itself: exit statuses, messages about wrong use, and text for the
-terminal. They are those of the program (docs/command_line.md)."""
+"""The common part of the commands that this package runs itself: exit statuses, messages about misuse, and text
+for the terminal. They are those of the program (docs/command_line.md)."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ _Given = Tuple[str, str, str, str, Optional[int]]
 
 @checked
 def set_credentials(url: str, function: Optional[Callable[[], Mapping[str, Any]]]) -> None:
-    """Lets a function give the credentials for a bucket, instead of the environment.
+    """Takes the credentials for a bucket from a function instead of the environment.
 
-    `url` names the bucket or container, "s3://bucket", "gs://bucket" or "az://container", or all
-    of a scheme that have no function of their own: "s3://", "abfss://". `function` is called without arguments and returns a dict of
+    `url` names the bucket or container, "s3://bucket", "gs://bucket" or "az://container", or all of a scheme without a function of
+    their own: "s3://", "abfss://". `function` is called without arguments and returns a dict of
 
         access_key_id, secret_access_key    a key, which signs requests; of Google's: an HMAC key
         session_token                       of a key of S3's that has one
@@ -30,15 +30,15 @@ def set_credentials(url: str, function: Optional[Callable[[], Mapping[str, Any]]
                                             missing or None: they stay valid
 
     It is called when the bucket is first used, and again, by a thread in the background, five
-    minutes before the credentials expire and where the store refuses them as expired. What it raises
-    or returns wrongly is an OSError or a ValueError, which names it, of what uses the bucket; while
-    credentials are replaced, only once the old ones are refused. It must not wait for a thread that
-    reads or writes the bucket.
+    minutes before the credentials expire and where the store refuses them as expired. If it raises
+    or returns something wrong, whatever uses the bucket raises an OSError or a ValueError that names
+    it; while credentials are being renewed, only once the store refuses the old ones. It must not
+    wait for a thread that reads or writes the bucket.
 
-    Holds for datasets and writers that are opened from now on, in this process and its forks.
-    Processes that are started otherwise ("spawn", and the program behind convert, verify, index and
-    inspect) have to be told anew or take those of the environment: functions are part of no state
-    and no pickle. None: those of the environment again.
+    This applies to datasets and writers that are opened from now on, in this process and its forks.
+    Processes that are started in other ways ("spawn", and the program behind convert, verify, index
+    and inspect) must call it again or use the credentials of the environment: functions are not
+    part of states and pickles. None restores the credentials of the environment.
 
         session = boto3.Session()
         def from_boto():
@@ -47,7 +47,7 @@ def set_credentials(url: str, function: Optional[Callable[[], Mapping[str, Any]]
                     "session_token": found.token, "expires": time.time() + 900}
         sf.set_credentials("s3://bucket", from_boto)
 
-    Raises ValueError where `url` is none of these."""
+    ValueError: `url` is none of these."""
     if function is not None and not callable(function):
         raise TypeError(f"set_credentials: function must be callable or None, not "
                         f"{type(function).__name__}")
@@ -73,7 +73,7 @@ def set_credentials(url: str, function: Optional[Callable[[], Mapping[str, Any]]
 
 
 def _taken(given: Any) -> Union[_Given, str]:
-    """What the extension takes, or what is wrong, which never shows a value."""
+    """Returns what the extension takes, or says what is wrong without showing a value."""
     if not isinstance(given, Mapping):
         return f"must return a dict with a token or an access_key_id, not {type(given).__name__}"
     unknown = [str(key) for key in given if key not in _KEYS and key != "expires"]
@@ -83,8 +83,8 @@ def _taken(given: Any) -> Union[_Given, str]:
     for key in _KEYS:
         value = given.get(key)
         if value is not None and not isinstance(value, str):
-            return f"returned a {key} that is no str but {type(value).__name__}"
-        # Others are no credentials, and the extension refuses a blank.
+            return f"returned a {key} that is not a str but {type(value).__name__}"
+        # Other characters cannot be in credentials, and the extension refuses blanks.
         values.append(value if value and value.isascii() else " " if value else "")
     expires = given.get("expires")
     if isinstance(expires, datetime.datetime):
@@ -94,7 +94,7 @@ def _taken(given: Any) -> Union[_Given, str]:
     elif expires is not None and (isinstance(expires, bool) or not isinstance(expires, (int, float))):
         return f"returned {type(expires).__name__} as expires, not a datetime or seconds since the epoch"
     if expires is not None and not (math.isfinite(expires) and abs(expires) < 1 << 53):
-        return "returned an expires that is no time; it is in seconds since the epoch"
+        return "returned an expires that is not a time; expected seconds since the epoch"
     access_key_id, secret_access_key, session_token, token = values
     return (access_key_id, secret_access_key, session_token, token,
             None if expires is None else int(expires))

@@ -45,7 +45,7 @@ class Dataset(RowSteps):
                      starved_seconds: Optional[float] = None) -> "Dataset":
         """Sets how iterators run. An option that is None keeps its value.
 
-        - `threads`: the maximum number of worker threads, of the run and of each stage; 0 is one per
+        - `threads`: the maximum number of worker threads, of the run and of each stage; 0 is one per processor.
         - `budget_bytes`: limits what is held ahead of the consumer, half of it for reading; 0
           is a quarter of the free memory, between 128 MiB and 2 GiB.
         - `deterministic`: delivers elements in order rather than as soon as they are ready.
@@ -118,7 +118,7 @@ class Dataset(RowSteps):
                          length: Optional[Callable[[Any], int]] = None,
                          version: str = "") -> "Dataset":
         """Makes batches of rows of similar length. Bucket i has the rows that are shorter than
-        boundaries[i] and makes batches of sizes[i]; there is one size more than boundaries.
+        boundaries[i] and makes batches of sizes[i]; there is one more size than boundaries.
 
         The length is that of `column`, which is ragged or of bytes, or what length(row)
         returns, an integer of at least 0. `version`: of that function, as for map."""
@@ -160,12 +160,11 @@ class Dataset(RowSteps):
         """Makes batches in which the number of rows times the longest row's length is at most
         `budget`; a row longer than that is a batch of its own.
 
-        Without `lengths`, rows are batched as they come. With the name of lengths that the indexes
-        have (`shardfeed index DATASET --length FEATURE`), batches of rows of similar length, out of
-        `window` records (16,384) at a time, are planned before anything is read, as rows are by
-        pack(lengths=...), with what follows from it: ranks share batches evenly, a state resumes on any
-        number of ranks, and len() is known. Rows shorter than `min_length` or longer than
-        `max_length` are left out."""
+        Without `lengths`, rows are batched as they come. With the name of lengths that the indexes have
+        (`shardfeed index DATASET --length FEATURE`), batches of rows of similar length, out of `window`
+        records (16,384) at a time, are planned before anything is read, like the rows of
+        pack(lengths=...). So ranks share batches evenly, any number of ranks can resume from a state,
+        and len() is known. Rows shorter than `min_length` or longer than `max_length` are left out."""
         _check_name("batch_by_length", lengths)
         text = f"batch_by_length({column!r}, {budget}" + (f", lengths={lengths!r})" if lengths else ")")
         made = self._then("batch_by_length", column, budget, lengths or "", window or 0, min_length,
@@ -241,39 +240,40 @@ class Dataset(RowSteps):
              max_length: Optional[Count] = None, cost: PackCost = "linear",
              separator: Union[int, Mapping[str, int], None] = None, keep: Sequence[str] = (),
              cu_seqlens: bool = False) -> "Dataset":
-        """Puts sequences end to end in rows of `length`: these columns as [length] and, named
-        after the first of them, NAME_segment_ids (int32: 1, 2 ... for the sequences in a row,
-        0 for padding) and NAME_positions (int32: the position within the segment). The columns
-        have any number of numbers per row, all of them as many.
+        """Puts sequences end to end in rows of `length`: these columns as [length] and, named after
+        the first of them, NAME_segment_ids (int32: 1, 2 ... for the sequences in a row, 0 for
+        padding) and NAME_positions (int32: the position within the segment). The columns have any
+        number of numbers per row, but all of them the same number.
 
         - `open`: how many rows are being filled at a time, without `lengths`.
         - `pad`: fills rows up: one value, or one for each column by name (0 for the others).
         - `truncate`: cuts a sequence longer than a row, which is otherwise an error.
-        - `separator`: a value behind each sequence, which belongs to its segment: one value, or one
+        - `separator`: a value that follows each sequence and belongs to its segment: one value, or one
           for each column by name. A sequence without elements gets none, and truncation may cut it off.
         - `keep`: columns of one value per row that become ragged, with one for each segment.
         - `cu_seqlens`: adds NAME_cu_seqlens, ragged int32: where the segments begin, and the end of
-          the last one, as FlashAttention takes them. Padding is a segment of its own.
+          the last one, as FlashAttention expects them. Padding is a segment of its own.
 
         With `lengths`, the name of lengths that the indexes have (`shardfeed index DATASET --length
         FEATURE`), the rows of the whole epoch are planned before anything is read. Then ranks share
-        rows evenly, a state resumes on any number of ranks, and len() is known: that of the first
-        epoch, from which others differ a little. Only shuffle, interleave, shard, repeat and steps
-        that keep each row may precede.
+        rows evenly, any number of ranks can resume from a state, and len() is known: it is that of
+        the first epoch, from which other epochs differ a little. Only shuffle, interleave, shard,
+        repeat and steps that keep each row may precede.
 
-        - `how`: "best_fit" puts whole sequences where least room is left; "first_fit" puts them, in
-          their order, into the first row with room, which is as full only with many short ones;
-          "concatenate" puts one after the other, and cuts them where a row ends.
+        - `how`: "best_fit" puts each whole sequence into the row with the least sufficient room;
+          "first_fit" puts them, in their order, into the first row with room, which fills rows as
+          well only if many are short; "concatenate" puts one after the other, and cuts them where a
+          row ends.
         - `split`: cuts a sequence longer than a row into several.
         - `window`: how many records, in the order, are packed together (16,384; 1,024 to 1,048,576);
-          they are held in memory besides what the shuffle holds.
+          they are held in memory in addition to what the shuffle holds.
         - `min_length`, `max_length`: leaves out records that are shorter or longer.
-        - `cost`: what ranks have equal amounts of in each step. "linear": tokens. "quadratic": the
-          squares of the segments' lengths, as attention takes: rows of like cost come together, in
-          groups whose order is random (docs/packing.md).
+        - `cost`: what is balanced among the ranks in each step. "linear": tokens. "quadratic": the
+          squares of the segments' lengths, which is the cost of attention: rows of similar cost
+          come together, in groups whose order is random (docs/packing.md).
 
-        ValueError: what precedes drops or adds rows; in a run, a row has another length than its
-        index says."""
+        ValueError: a preceding step drops or adds rows; in a run, the length of a row differs from
+        its index."""
         _check_name("pack", lengths)
         names = [columns] if isinstance(columns, str) else list(columns)
         if isinstance(pad, Mapping):
@@ -298,25 +298,27 @@ class Dataset(RowSteps):
 
     def steps(self, columns: Mapping[str, Union[int, Tuple[int, int]]], *, lengths: str, ends: StepEnds = "repeat",
               number: str = "", window: Optional[Size] = None) -> "Dataset":
-        """Makes a row of each step of the records, which are episodes: RLDS's, or any whose columns of any
-        length have one element for each step. The rows of the whole epoch are planned before anything is
-        read, as by pack(lengths=...): ranks share steps evenly, a state resumes on any number of ranks,
-        len() is known, and the same steps precede. After a shuffle, the steps of many episodes are mixed.
+        """Makes a row of each step of the records, which are episodes: those of RLDS, or any whose columns
+        of varying length have one element for each step. The rows of the whole epoch are planned before
+        anything is read, as by pack(lengths=...): ranks share steps evenly, any number of ranks can resume
+        from a state, len() is known, and the same steps may precede. After a shuffle, the steps of many
+        episodes are mixed.
 
-        - `columns`: what a row has of each column: the element at an offset from the step, such as 0 or -1;
-          or those from one offset up to another, such as (0, 8) for eight actions from the step on, as one more
-          dimension in front. Columns of one value per episode are kept; others of any length are dropped.
+        - `columns`: what a row takes from each column: the element at an offset from the step, such as 0 or -1;
+          or those from one offset up to another, such as (0, 8) for eight actions from the step on, with an
+          additional first dimension. Columns of one value per episode are kept; other columns of varying length
+          are dropped.
         - `lengths`: the name of lengths that the indexes have, of a feature with one value for each step
           (`shardfeed index DATASET --length steps/is_first`).
-        - `ends`: what lies before the first step and behind the last one. "repeat": that step again; a uint8
-          column NAME_mask has 0 there, for columns of several elements. "drop": rows are only made of steps
-          that have all elements.
+        - `ends`: what takes the place of elements before the first step and after the last one. "repeat":
+          that step again; a uint8 column NAME_mask is 0 there, for columns of several elements. "drop": rows
+          are only made of steps that have all elements.
         - `number`: the name of an int32 column with the step's number in its episode.
         - `window`: how many episodes, in the order, are held and mixed; by default about 256 MiB, at
           most 1,024.
 
-        ValueError: what precedes drops or adds rows, or a column has one value per episode; in a run, an
-        episode has another number of steps than its index says."""
+        ValueError: a preceding step drops or adds rows, or a column has one value per episode; in a run,
+        the number of steps of an episode differs from its index."""
         _check_name("steps", lengths, "")
         offsets = [offset if isinstance(offset, tuple) else (offset, None) for offset in columns.values()]
         return self._then("steps", list(columns), [begin for begin, _ in offsets], [end for _, end in offsets], lengths,
@@ -381,9 +383,9 @@ class Dataset(RowSteps):
         """Delivers the part of rank `rank` of `world`. Without them, both are found when
         iteration begins: see rank_and_world.
 
-        Directly after read(), each rank reads its records alone, and all get the same number of
-        them, as read's `batch` and `end` say. After other steps, element i goes to rank i modulo
-        world, so some ranks may get one element more."""
+        Directly after read(), each rank reads only its own records, and all ranks get the same
+        number of them, as the arguments `batch` and `end` of read say. After other steps, element i
+        goes to rank i modulo world, so some ranks may get one element more."""
         if (rank is None) != (world is None):
             raise ValueError("shard: give rank and world, or neither")
         if rank is None:
@@ -433,9 +435,8 @@ class Dataset(RowSteps):
         all later runs. The file exists when all elements have been delivered. Their arrays
         are read-only.
 
-        From iterators, RuntimeError: the file belongs to another chain or other data. What
-        functions do is not known: give a changed function another version=, or use another
-        file."""
+        From iterators, RuntimeError: the file belongs to another chain or other data. A change of a
+        function is not noticed: give the function another version=, or use another file."""
         return self._then("snapshot", os.fspath(path), max_bytes,
                           text=f"snapshot({os.fspath(path)!r})")
 

@@ -1,5 +1,5 @@
-"""Tables of other libraries as sources of chains, and as what writers take: Arrow's, pandas' and polars'
-tables, and Hugging Face's datasets. It takes pyarrow, which is imported by the first call."""
+"""Tables of other libraries as sources of chains, and as input of writers: tables of Arrow, pandas and
+polars, and datasets of Hugging Face. It needs pyarrow, which is imported by the first call."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class _Values:
                 raise ValueError("it is a missing value itself")
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             why = str(error).removeprefix("column '': ")
-            raise self.refuse(f"the default {shown(default)} is no value of its type {kind}: {why}") from None
+            raise self.refuse(f"the default {shown(default)} is not a value of its type {kind}: {why}") from None
         return pa.compute.coalesce(array, scalar)
 
     def numbers(self, array: Any) -> np.ndarray:

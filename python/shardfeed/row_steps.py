@@ -38,10 +38,10 @@ class RowSteps(Chain):
 
         Without both, all features are parsed, as the manifest has them: with the types and shapes
         that the writer noted. If there is no manifest, they are those of TFDS's features.json
-        (docs/tfds.md), or those of the records: of all of a small dataset, of some of a large
-        one. In both cases a record with another feature is a ValueError that names it, and does
-        not lose it; so is a value that does not fit what TFDS declares. ValueError: a feature is
-        of several kinds, or of a kind of TFDS's that has no counterpart."""
+        (docs/tfds.md), or those of the records: of all of a small dataset, of some of a large one.
+        In both cases a record with another feature is a ValueError that names it, so that no
+        feature is lost unnoticed; so is a value that does not fit what TFDS declares. ValueError: a
+        feature is of several kinds, or of a TFDS type that has no counterpart."""
         if features is None and feature_lists is None:
             return self._then("parse_all", text="parse()", structure=None)
         wanted = as_features(features or {}, "parse")

@@ -375,7 +375,7 @@ class SharedIterator:
         if place is not None and place[0] is None:
             if self._delivered > 0 or self._order["begin"] is not None:
                 raise RuntimeError("share: the process that reads has died, and a run that is not "
-                                   "deterministic has no place to go on from")
+                                   "deterministic has no place to resume from")
             place = None
         self._channel = _Receiver(self._link.connect())
         order = {**self._order, "place": place, "delivered": self._delivered}

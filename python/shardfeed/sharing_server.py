@@ -375,7 +375,7 @@ class _Client:
             if self._place[0] is None:
                 made = _Made("failed", None, iterator.NO_MARKS, as_sent(RuntimeError(
                     "share: this rank is too far behind its peers, and a run that is not deterministic "
-                    "has no place to go on from")))
+                    "has no place to resume from")))
                 break
             self._begin({**self._order, "place": self._place, "peers": 1, "delivered": self._sent})
             made = self._feed.take(self) if self._feed is not None else None

@@ -94,16 +94,16 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
       stay in step: records are empty, numbers are 0 and lists are empty. Iterator.damaged has these
       rows of the last element, and stats()["damaged"] counts them, with those that filters and
       functions over batches dropped. Functions over rows and filters are not called for them.
-    - `max_skipped`: raises DataLossError if more records of an epoch are damaged than this
-      number or share ("5%"). The default is 1 %, and at least 10.
+    - `max_skipped`: raises DataLossError if more than this number or share ("5%") of an epoch's
+      records are damaged. The default is 1 %, and at least 10.
     - `io`: "auto", "uring", "threads" or "mmap".
     - `budget_bytes`: limits what is read ahead; 0 is half of the run's (with_options).
     - `cache`: a folder of this machine that keeps what is read from a store, for all of its
-      processes and for later runs; it is made if there is none. Local shards are not kept.
+      processes and for later runs; it is created if it does not exist. Local shards are not kept.
     - `cache_size`: how much the folder may hold: bytes, or a text such as "200GB". The default is
-      what its disk has, but for a reserve of 5 % (at most 10 GiB).
+      the size of its disk, less a reserve of 5 % (at most 10 GiB).
     - `number`: the name of an int64 column with the number of each record, beside the bytes column
-      "record", which parse() takes. It is that of ds[7] without `records`, and of `cat -r` and `replay`.
+      "record", which parse() takes. It is the number that ds[7] uses without `records`, and that `cat -r` and `replay` use.
 
     FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards
     are missing."""
@@ -111,7 +111,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
         raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
     ceiling = None if max_skipped is None else str(max_skipped)
     if cache_size is not None and cache is None:
-        raise ValueError("cache_size: of which cache? Name its folder as cache=")
+        raise ValueError("cache_size: there is no cache; name its folder by cache=")
     if cache is not None and not os.fspath(cache):
         raise ValueError("cache: expected a folder, got ''")
     names = specs_of(spec)
@@ -124,15 +124,15 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
 
 
 def cache_stats() -> Dict[str, Any]:
-    """Returns what the caches of read(cache=) did in this process so far.
+    """Returns what the caches of read(cache=) have done in this process so far.
 
     - "hits", "hit_bytes": reads of blocks (8 MiB of a shard), or of parts of these, from the cache
-    - "misses": blocks that were not there, as often as they were asked for
+    - "misses": blocks that were not there, counted each time they were needed
     - "stored", "stored_bytes": blocks that this process has fetched into the cache
     - "waits": blocks that another process was fetching
     - "refused": how often there was no room for a block
-    - "damaged": blocks that were fetched anew, because they differed from their CRC
-    - "trouble": the first error of a cache, which ends no run; "": none"""
+    - "damaged": blocks that were fetched again because they did not match their CRC
+    - "trouble": the first error of a cache, which does not end a run; "": none"""
     return dict(_core.cache_stats())
 
 
@@ -286,7 +286,7 @@ def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] 
     for name, read_ in reads.items():
         if read_._method != "shards":
             raise TypeError(f"mix: {name!r} is {read_!r}, but the sources of a mixture are only read: "
-                            "give sf.read or its spec, and put the other steps behind the mix; or mix a list")
+                            "give sf.read or its spec, and put the other steps after the mix; or mix a list")
         if read_._arguments[-1]:
             raise ValueError(f"mix: {name!r} is read with number=; give it to mix, for all sources")
         if read_._arguments[2:] != common:

@@ -80,7 +80,7 @@ TEST_F(BlockFileTest, WhatIsDamagedIsNotBelieved) {
     EXPECT_EQ(read(file.substr(0, size)).code(), absl::StatusCode::kDataLoss) << size;
   }
   EXPECT_FAILS(read(file + "x"), kDataLoss, "according to its header");
-  EXPECT_FAILS(read(std::string(file.size(), '\0')), kDataLoss, "is no block of a cache");
+  EXPECT_FAILS(read(std::string(file.size(), '\0')), kDataLoss, "not a block of a cache");
   // After a power failure a file may have its size and no bytes.
   EXPECT_FAILS(read(file.substr(0, 4096) + std::string(bytes.size(), '\0')), kDataLoss, "CRC");
 }
@@ -167,7 +167,7 @@ TEST_F(CacheFolderTest, WhatIsNoCacheIsRefused) {
   EXPECT_FAILS(open(folder_.Write("file", "x")), kInvalidArgument, "a folder, not a file");
   folder_.Write("full/x", "x");
   EXPECT_FAILS(open(folder_ / "full"), kInvalidArgument, "not empty; name a new folder");
-  EXPECT_FAILS(open(folder_ / "full", false), kNotFound, "is no cache of shardfeed");
+  EXPECT_FAILS(open(folder_ / "full", false), kNotFound, "not a cache of shardfeed");
   EXPECT_FAILS(open(folder_ / "none", false), kNotFound, "none");
   folder_.Write("later/shardfeed-cache", "SFCACHE9");
   EXPECT_FAILS(open(folder_ / "later"), kInvalidArgument, "this version of shardfeed knows");

@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_told(tmp_path):
     path = tmp_path / "a.array_record"
     path.write_bytes((TESTDATA / "array_record/transposed.array_record").read_bytes())
     with pytest.raises(ValueError, match="a.array_record: its chunks are transposed, which cannot be read; write it "
-                                         "anew with transpose:false among the options of ArrayRecordWriter"):
+                                         "again with transpose:false among the options of ArrayRecordWriter"):
         list(sf.read(path))
     array_record_files.write(path, WRITTEN[:100])
     path.write_bytes(path.read_bytes()[:-2 * array_record_files.BLOCK])

@@ -382,7 +382,7 @@ def test_times_beyond_all_calendars_are_refused(tmp_path):
     for array, what in [(pa.array([1, 2**60], pa.timestamp("us")), r"1152921504606846976 \(timestamp\[us\]\)"),
                         (pa.array([None, 2**31 - 1], pa.date32()), r"2147483647 \(date32\[day\]\)")]:
         write_arrow(tmp_path / "t.arrow", pa.table({"when": array}))
-        with pytest.raises(sf.DataLossError, match=rf"t.arrow: row 1: column 'when': {what} is no time that has a text; "
+        with pytest.raises(sf.DataLossError, match=rf"t.arrow: row 1: column 'when': {what} is not a time that can be written as text; "
                                                    "declare the kind int64"):
             sf.convert("arrow", tmp_path / "t.arrow", tmp_path / "out/t@1")
 

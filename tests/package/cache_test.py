@@ -180,7 +180,7 @@ def test_local_data_is_not_kept(folder, tmp_path):
 
 
 def test_wrong_arguments(url, tmp_path):
-    with pytest.raises(ValueError, match="cache_size: of which cache"):
+    with pytest.raises(ValueError, match="cache_size: there is no cache"):
         sf.read(url, cache_size=1 << 30)
     with pytest.raises(ValueError, match="cache: expected a folder"):
         sf.read(url, cache="")
@@ -368,7 +368,7 @@ def test_wrong_use_of_the_command(url, tmp_path):
         assert "no cache of shardfeed" in fail(USAGE + 1, "cache", name, tmp_path / "x")
     assert (tmp_path / "x/y").exists()
     assert "expected a size" in fail(USAGE, "cache", "trim", tmp_path, "--cache-size", "x")
-    assert "of which cache" in fail(USAGE, "bench", url, "--cache-size", "1GB")
+    assert "there is no cache" in fail(USAGE, "bench", url, "--cache-size", "1GB")
     assert "expected a size" in fail(USAGE, "bench", url, "--cache", tmp_path / "c",
                                      "--cache-size", "x")
     assert "not empty" in fail(USAGE, "bench", url, "--cache", tmp_path / "x")

@@ -117,13 +117,13 @@ class TestArrow:
                 sf.from_arrow(data, defaults=given)
 
     @pytest.mark.parametrize("kind, default, why", [
-        (pa.int8(), 1.5, "the default 1.5 is no value of its type int8: float64 where int8 is declared"),
-        (pa.int8(), 300, "the default 300 is no value of its type int8: 300 does not fit: int8 has -128 to 127"),
-        (pa.uint32(), -1, "the default -1 is no value of its type uint32: "),
-        (pa.int64(), None, "the default None is no value of its type int64: it is a missing value itself"),
-        (pa.float32(), 1e300, r"the default 1e\+300 is no value of its type float: 1e\+300 does not fit"),
-        (pa.string(), 5, "the default 5 is no value of its type large_binary: "),
-        (pa.list_(pa.int64()), 5, "the default 5 is no value of its type large_list")])
+        (pa.int8(), 1.5, "the default 1.5 is not a value of its type int8: float64 where int8 is declared"),
+        (pa.int8(), 300, "the default 300 is not a value of its type int8: 300 does not fit: int8 has -128 to 127"),
+        (pa.uint32(), -1, "the default -1 is not a value of its type uint32: "),
+        (pa.int64(), None, "the default None is not a value of its type int64: it is a missing value itself"),
+        (pa.float32(), 1e300, r"the default 1e\+300 is not a value of its type float: 1e\+300 does not fit"),
+        (pa.string(), 5, "the default 5 is not a value of its type large_binary: "),
+        (pa.list_(pa.int64()), 5, "the default 5 is not a value of its type large_list")])
     def test_defaults_that_do_not_fit(self, kind, default, why):
         with pytest.raises(ValueError, match=f"column 'x': {why}"):
             sf.from_arrow(pa.table({"x": pa.array([None], kind)}), defaults={"x": default})

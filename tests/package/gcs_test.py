@@ -182,7 +182,7 @@ def test_a_token_that_expired_is_replaced(gcs, rsa, monkeypatch, tmp_path):
         gcs.tokens = set()
         tokens.store = Gcs("nothing")
         tokens.store.tokens = set()
-        with pytest.raises(PermissionError, match="the token has expired or is none of Google's"):
+        with pytest.raises(PermissionError, match="the token has expired or is not one of Google's"):
             numbers(NAME)
 
 
@@ -349,13 +349,13 @@ def test_what_functions_do_wrong(store):
             (fail, OSError, f"credentials for {store.url}: the function .*fail raised KeyError: 'vault'"),
             (lambda: None, OSError, "must return a dict with a token or an access_key_id, not NoneType"),
             (lambda: {"tokem": "s3cret"}, OSError, "returned the unknown keys tokem; known are access_key_id"),
-            (lambda: {"token": b"s3cret"}, OSError, "returned a token that is no str but bytes"),
+            (lambda: {"token": b"s3cret"}, OSError, "returned a token that is not a str but bytes"),
             (lambda: {}, ValueError, "gave neither a token nor an access_key_id"),
             (lambda: {"access_key_id": "k"}, ValueError, "an access_key_id or a secret_access_key without the other"),
             (lambda: {**store.values, "token": "s3cret\r\nX: y"}, ValueError, "gave (both a token and|a token that has)"),
             (lambda: {"token": "s3crét"}, ValueError, "a token that has blanks or other characters"),
             (lambda: {**store.values, "expires": 1}, ValueError, "credentials that have expired already"),
-            (lambda: {**store.values, "expires": float("nan")}, OSError, "an expires that is no time"),
+            (lambda: {**store.values, "expires": float("nan")}, OSError, "an expires that is not a time"),
             (lambda: {**store.values, "expires": "soon"}, OSError, "returned str as expires"),
             (lambda: {**store.values, "expires": datetime.datetime.now()}, OSError, "without a time zone"),
             (lambda: sys.exit(3), OSError, "raised SystemExit")]:

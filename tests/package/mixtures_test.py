@@ -335,7 +335,7 @@ def test_columns_of_numbers_take_no_name_that_is_taken(folder):
         sf.read(f"{folder}/a@3", number="record")
     with pytest.raises(ValueError, match="column 'n' would appear twice"):
         sf.mix(sources(folder), source="n", number="n")
-    with pytest.raises(ValueError, match="there is already a column 'id', which is no feature: give it another name"):
+    with pytest.raises(ValueError, match="there is already a column 'id', which is not a feature: give it another name"):
         sf.read(f"{folder}/a@3", number="id").parse({"id": sf.int64})
     with pytest.raises(ValueError, match="there is already a column 'tokens'"):
         sf.mix(sources(folder), source="tokens").parse()
@@ -382,7 +382,7 @@ def test_wrong_arguments_are_refused(folder, arguments, error, message):
 
 def test_sources_with_steps_or_other_options_are_refused(folder):
     a = sf.read(f"{folder}/a@3")
-    with pytest.raises(TypeError, match="mix: 'a' is read.*shuffle.*put the other steps behind the mix"):
+    with pytest.raises(TypeError, match="mix: 'a' is read.*shuffle.*put the other steps after the mix"):
         sf.mix({"a": a.shuffle(seed=1), "b": f"{folder}/b@3"})
     with pytest.raises(ValueError, match="mix: 'b' is read with other options than 'a'"):
         sf.mix({"a": a, "b": sf.read(f"{folder}/b@3", check_crc=False)})

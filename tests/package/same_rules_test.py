@@ -372,7 +372,7 @@ def test_records_of_bytes_follow_the_declared_features(tmp_path):
                 ({"v": [0.5]}, ValueError, "feature 'm' is missing: it is declared without a default")]:
             with pytest.raises(error, match=f"record 1: {message}"):
                 writer.write(encoded(tmp_path, record))
-        with pytest.raises(ValueError, match="record 1: it is no tf.train.Example .*, and features are declared"):
+        with pytest.raises(ValueError, match="record 1: it is not a tf.train.Example .*, and features are declared"):
             writer.write(b"nothing")
     (row,) = sf.read(tmp_path / "a@1").parse()
     assert row["m"].tolist() == [[1, 2], [3, 4]]

@@ -303,7 +303,7 @@ def test_a_run_without_places_ends_with_its_server(dataset, name):
         it.state_dict()
     assert len(next(it)["n"]) == 8
     os.kill(it.stats()["shared"]["pid"], signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="not deterministic has no place to go on from"):
+    with pytest.raises(RuntimeError, match="not deterministic has no place to resume from"):
         list(it)
 
 

@@ -211,7 +211,7 @@ BROKEN = "127.0.0.1"
 WHOLE = "does not serve parts of objects: it answered 200 to a range; use a server that honours 'Range'"
 BESIDE = r"expected bytes \d+-\d+, got 'bytes \d+-\d+/\d+'"
 EXPIRED = r"ExpiredToken: the token is old\); get new ones"
-IN_200 = REPLACED + "|not a shardfeed manifest|not a commit record|what the server lists is no listing|" \
+IN_200 = REPLACED + "|not a shardfeed manifest|not a commit record|the server's answer is not a listing|" \
     "InternalError|" + WHOLE
 
 

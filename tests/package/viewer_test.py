@@ -134,7 +134,7 @@ def test_png_has_the_pixels(shape):
 
 def test_pixels_of_other_shapes_are_refused():
     for pixels in (np.zeros((2, 2, 2), np.uint8), np.zeros((0, 2), np.uint8), np.zeros((2, 2), np.float32)):
-        with pytest.raises(ValueError, match="are no image"):
+        with pytest.raises(ValueError, match="are not an image"):
             media.png(pixels)
 
 

@@ -141,7 +141,7 @@ def test_wrong_use(inputs, tmp_path):
         ([*base, "--only-shards", "0"], "--only-shards: tasks that write some of the shards need a name"),
         ([*base, "--job", "7"], "--job: a task of a job needs the numbers of the shards that it writes"),
         ([*base, "--only-shards", "0", "--job", "7", "--tfds"],
-         "--tfds cannot be combined with --only-shards: it describes datasets that are there"),
+         "--tfds cannot be combined with --only-shards: it describes complete datasets"),
         ([*base, "--only-shards", "5", "--job", "7"], "shard 5 does not exist: there are 5 shards"),
         ([*base[:2], out / "d", "--only-shards", "0", "--job", "7"], "the number of shards is missing"),
         ([*base[:2], "s3://bucket/d@5", "--only-shards", "0", "--job", "7"],

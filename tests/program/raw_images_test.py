@@ -332,7 +332,7 @@ def test_orientation(tmp_path, name, orientation):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"channels": 0}, "channels of raw samples must be as many as the files store, 1 to 1024, got 0"),
+    ({"channels": 0}, "channels of raw samples must be the number that the files store, 1 to 1024, got 0"),
     ({"channels": 1025}, "1 to 1024, got 1025"),
     ({"dtype": "float16"}, "dtype of raw samples must be uint8, uint16, int32 or float32, got float16"),
     ({"dtype": "int64"}, "dtype of raw samples must be uint8, uint16, int32 or float32, got int64"),

@@ -165,7 +165,7 @@ def test_resumed_conversion_gives_the_same_bytes(slow_source, out, tmp_path, how
     assert not harness.looks_complete(out, "x")
     if how == "SIGINT":
         assert error == (f"shardfeed: interrupted; {done} of 8 shards are finished; pass "
-                         "--resume to go on from there\n")
+                         "--resume to continue from there\n")
         assert staged(out, "*.shard") == done  # and no half ones
     report = harness.succeed(*[a for a in arguments if a != "-q"], "--json").json
     assert report["shards_taken_over"] == done

@@ -23,7 +23,7 @@ import pytest
     (["convert"], "convert: expected a kind of source: imagefolder,", "convert"),
     (["-q", "verify", "x", "-z"], "verify: there is no option -z", "verify"),
     (["convert", "--delimiter", ";", "csv", "a", "b@1"],
-     "csv: there is no option --delimiter before 'csv'; place it behind 'csv'", "convert csv"),
+     "csv: there is no option --delimiter before 'csv'; place it after 'csv'", "convert csv"),
     (["convrt", "csv", "a", "b@1"], "there is no command 'convrt'; expected one of", ""),
     (["convert", "text", "a", "b@1", "--level"], "text: --level: expected an integer, as in --level 7",
      "convert text"),

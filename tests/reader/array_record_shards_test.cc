@@ -496,7 +496,7 @@ TEST(ArrayRecordFilesTest, TransposedChunksAreRefused) {
       "a.array_record", testing::ReadBytes("testdata/array_record/transposed.array_record"));
   EXPECT_FAILS(
       BuildIndex(path, {}), kInvalidArgument,
-      "a.array_record: its chunks are transposed, which cannot be read; write it anew with "
+      "a.array_record: its chunks are transposed, which cannot be read; write it again with "
       "transpose:false among the options of ArrayRecordWriter");
 }
 

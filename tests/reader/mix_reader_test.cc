@@ -195,7 +195,7 @@ TEST_F(MixReaderTest, RefusesAStateWhosePastDiffers) {
   EXPECT_LT(state->size(), 400);
   const auto other = MakeReader(table, Options(MixtureOf({{0, {1, 1, 3.1}}}, 5000)));
   EXPECT_FAILS(other->LoadStateDict(*state), kFailedPrecondition,
-               "weights may change only behind what was delivered");
+               "weights may change only after what was delivered");
   const auto early =
       MakeReader(table, Options(MixtureOf({{0, {1, 1, 3}}, {800, {1, 1, 1}}}, 5000)));
   EXPECT_FAILS(early->LoadStateDict(*state), kFailedPrecondition,

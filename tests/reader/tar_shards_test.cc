@@ -382,11 +382,12 @@ TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
     EXPECT_EQ(report->records_lost, std::nullopt);
     ASSERT_EQ(report->num_defects, 1u);
     EXPECT_EQ(report->defects[0].record, 17u);
-    EXPECT_THAT(report->defects[0].detail,
-                HasSubstr(fmt::format("d-0.tar: record 17 at byte {}: zeros instead of a header at "
-                                      "byte {}; it and all behind it are lost, because no index "
-                                      "tells where they begin",
-                                      OffsetOf(17), header)));
+    EXPECT_THAT(
+        report->defects[0].detail,
+        HasSubstr(fmt::format("d-0.tar: record 17 at byte {}: zeros instead of a header at "
+                              "byte {}; it and all records after it are lost, because no index "
+                              "tells where they begin",
+                              OffsetOf(17), header)));
     EXPECT_EQ(report->skipped_bytes, std::filesystem::file_size(set.paths[0]) - OffsetOf(17));
     EXPECT_FAILS(BuildIndex(set.paths[0], {}), kDataLoss,
                  fmt::format("record 17: zeros instead of a header at byte {}", header));
@@ -400,8 +401,9 @@ TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
   const auto report = VerifyShard(set.paths[0], {});
   ASSERT_OK(report);
   EXPECT_EQ(report->records, 17u);
-  EXPECT_THAT(report->defects[0].detail,
-              HasSubstr("it and all behind it are lost, because the index is that of another"));
+  EXPECT_THAT(
+      report->defects[0].detail,
+      HasSubstr("it and all records after it are lost, because the index is that of another"));
 }
 
 TEST_F(TarShardsTest, DamageAtTheEndOfTheArchiveLosesNothing) {

@@ -95,16 +95,16 @@ TEST(MdsColumns, ArraysThatContradictThemselves) {
   EXPECT_EQ(Value("ndarray", "\x07"), "its column \"x\" has values of an unknown type, 7");
   EXPECT_EQ(Value("ndarray", "\x11"), "its column \"x\" is empty, where its shape should be");
   EXPECT_EQ(Value("ndarray:int16", "\x0b\x01"), "its column \"x\" is cut within its shape");
-  EXPECT_EQ(
-      Value("ndarray:int16", "\x04\x02\x01\x00\x01"s),
-      "its column \"x\" has 3 bytes, which are not as many values of int16 as its shape says");
+  EXPECT_EQ(Value("ndarray:int16", "\x04\x02\x01\x00\x01"s),
+            "its column \"x\" has 3 bytes, which is not the number of values of int16 that its "
+            "shape says");
   EXPECT_EQ(Value("ndarray:int16", "\x04\x01\x01\x00\x01"s),
             "its column \"x\" has 3 bytes, which are not whole values of int16");
   EXPECT_EQ(Value("ndarray:uint8", "\x0f"s + std::string(24, '\xff')),
             "its column \"x\" has an impossible shape");
-  EXPECT_EQ(
-      Value("ndarray:uint8", "\x0e"s + std::string(12, '\xff')),
-      "its column \"x\" has 0 bytes, which are not as many values of uint8 as its shape says");
+  EXPECT_EQ(Value("ndarray:uint8", "\x0e"s + std::string(12, '\xff')),
+            "its column \"x\" has 0 bytes, which is not the number of values of uint8 that its "
+            "shape says");
 }
 
 TEST(MdsColumns, SamplesThatContradictTheirSizes) {

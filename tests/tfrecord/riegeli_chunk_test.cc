@@ -168,7 +168,7 @@ TEST(SimpleChunkTest, LiesAreRefused) {
   const std::string none(1, '\0');
   EXPECT_THAT(WrongData(2, 3, none + "\x02\x01\x02" + "abc"), IsEmpty());
   EXPECT_EQ(WrongData(1, 0, "", 't'),
-            "a transposed chunk, which cannot be read; write the file anew with transpose:false");
+            "a transposed chunk, which cannot be read; write the file again with transpose:false");
   EXPECT_EQ(WrongData(0, 0, "", 'p'), "a chunk of type 0x70, which has no records");
   EXPECT_EQ(WrongData(1, 0, ""), "the chunk has no data");
   EXPECT_EQ(WrongData(1, 0, "q"), "the chunk has an unknown compression, 0x71");

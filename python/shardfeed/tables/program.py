@@ -127,7 +127,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
         help="size of the pieces of compressed data at which a reader can start; default 256KiB")
     add("--limit", type=_whole(0), metavar="N", help="write at most this many records")
     add("--overwrite", action="store_true", help="replace a dataset of the same name")
-    add("--resume", action="store_true", help="go on from the shards that an interrupted run finished, and keep "
+    add("--resume", action="store_true", help="continue from the shards that an interrupted run finished, and keep "
                                               "those of this run if it is interrupted")
     add("--only-shards", metavar="RANGES", help="write only these shards of OUT@N, with --job: 3, 0-7, 3,7-9; other tasks "
                                                 "write the others, and 'shardfeed commit OUT@N --job ID' makes the "

@@ -99,7 +99,7 @@ def open_sqlite(path: str, options: Options) -> Table:
         with _opened(path) as connection:
             cursor = connection.execute(query)
             while batch := cursor.fetchmany(_ROWS):
-                columns = {name: _column(f"{path}: row {first} and those behind it: column {name!r}",
+                columns = {name: _column(f"{path}: row {first} and those after it: column {name!r}",
                                          [row[place] for row in batch], types[name])
                            for name, place in zip(chosen, places)}
                 yield Piece(batch_of(columns), first)

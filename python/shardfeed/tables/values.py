@@ -140,7 +140,7 @@ class Conversion:
                 where = name if refused.index is None else self._place(refused.index)
                 raise DataLossError(f"{where}: column {refused.name!r}: {refused.what}") from None
             except pa.ArrowException as error:
-                raise damaged(f"{self._place(0)} or behind it", f"column {column!r}: {error}") from None
+                raise damaged(f"{self._place(0)} or after it", f"column {column!r}: {error}") from None
         found: Set[str] = set()
         for feature, _ in self._made:
             if feature in found:
@@ -295,7 +295,7 @@ class Conversion:
         if pc.any(beyond).as_py():
             index = beyond.index(True).as_py()
             number = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())[index]
-            raise Refused(name, f"{number} ({array.type}) is no time that has a text; declare the kind int64 "
+            raise Refused(name, f"{number} ({array.type}) is not a time that can be written as text; declare the kind int64 "
                                 "(schema)", index)
         return text
 

@@ -54,7 +54,7 @@ def png(pixels: np.ndarray) -> bytes:
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4) or not pixels.size:
-        raise ValueError(f"pixels of {pixels.dtype} {list(pixels.shape)} are no image")
+        raise ValueError(f"pixels of {pixels.dtype} {list(pixels.shape)} are not an image")
     height, width, channels = pixels.shape
     rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row begins with its filter, 0: none
     rows[:, 1:] = pixels.reshape(height, -1)

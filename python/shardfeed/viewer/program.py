@@ -66,7 +66,7 @@ def parser(command: str) -> argparse.ArgumentParser:
                    "Example:\n  shardfeed report out/train@64 train.html\n")
         made.add_argument("datasets", nargs="*", metavar="DATASET FILE", help="a dataset, and the file to write")
         made.add_argument("--records", type=_count, default=48, metavar="N",
-                          help="show so many records, spread evenly; default 48")
+                          help="number of records to show, spread evenly; default 48")
         made.add_argument("--overwrite", action="store_true", help="replace a file of that name")
     made.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     made.add_argument("-q", "--quiet", action="store_true", help="print errors only")

@@ -98,7 +98,7 @@ class ViewedChain:
         """Returns a value of a batch as PNG. Missing: it is none."""
         with self._lock:
             if not self._seek(epoch, number):
-                raise Missing(f"batch {number} is not there yet")
+                raise Missing(f"batch {number} has not been made yet")
             leaves = _leaves(self._kept[number])
         if column < len(leaves):
             values = leaves[column][1]
