@@ -1,4 +1,4 @@
-// IEEE 754 binary16, which C++20 has no type for.
+// IEEE 754 binary16, for which C++20 has no type.
 
 #ifndef SHARDFEED_BASE_HALF_H_
 #define SHARDFEED_BASE_HALF_H_

@@ -9,8 +9,8 @@
 
 namespace shardfeed {
 
-// kAuto: where there is a terminal, unless the environment says otherwise: a NO_COLOR that is not
-// empty, and CLICOLOR=0, mean never; otherwise a CLICOLOR_FORCE other than 0 means always.
+// kAuto colors text on terminals, unless the environment says otherwise: never with a NO_COLOR that
+// is not empty or with CLICOLOR=0; otherwise always with a CLICOLOR_FORCE other than 0.
 enum class UseColor { kAuto, kAlways, kNever };
 
 // Not thread-safe: call before anything is printed.

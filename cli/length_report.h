@@ -27,7 +27,7 @@ class LengthReport {
   nlohmann::ordered_json ToJson() const;
 
  private:
-  // What the column of one name says in the shards that have it.
+  // The totals of a column over the shards that have it.
   struct Totals {
     uint64_t shards = 0;
     uint64_t records = 0;

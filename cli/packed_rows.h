@@ -1,4 +1,4 @@
-// What plan and replay say of rows that are packed by lengths.
+// What plan and replay say about rows that are packed by lengths.
 
 #ifndef SHARDFEED_CLI_PACKED_ROWS_H_
 #define SHARDFEED_CLI_PACKED_ROWS_H_
@@ -47,7 +47,7 @@ struct PackedEpoch {
   // ranks; the mean over all steps.
   double balance = 1;
 
-  // How much of the rows is not padding.
+  // The share of the rows that is not padding.
   double Full(uint64_t length) const {
     return rows == 0 ? 1 : static_cast<double>(elements) / static_cast<double>(rows * length);
   }
@@ -60,7 +60,7 @@ absl::StatusOr<PackedEpoch> DescribePackedEpoch(const Reader& reader);
 struct PlacedPart {
   uint64_t row = 0;  // in the epoch, over all ranks
   PackedPart part;
-  // Whether a batch has the row; those of a rest are dropped at the end of the epoch.
+  // Whether a batch has the row. The remaining rows at the end of the epoch are dropped.
   bool delivered = true;
 };
 

@@ -22,7 +22,7 @@
 namespace shardfeed {
 namespace {
 
-// A run that lasts tells something every second.
+// A run writes its statistics every second.
 constexpr uint64_t kSilentSeconds = 5;
 
 struct TopFlags {
@@ -43,7 +43,7 @@ std::string RankText(const LiveRun& run) {
   return run.world == 1 ? "-" : fmt::format("{} of {}", run.rank, run.world);
 }
 
-// What people want to know of one run. Lines of commands and tables are cut to `columns`.
+// The lines about one run. Lines of commands and tables are cut to `columns`.
 std::vector<std::string> Details(const LiveRun& run, size_t columns) {
   const IteratorStats& recent = run.recent;
   std::vector<std::string> lines;
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<LiveRun>> RunsOf(uint64_t pid) {
 int RunTop(const TopFlags& flags, const CommandOptions& options) {
   if (LiveFolder().empty()) {
     return ReportError(absl::FailedPreconditionError(
-        "SHARDFEED_LIVE_DIR is set to nothing, which keeps runs from telling what they do"));
+        "SHARDFEED_LIVE_DIR is empty, which keeps runs from reporting what they do"));
   }
   absl::StatusOr<std::vector<LiveRun>> runs = RunsOf(flags.pid);
   if (!runs.ok()) return ReportError(runs.status());

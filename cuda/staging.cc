@@ -11,9 +11,10 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// What a thread copies at a time: starting a thread takes a small part of the time of that.
+// The number of bytes that a thread copies: enough that starting the thread takes little of the
+// time.
 constexpr size_t kShareBytes = 2 << 20;
-// As many as keep up with a fast bus. More would be missing in the pipeline.
+// Enough threads to keep up with a fast bus. The pipeline would lack any more.
 constexpr int kMostThreads = 8;
 
 struct Share {

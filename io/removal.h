@@ -11,12 +11,13 @@
 
 namespace shardfeed {
 
-// How many threads should remove this many files. A file system that tells its disk which blocks
-// are free waits for the disk at each file, so several threads take a fraction of the time of one.
+// The number of threads that should remove this number of files. A file system that tells its disk
+// which blocks are free waits for the disk at each file, so several threads take a fraction of the
+// time of one.
 int RemovalThreads(size_t count);
 
 // Removes files, and folders with everything in them. Paths that do not exist are skipped. After an
-// error the others are removed all the same; the first error is returned.
+// error the others are still removed; the first error is returned.
 absl::Status RemoveAll(const std::vector<std::string>& paths);
 
 }  // namespace shardfeed

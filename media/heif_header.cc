@@ -14,7 +14,7 @@
 namespace shardfeed {
 namespace {
 
-// Names item `to` by the item `from`, as "dimg": made of it, or "auxl": belonging to it.
+// A reference from item `from` to item `to`: "dimg" (made of it) or "auxl" (belonging to it).
 struct Reference {
   std::string_view type;
   uint32_t from = 0;
@@ -152,8 +152,8 @@ struct Range {
 
 // The pixels of an axis of `all` ones that an aperture shows, rounded as libheif does: halves up in
 // the size, and in the begin only if `begin_rounds`. (libheif computes with numbers of 17 bits, so
-// it may find another pixel where fractions of large numbers come near a half.) nullopt: they are
-// none, or not all there.
+// it may find another pixel where fractions of large numbers come near a half.) nullopt: it shows
+// no pixels, or pixels that do not exist.
 std::optional<Range> ShownRange(uint32_t all, const Aperture::Fraction& size,
                                 const Aperture::Fraction& offset, bool begin_rounds) {
   const auto valid = [](const Aperture::Fraction& fraction) {
@@ -173,7 +173,7 @@ std::optional<Range> ShownRange(uint32_t all, const Aperture::Fraction& size,
   return Range{static_cast<uint32_t>(begin), static_cast<uint32_t>(count)};
 }
 
-// Leaves of the image the part that an aperture shows after `turn`. False: it has no such part.
+// Reduces the image to the part that an aperture shows after `turn`. False: there is no such part.
 bool Crop(const Aperture& aperture, const Turn& turn, HeifHeader* header) {
   const uint32_t columns = turn.transpose ? header->height : header->width;
   const uint32_t rows = turn.transpose ? header->width : header->height;

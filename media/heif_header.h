@@ -1,7 +1,7 @@
 // Reads what the header of an AVIF or HEIC file says about its primary image.
 //
-// Format: boxes as in ISO/IEC 14496-12 and images as in ISO/IEC 23008-12 (HEIF); of HEVC as in its
-// annex B, of AV1 as in https://aomediacodec.github.io/av1-avif.
+// Format: boxes as in ISO/IEC 14496-12 and images as in ISO/IEC 23008-12 (HEIF); for HEVC its annex
+// B, for AV1 https://aomediacodec.github.io/av1-avif.
 
 #ifndef SHARDFEED_MEDIA_HEIF_HEADER_H_
 #define SHARDFEED_MEDIA_HEIF_HEADER_H_
@@ -33,7 +33,7 @@ struct HeifHeader {
 };
 
 // "avif" or "heic" if `bytes` begin with a box ftyp that names one of them, else "". A file that
-// may be played as a sequence is an image all the same.
+// may also be played as a sequence counts as an image.
 std::string_view HeifFormatOf(std::string_view bytes);
 
 // `bytes` are the whole file. Any bytes are safe to pass. Thread safe.

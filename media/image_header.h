@@ -17,16 +17,15 @@ namespace shardfeed {
 struct ImageHeader {
   // "jpeg", "png", "gif", "bmp", "webp", "tiff", "avif", "heic" or "jxl"; always a literal.
   std::string_view format;
-  // In pixels, at least 1, as stored: an orientation, be it of Exif or of the format, is not
-  // applied, and for GIF and animated WebP it is the canvas. Of AVIF and HEIC, it is the part that
-  // is shown.
+  // Size in pixels, at least 1, as stored: orientations of Exif or of the format are not applied.
+  // For GIF and animated WebP it is the canvas, and for AVIF and HEIC the part that is shown.
   uint32_t height = 0;
   uint32_t width = 0;
   // 1 for grey, 2 for grey and alpha, 3 for colour, 4 for CMYK or colour and alpha; 0 if the header
   // does not tell, as in images with a palette.
   uint32_t channels = 0;
-  // How many pixels are stored besides and not shown: around the image, or in more channels than
-  // four. Decoding takes memory for them, too.
+  // Number of stored pixels that are not shown: around the image, or in more than four channels.
+  // Decoding takes memory for them, too.
   uint64_t hidden_pixels = 0;
 
   uint64_t decoded_pixels() const { return uint64_t{width} * height + hidden_pixels; }

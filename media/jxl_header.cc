@@ -171,7 +171,7 @@ bool ReadMetadata(BitReader& in, JxlHeader* header) {
   return !profile && !extensions;
 }
 
-// The codestream, of whose parts in several boxes as much is joined as a header takes.
+// The codestream. If its parts are in several boxes, enough of them for a header are joined.
 std::string_view CodestreamOf(std::string_view bytes, std::string* joined) {
   if (bytes.starts_with(kCodestream)) return bytes;
   constexpr size_t kHeaderBytes = size_t{1} << 16;
@@ -210,7 +210,7 @@ absl::StatusOr<JxlHeader> ReadJxlHeader(std::string_view bytes) {
     return absl::DataLossError(
         fmt::format("says that it is {} pixels wide and {} high", header.width, header.height));
   }
-  // As two bytes begin a codestream, this tells most others from one.
+  // Since a codestream is known only by its first two bytes, this excludes most other data.
   if (usual_transform && !in.OnlyZerosInByte()) {
     return absl::DataLossError("is damaged: bits that fill a byte of its header are not 0");
   }

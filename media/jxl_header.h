@@ -15,7 +15,7 @@ namespace shardfeed {
 struct JxlHeader {
   uint32_t height = 0;  // in pixels, at least 1, as stored
   uint32_t width = 0;
-  // 1 or 3 of colour, and how many others (alpha, depth, ...) are stored besides.
+  // 1 or 3 channels of colour, and the number of other channels (alpha, depth, ...).
   uint32_t colour_channels = 3;
   uint32_t extra_channels = 0;
   // How the image has to be turned and mirrored to be upright, as an Exif orientation, 1 to 8. Exif

@@ -37,7 +37,7 @@ struct AzureAccount {
   std::string source;  // where key or signature were found, for messages
 };
 
-// The account of the URL, from the first of these that there is:
+// The account of the URL, from the first of these that is set:
 //
 //   1. AZURE_STORAGE_CONNECTION_STRING: AccountName, AccountKey, SharedAccessSignature,
 //      BlobEndpoint, EndpointSuffix, DefaultEndpointsProtocol
@@ -45,7 +45,7 @@ struct AzureAccount {
 //   3. AZURE_STORAGE_SAS_TOKEN
 //
 // 2 and 3 belong to AZURE_STORAGE_ACCOUNT, as does AZURE_STORAGE_ENDPOINT, another URL of its
-// blobs; where the URL names another account, or the connection string does, they are not used.
+// blobs; if the URL or the connection string names another account, they are not used.
 // InvalidArgument: no account is named, or a setting is not what it
 // should be; the message names the variable, and never its value if that is a secret.
 absl::StatusOr<AzureAccount> FindAzureAccount(const AzureUrl& url);

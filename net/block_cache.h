@@ -1,13 +1,13 @@
 // A cache on disk of what is read from stores, which the processes of a machine share.
 //
 // Blocks of 8 MiB (net/block_file.h) are fetched as a whole when something of them is read. One
-// process fetches a block; others that want it wait until it is there, or until that process ends.
-// Blocks of datasets that are being read are not let go, so that cyclic epochs do not push out what
-// they need next: what has found no room is read from the store in each epoch, and all else never
+// process fetches a block; others that need it wait until it is there, or until that process ends.
+// Blocks of datasets that are being read are not evicted, so that cyclic epochs do not evict what
+// they need next: blocks without room are read from the store in each epoch, and all others never
 // again (net/cache_folder.h).
 //
-// A cache that fails never fails the reader: what it cannot keep is read from the store, and the
-// first error is told (BlockCacheStats::trouble).
+// A failing cache never fails the reader: what it cannot keep is read from the store, and the first
+// error is reported (BlockCacheStats::trouble).
 
 #ifndef SHARDFEED_NET_BLOCK_CACHE_H_
 #define SHARDFEED_NET_BLOCK_CACHE_H_
@@ -32,7 +32,7 @@ namespace shardfeed {
 
 class BlockCache;
 
-// One version of an object, as long as which lives its dataset's blocks are kept. Thread-safe.
+// One version of an object. While it lives, the blocks of its dataset are kept. Thread-safe.
 class CachedObject {
  public:
   ~CachedObject();
@@ -60,7 +60,7 @@ class CachedObject {
 struct BlockCacheStats {
   uint64_t hits = 0;          // reads of a block, or of a part of it, from the cache
   uint64_t hit_bytes = 0;     // bytes of these
-  uint64_t misses = 0;        // blocks that were not there, as often as they were asked for
+  uint64_t misses = 0;        // blocks that were not there, counted each time they were needed
   uint64_t stored = 0;        // blocks fetched into the cache
   uint64_t stored_bytes = 0;  // bytes of these
   uint64_t waits = 0;         // blocks that another process was fetching
@@ -72,10 +72,10 @@ BlockCacheStats GetBlockCacheStats();
 
 class BlockCache : public std::enable_shared_from_this<BlockCache> {
  public:
-  // The cache in a folder, which is made if there is none. One that this process has open already
-  // is returned, with the new limit. `max_bytes`: of all files; nothing: what the file system has,
-  // but for a reserve of 5 % (at most 10 GiB). Errors: those of OpenCacheFolder, and
-  // InvalidArgument: too small for one block.
+  // Opens the cache in a folder, which is created if it does not exist. A cache that this process
+  // has already open is returned, with the new limit. `max_bytes` limits the size of all files;
+  // nullopt: the size of the file system, less a reserve of 5 % (at most 10 GiB). Errors: those of
+  // OpenCacheFolder, and InvalidArgument: too small for one block.
   static absl::StatusOr<std::shared_ptr<BlockCache>> Open(const std::string& folder,
                                                           std::optional<uint64_t> max_bytes);
 
@@ -83,7 +83,7 @@ class BlockCache : public std::enable_shared_from_this<BlockCache> {
   // the returned object lives; without paths, all objects. Of several caches, the last one counts.
   static std::shared_ptr<const void> Serve(std::shared_ptr<BlockCache> cache,
                                            const std::vector<std::string>& paths);
-  // The one that an object is read through; null: none.
+  // The cache through which an object is read; null: none.
   static std::shared_ptr<BlockCache> For(std::string_view path);
 
   // Null if it cannot be in the cache: its version is not known, it is empty, or its URL is too
@@ -92,8 +92,8 @@ class BlockCache : public std::enable_shared_from_this<BlockCache> {
 
   // Whether there seems to be such a block.
   bool Has(const CachedObject& object, uint64_t block) const;
-  // Reads a part of a block, from `offset` in it. NotFound: it is not there; one that is damaged is
-  // removed.
+  // Reads a part of a block, from `offset` in it. NotFound: the block is not there; a damaged block
+  // is removed.
   absl::Status Read(const CachedObject& object, uint64_t block, uint64_t offset,
                     absl::Span<char> dst, BlockCheck check = BlockCheck::kAll);
 
@@ -103,8 +103,9 @@ class BlockCache : public std::enable_shared_from_this<BlockCache> {
   // The status is the store's. `kept`: the block is there now; if not, it has to be read from the
   // store.
   using Fetched = std::function<void(absl::Status status, bool kept)>;
-  // Starts to fetch a block, unless somebody does already. `done` is called once, by a thread of
-  // the cache, which it must not block. Memory for one block is in use meanwhile. Returns at once.
+  // Starts to fetch a block, unless it is being fetched already. `done` is called once, by a thread
+  // of the cache, which it must not block. Memory for one block is in use until then. Returns at
+  // once.
   void Fetch(std::shared_ptr<const CachedObject> object, uint64_t block, ReadStore read,
              Fetched done);
 
@@ -119,7 +120,7 @@ class BlockCache : public std::enable_shared_from_this<BlockCache> {
 
   const OpenedCacheFolder opened_;
   std::atomic<uint64_t> max_bytes_ = UINT64_MAX;
-  // What is of this process alone; that of its parent is left alone.
+  // State of this process alone; that of its parent is not touched.
   mutable std::atomic<Live*> live_ = nullptr;
 };
 

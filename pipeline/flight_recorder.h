@@ -1,4 +1,4 @@
-// What a run did before its consumer starved: a file for those who look into it later.
+// Writes what a run did before its consumer starved to a file, for later analysis.
 //
 // The file is JSON: the members of LiveRunToJson (live_run.h) for the whole run, with "format":
 // "shardfeed flight 1", and "seconds", an array with the members `updated`, `waiting_seconds` and

@@ -42,7 +42,7 @@ std::string ReadAtMost(const std::string& path, size_t most) {
   return text;
 }
 
-// When the process began. Nullopt: there is none.
+// When the process began. Nullopt: there is no such process.
 std::optional<uint64_t> ProcessStart(uint64_t pid) {
   const std::string stat = ReadAtMost(fmt::format("/proc/{}/stat", pid), 4096);
   // The name of the program, which may hold anything, is in parentheses. The time is field 22, and
@@ -64,7 +64,7 @@ std::string CommandLine() {
   return command;
 }
 
-// Empty if runs tell nothing.
+// Empty if runs report nothing.
 std::string PathOf(const LiveRun& run) {
   const std::string folder = LiveFolder();
   return folder.empty() ? "" : fmt::format("{}/{}-{}.json", folder, run.pid, run.number);
@@ -77,7 +77,7 @@ uint64_t PidIn(std::string_view name) {
   return error == std::errc() && end != name.data() + name.size() && *end == '-' ? pid : 0;
 }
 
-// Whether the folder is there or could be made, and nobody else can write to it.
+// Whether the folder exists or could be created, and nobody else can write to it.
 bool MakePrivateFolder(const std::string& path) {
   struct stat info;
   ::mkdir(path.c_str(), 0700);
@@ -85,7 +85,7 @@ bool MakePrivateFolder(const std::string& path) {
          (info.st_mode & 022) == 0;
 }
 
-// What was added to a count. A state that was loaded may have made it smaller.
+// The increase of a count. Loading a state may have made the count smaller.
 uint64_t Added(uint64_t before, uint64_t now) { return now - std::min(before, now); }
 
 IteratorStats Since(const IteratorStats& before, const IteratorStats& now) {

@@ -1,8 +1,9 @@
-// What runs tell other processes while they last.
+// What runs report to other processes while they last.
 //
 // A run writes its statistics once a second to a file of shared memory,
-// LIVE_FOLDER/PID-NUMBER.json, which it removes at its end. A killed process leaves its files;
-// whoever reads the folder removes them. A run that cannot write there tells nothing, and goes on.
+// LIVE_FOLDER/PID-NUMBER.json, which it removes at its end. A killed process leaves its files
+// behind; whoever reads the folder removes them. A run that cannot write there reports nothing and
+// continues.
 
 #ifndef SHARDFEED_PIPELINE_LIVE_RUN_H_
 #define SHARDFEED_PIPELINE_LIVE_RUN_H_
@@ -48,17 +49,17 @@ nlohmann::ordered_json LiveRunToJson(const LiveRun& run);
 std::string LiveFolder();
 
 // Returns the runs of this user on this machine, by process and number. Removes files of processes
-// that have ended. Files that another version has written are passed by. Errors: those of
-// ErrnoStatus, if the folder is there and cannot be read.
+// that have ended. Files of other versions are ignored. Errors: those of ErrnoStatus, if the folder
+// exists and cannot be read.
 absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns();
 
-// Tells about one run until it is destroyed.
+// Reports on one run until it is destroyed.
 class LivePublisher {
  public:
   // `look` sets the epoch, how long the consumer has been waiting, and the statistics, except
   // `recent`. Then `record`, if any, gets all of it. Both are called by another thread, for the
   // first time after `interval`, until the destructor returns. `run` has the chain and the part of
-  // the data. Null if there is no thread to be had, or the folder's name is empty and there is no
+  // the data. Null if no thread can be started, or if the folder's name is empty and there is no
   // `record`.
   static std::unique_ptr<LivePublisher> Start(
       LiveRun run, std::function<void(LiveRun*)> look,
@@ -79,7 +80,7 @@ class LivePublisher {
   const std::function<void(LiveRun*)> look_;
   const std::function<void(const LiveRun&)> record_;
   const std::chrono::milliseconds interval_;
-  const std::string path_;  // empty: nothing is told
+  const std::string path_;  // empty: nothing is reported
   Mutex mutex_;
   CondVar ending_;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   if (readlink("/proc/self/exe", path, PATH_MAX) < 0) std::perror("shardfeed: /proc/self/exe");
   char* const name = std::strrchr(path, '/');
   std::strcpy(name != nullptr ? name : path, "/../" SHARDFEED_EXTENSION);
-  // What the extension needs of an interpreter stays null; the command line does not use it.
+  // What the extension needs from an interpreter stays null; the command line does not use it.
   void* const extension = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void* const program = extension != nullptr ? dlsym(extension, "shardfeed_program") : nullptr;
   if (program == nullptr) {

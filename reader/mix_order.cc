@@ -16,10 +16,10 @@ namespace {
 
 constexpr uint64_t kWindowBytes = 256 << 20;
 constexpr uint64_t kChunkBytes = 1 << 20;
-// What the chunks of sources that are read in order take together.
+// Total size of the chunks of sources that are read in order.
 constexpr uint64_t kSequentialBytes = 64 << 20;
-// A source has fewer lanes if its stretches of the window, or its lanes, were shorter than this:
-// its reads would be too small, and its lanes would end at too different times.
+// A source has fewer lanes if its stretches of the window, or its lanes, would be shorter than
+// this: its reads would be too small, and its lanes would end at very different times.
 constexpr uint64_t kLeastStretch = 16;
 constexpr uint64_t kLeastLane = 1024;
 constexpr uint64_t kMostLanes = 1 << 16;
@@ -55,8 +55,8 @@ uint64_t Share(uint64_t amount, uint64_t part, uint64_t whole) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(amount) * part / whole);
 }
 
-// A source's weight in the first segment in which it has any, and the sum of the weights there:
-// later segments must not change what was before them.
+// A source's weight in the first segment in which it has one, and the sum of the weights there:
+// later segments must not change what precedes them.
 std::pair<uint64_t, uint64_t> FirstShare(const std::vector<std::vector<uint64_t>>& weights,
                                          size_t source) {
   for (const std::vector<uint64_t>& segment : weights) {
@@ -341,7 +341,7 @@ class MixOrder::Cursor : public OrderCursor {
     for (uint64_t& item : items) {
       item = order_.ItemIn(of_epoch, position, [&](uint32_t number, uint64_t pass, uint64_t at) {
         const Source& source = order_.sources_[number];
-        // Where other ranks take records of the lane, too, most of the stretch would be for them.
+        // If other ranks take records of the lane, too, most of the stretch would be for them.
         const bool own = source.windowed != nullptr && source.lanes.divisor() % stride == 0;
         return own ? ItemOfLane(number, pass, at) : source.order->ItemAt(pass, at);
       });

@@ -21,19 +21,19 @@
 
 namespace shardfeed {
 
-// What an order needs to know of a source.
+// What an order needs to know about a source.
 struct MixPart {
   uint64_t items = 0;
   uint64_t mean_bytes = 0;   // mean size of a frame
   uint64_t fingerprint = 0;  // fingerprint of its records
 };
 
-// Epochs follow each other without a gap: each source goes on where it was, and begins another pass
-// of its own when it ends. The items of a record's passes in an epoch follow each other by the
+// Epochs follow each other without a gap: each source continues where it was, and begins another
+// pass of its own when it ends. The items of a record's passes in an epoch follow each other by the
 // number of all items (see Selection), beginning with the first pass that has any.
 class MixOrder : public Order {
  public:
-  // `parts` are those of spec.mixture->sources. InvalidArgument: the mixture makes no sense.
+  // `parts` are those of spec.mixture->sources. InvalidArgument: the mixture is not valid.
   static absl::StatusOr<std::shared_ptr<const MixOrder>> Make(OrderSpec spec,
                                                               std::vector<MixPart> parts);
 
@@ -71,7 +71,7 @@ class MixOrder : public Order {
     uint64_t span = 0;  // 0: it has no weight
     uint64_t mean_bytes = 0;
     uint64_t identity = 0;  // identity of the data
-    Divider divider{1};     // by the number of its items
+    Divider divider{1};     // divides by the number of its items
     std::shared_ptr<const Order> order;
     const WindowedOrder* windowed = nullptr;  // `order`, if it has a window
   };
@@ -80,7 +80,7 @@ class MixOrder : public Order {
     uint64_t epoch = 0;
     std::vector<uint64_t> first_pass;
   };
-  // What a number of segments depend on.
+  // What the first segments depend on.
   struct Past {
     uint64_t weights = 0;
     uint64_t data = 0;
@@ -90,7 +90,7 @@ class MixOrder : public Order {
   struct Place {
     uint32_t source;
     uint64_t pass;
-    uint64_t item;  // in the source
+    uint64_t item;  // number in the source
   };
 
   MixOrder(OrderSpec spec, uint64_t size, MixSchedule schedule, std::vector<Source> sources);

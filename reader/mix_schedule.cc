@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kRotationKey = 0x6d69785f726f7773;
 constexpr uint64_t kDrawKey = 0x6d69785f64726177;
 constexpr uint64_t kMostCells = 1 << 22;  // maximum number of sources times lanes
-// Shares are finer until the smallest has as many entries in a period.
+// Shares are made finer until the smallest has this number of entries in a period.
 constexpr uint64_t kLeastEntries = 16;
 // Weights as integers, so that all machines round alike.
 constexpr int kWeightBits = 40;
@@ -62,7 +62,7 @@ std::vector<uint16_t> SmoothSequence(const std::vector<uint64_t>& counts, uint64
       return std::tie(deadline, source) > std::tie(other.deadline, other.source);
     }
   };
-  // Sources by the place from which on they may come next.
+  // Sources by the first place at which they may come next.
   std::vector<std::vector<Next>> released(length);
   const auto release = [&](uint16_t source, uint64_t times) {
     if (times == counts[source]) return;
@@ -77,7 +77,7 @@ std::vector<uint16_t> SmoothSequence(const std::vector<uint64_t>& counts, uint64
     const Next next = waiting.top();
     waiting.pop();
     sequence[at] = next.source;
-    // The next time may be released at this place already, but comes behind it.
+    // The next time may be released already at this place, but comes after it.
     if (next.times + 1 == counts[next.source]) continue;
     const uint64_t from = (next.times + 1) * length / counts[next.source];
     const Next after = {CeilDivide((next.times + 2) * length, counts[next.source]), next.source,

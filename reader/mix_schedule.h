@@ -1,5 +1,5 @@
-// The schedule of a mixture: which source each position takes its record from, and its number among
-// that source's. Pure arithmetic; docs/mixtures.md has the definition.
+// The schedule of a mixture: the source from which each position takes its record, and the number
+// within that source. Pure arithmetic; docs/mixtures.md has the definition.
 //
 // Positions are counted through all epochs. Those congruent modulo `lanes` are a lane. Each source
 // has a number of lanes of its own, which divides `lanes`: lane l takes those of its numbers that
@@ -26,7 +26,7 @@ class MixSchedule {
   static constexpr uint64_t kNever = UINT64_MAX;
   static constexpr size_t kMostSources = 1 << 12;
   static constexpr size_t kMostSegments = 64;
-  // Within so many positions at least, and as many rows, sources are drawn at random.
+  // The minimum number of positions, and of rows, within which sources are drawn at random.
   static constexpr uint64_t kDrawnPositions = 8192;
   static constexpr uint64_t kDrawnRows = 16;
   // Shares are multiples of 1 / 2^16, or finer ones if a source has a small share, to 1 / 2^20.
@@ -40,7 +40,7 @@ class MixSchedule {
 
   // `source_lanes` has the number of lanes of each source, and `names` what messages call it.
   // Segments begin at multiples of `lanes`, to which their positions are rounded up. With a `seed`,
-  // sources are drawn at random. InvalidArgument: the segments are no schedule.
+  // sources are drawn at random. InvalidArgument: the segments are not a schedule.
   static absl::StatusOr<MixSchedule> Make(const std::vector<std::string>& names,
                                           const std::vector<MixSegment>& segments, uint64_t lanes,
                                           const std::vector<uint64_t>& source_lanes,
@@ -59,7 +59,7 @@ class MixSchedule {
   const std::vector<uint64_t>& SharesOf(size_t segment) const { return segments_[segment].counts; }
   uint64_t PeriodOf(size_t segment) const { return segments_[segment].rows * lanes_; }
 
-  // Takes constant time, as does PositionOf but for the logarithm of the lanes. In each row of
+  // Takes constant time, as does PositionOf except for the logarithm of the lanes. In each row of
   // `lanes` positions, a lane of a source takes the next numbers, in any order.
   Draw At(uint64_t position) const;
   // The position that takes a number of a source; kNever if none does.

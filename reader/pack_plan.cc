@@ -22,7 +22,7 @@ constexpr uint64_t kStepsBytes = 256 << 20;
 constexpr uint64_t kMostEpisodes = 1 << 10;
 // Number of windows that are kept in case their rows are asked for again.
 constexpr size_t kKept = 4;
-// The most parts of a window: a length that lies makes no more.
+// The maximum number of parts of a window, even if a length is wrong.
 constexpr uint64_t kMostPlanned = 1 << 20;
 constexpr uint64_t kRowKey = 0x7061636b5f726f77;
 

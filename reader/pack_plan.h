@@ -2,7 +2,7 @@
 //
 // A row has room for a fixed number of elements (tokens). The indexes say how many each record has
 // (docs/index.md), so the rows of an epoch are a function of its order: they are known before
-// anything is read, and are the same for any number of ranks. docs/order.md has the definition.
+// anything is read, and are the same for any number of ranks. docs/packing.md has the definition.
 
 #ifndef SHARDFEED_READER_PACK_PLAN_H_
 #define SHARDFEED_READER_PACK_PLAN_H_
@@ -33,7 +33,7 @@ namespace shardfeed {
 // The window of `spec`, with the default filled in, for records of `mean_bytes`.
 uint64_t PackWindowOf(const PackSpec& spec, uint64_t mean_bytes);
 
-// Immutable, but for a cache, and thread-safe.
+// Immutable, except for a cache, and thread-safe.
 class PackPlan {
  public:
   // A place is the number of a window, and of a part in it.
@@ -52,7 +52,7 @@ class PackPlan {
       std::shared_ptr<const Order> order, PackSpec spec);
 
   const PackSpec& spec() const { return spec_; }
-  // Records of a window; the last one may have fewer.
+  // Number of records of a window; the last window may have fewer.
   uint64_t window_records() const { return window_; }
   uint64_t num_windows() const { return num_windows_; }
   // The number of elements of an item's sequence.
@@ -119,7 +119,7 @@ class RankRows {
  public:
   struct Row {
     std::shared_ptr<const PackedWindow> window;
-    size_t number = 0;   // in the window
+    size_t number = 0;   // number in the window
     uint64_t place = 0;  // place of its first part
 
     absl::Span<const PackedPart> parts() const { return window->row(number); }
@@ -145,13 +145,13 @@ class RankRows {
   void DropPassed();
 
  private:
-  // A window that has been looked at.
+  // A window that has been read.
   struct Known {
     uint64_t number = 0;
     std::shared_ptr<const PackedWindow> rows;
     // Number of its first row, counted from the row at which this began.
     int64_t first = 0;
-    // The rank's items in it, ascending; made when they are asked for.
+    // The rank's items in it, ascending; computed when they are needed.
     std::optional<std::vector<uint64_t>> items;
 
     int64_t end() const { return first + static_cast<int64_t>(rows->rows()); }
@@ -166,9 +166,9 @@ class RankRows {
         world_(world),
         round_(batch * world) {}
 
-  // Looks at the next window. Returns false if there is none.
+  // Reads the next window. Returns false if there is none.
   absl::StatusOr<bool> LookAhead();
-  // The known window that has this row; null: it is behind them.
+  // The known window that has this row; null: the row follows all known windows.
   const Known* Find(int64_t row) const;
   void FindItems(Known* known) const;
 
@@ -178,7 +178,7 @@ class RankRows {
   uint64_t rank_;
   uint64_t world_;
   uint64_t round_;
-  uint64_t next_window_ = 0;  // the first that has not been looked at
+  uint64_t next_window_ = 0;  // the first that has not been read
   std::deque<Known> known_;
   int64_t known_end_ = 0;  // number of rows up to there
   uint64_t passed_ = 0;    // rows of all ranks that have been taken

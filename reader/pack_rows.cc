@@ -19,8 +19,8 @@ namespace {
 // read their records, too.
 constexpr uint64_t kTolerated = 64;
 constexpr size_t kRemade = 4;
-// With Cost::kQuadratic, at least this many rows of like cost follow each other: one for each of as
-// many ranks.
+// With Cost::kQuadratic, at least this many rows of similar cost follow each other: one for each of
+// this many ranks.
 constexpr uint64_t kCostGroup = 64;
 
 struct DraftRow {
@@ -104,8 +104,8 @@ std::vector<DraftRow> Concatenate(const std::vector<PackedSequence>& sequences, 
   return rows;
 }
 
-// Takes the sequences from the longest to the shortest; each begins a row, or follows in the row
-// that the last one did.
+// Takes the sequences from the longest to the shortest; each begins a row, or joins the row of the
+// preceding one.
 std::vector<DraftRow> Batch(std::vector<PackedSequence> sequences, uint64_t length) {
   SortByLength(&sequences);
   std::vector<DraftRow> rows;
@@ -180,7 +180,7 @@ void RemakeEmptiest(std::vector<DraftRow>* rows, size_t most, uint64_t length,
   std::erase_if(*rows, [](const DraftRow& row) { return row.sequences.empty(); });
 }
 
-// What attention over a row takes.
+// The cost of attention over a row.
 uint64_t QuadraticCost(const DraftRow& row) {
   uint64_t cost = 0;
   for (const PackedSequence& sequence : row.sequences) {
@@ -190,14 +190,14 @@ uint64_t QuadraticCost(const DraftRow& row) {
 }
 
 // Sorts all rows by their costs, and puts those of a lane into its turns in each group of `size`
-// rows; the others of the group take what turns are left.
+// rows; the other rows of the group take the turns that are left.
 std::vector<DraftRow> SortByCost(std::vector<std::vector<DraftRow>> own,
                                  std::vector<DraftRow> shared, size_t size) {
   const size_t lanes = own.size();
   own.push_back(std::move(shared));
   struct Costly {
     uint64_t cost;
-    size_t lane;  // `lanes`: of no lane
+    size_t lane;  // `lanes`: it belongs to no lane
     DraftRow* row;
   };
   std::vector<Costly> sorted;
@@ -307,7 +307,7 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const Pac
         ShuffleGroups(1, DeriveKey(key, lane), &own[lane]);
       }
     }
-    // What lanes of long episodes have more than others is for the turns of those.
+    // Surplus rows of lanes with long episodes take the turns of the other lanes.
     size_t rows = 0;
     for (const std::vector<DraftRow>& lane : own) rows += lane.size();
     for (std::vector<DraftRow>& lane : own) {
@@ -318,7 +318,7 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const Pac
   } else if (own.size() > 1) {
     size_t rows = 0;
     for (const std::vector<DraftRow>& lane : own) rows += lane.size();
-    // No lane has more rows than there are rounds over the lanes.
+    // No lane has more rows than the number of rounds over the lanes.
     const size_t rounds = rows / own.size();
     for (std::vector<DraftRow>& lane : own) RemakeEmptiest(&lane, rounds, length, &pool);
     std::stable_sort(

@@ -33,7 +33,7 @@ struct PackedWindow {
   }
 };
 
-// A sequence of a window: a record's, or what is left of one that is longer than a row.
+// A sequence of a window: that of a record, or the rest of one that is longer than a row.
 struct PackedSequence {
   PackedPart part;
   uint32_t offset = 0;  // offset of the record's position in the window
@@ -42,7 +42,8 @@ struct PackedSequence {
 // Fills the rows of a window with sequences of at most spec.length elements (of any with kBatch).
 // `lanes[l]` has those of lane l, by offset. Rows begin with those of lane 0, 1 ..., then again of
 // lane 0, as far as whole rows can be made of a lane's own sequences; the others are made of all
-// lanes'. `key`: of the permutations that Cost::kQuadratic and kSteps take; 0: kSteps takes none.
+// lanes'. `key`: that of the permutations for Cost::kQuadratic and kSteps; 0: kSteps permutes
+// nothing.
 PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const PackSpec& spec,
                        uint64_t key);
 

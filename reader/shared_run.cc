@@ -52,7 +52,7 @@ class Group {
         begin_{place.epoch, place.position},
         absent_(readers) {}
 
-  // Returns null if what follows `at` is not here any more, or if the epoch is divided differently.
+  // Returns null if what follows `at` is not kept any more, or if the epoch is divided differently.
   std::unique_ptr<Member> Join(const ReadPlace& place, At at) {
     MutexLock lock(mutex_);
     const At begin = blocks_.empty() ? begin_ : BeginOf(*blocks_.front());
@@ -145,7 +145,7 @@ class Group {
     }
   }
 
-  // Does without those who are furthest behind, once too much is held for them.
+  // Drops the members that are furthest behind once too much is held for them.
   void LimitHeld(std::vector<std::shared_ptr<const ReadBlock>>* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     while (held_bytes_ > max_held_bytes_ && blocks_.size() > 1) {

@@ -1,5 +1,5 @@
-// Readers of one process that read the same order and take different records of it: what they have
-// in common is read once.
+// Shares reading among readers of one process that read the same order and take different records
+// of it: what they have in common is read once.
 
 #ifndef SHARDFEED_READER_SHARED_RUN_H_
 #define SHARDFEED_READER_SHARED_RUN_H_
@@ -23,10 +23,9 @@ namespace shardfeed {
 void ShareReads(uint64_t readers);
 
 // One reader's part of a run that reads for several. What the others have not taken yet is kept
-// within the budget of all of them. A reader that falls further behind, or for which anything is
-// wrong, is lost: it goes on alone from where it is. So no reader ever waits for another one, and
-// each gets the records, and the errors, that it would get alone.
-// Next returns Aborted for it.
+// within the budget of all of them. A reader that falls further behind, or fails in any way, is
+// dropped: it continues alone from where it is. So no reader ever waits for another one, and each
+// gets the records, and the errors, that it would get alone. Next returns Aborted for it.
 class SharedRun : public ReadRun {
  public:
   // Joins the run for `order_text`, or starts it; the other arguments are those of ReadRun::Start.

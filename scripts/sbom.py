@@ -1,4 +1,4 @@
-"""Tells what is linked into the program of a release; for scripts/release.
+"""Lists what is linked into the program of a release; for scripts/release.
 
     python3 scripts/sbom.py spdx|licenses VERSION CACHE < LIBRARIES
 

@@ -42,7 +42,7 @@ absl::StatusOr<uint64_t> ReadFooterOffset(const File& file) {
 struct FirstChunk {
   // Nullopt: there is no such chunk, or it is not known because of damage.
   std::optional<RiegeliChunkHeader> header;
-  bool damaged = false;  // which reading the chunk tells
+  bool damaged = false;  // reading the chunk reports how
 };
 
 // Metadata and padding may precede it.
@@ -102,7 +102,7 @@ absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file, uint64
   const absl::StatusOr<FirstChunk> first = ReadFirstChunk(file, *offset);
   if (!first.ok()) return first.status();
   if (first->header) {
-    // Transposed chunks are all that a file has, or none.
+    // Either all chunks of a file are transposed, or none is.
     if (first->header->type == 't') {
       return absl::InvalidArgumentError(
           fmt::format("{}: its chunks are transposed, which cannot be read; write it again with "

@@ -14,9 +14,9 @@ namespace shardfeed {
 // Keys and how often each was added, in the order of the keys.
 using KeyCounts = std::vector<std::pair<uint64_t, uint64_t>>;
 
-// A hash table with open addressing and linear probing. Not one of Abseil's, which cannot even be
-// destroyed once they lacked memory, nor one of the standard library's, whose divisions and nodes
-// make counting three times as expensive.
+// A hash table with open addressing and linear probing. It is not one of Abseil's, which cannot
+// even be destroyed after running out of memory, nor one of the standard library's, whose divisions
+// and nodes make counting three times as expensive.
 class CountTable {
  public:
   // Adds `count`, at least 1, to that of the key. Returns whether the key is new.
@@ -29,7 +29,7 @@ class CountTable {
     size_ += added;
     return added;
   }
-  // Adds one to the count of a key that is there. Returns whether it is.
+  // Adds one to the count of a key if the table has it. Returns whether it does.
   bool AddKnown(uint64_t key) {
     if (size_ == 0) return false;
     Slot& slot = slots_[PlaceOf(key, slots_)];

@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenWritten(const std::string&
   return ShardIndex::Open(IndexPath(path));
 }
 
-// Tells of a misspelled feature before records are read. Columns of functions are no features.
+// Reports a misspelled feature before records are read. Columns of functions are not features.
 absl::Status CheckFeatures(const ShardSet& set, const std::vector<std::string>& names,
                            const std::set<std::string>& features) {
   for (const std::string& name : names) {
@@ -67,8 +67,8 @@ absl::Status AddZeros(const std::string& path, const std::vector<std::string>& f
   return AddLengthColumns(path, **index, columns, stop);
 }
 
-// Checks that each feature is one: a shard may lack it, but not all that were measured, unless the
-// manifest has it.
+// Checks that each feature exists: a shard may lack it, but not all shards that were measured,
+// unless the manifest has it.
 absl::Status CheckFound(const ShardSet& set, const std::vector<std::string>& names,
                         const std::set<std::string>& in_manifest,
                         const std::vector<WrittenIndex>& all) {

@@ -35,14 +35,14 @@ struct DatasetIndexes {
   uint64_t shard_bytes = 0;
   // The shards whose records were read for lengths.
   uint64_t shards_measured = 0;
-  // What users should know: of tar archives, and of length columns that were left out. In the order
-  // of the shards.
+  // What users should know about tar archives and about length columns that were left out, in the
+  // order of the shards.
   std::vector<std::string> notes;
 };
 
-// Writes each index in one step. Columns that an index has already stay as they are, and shards
-// that have all columns are not read again. Where no record of a shard has a feature, its lengths
-// are 0. Thread-safe; the last of several writers of a store wins.
+// Writes each index in one step. Existing columns of an index are kept, and shards that have all
+// columns are not read again. If no record of a shard has a feature, its lengths are 0.
+// Thread-safe; the last of several writers of a store wins.
 //
 // InvalidArgument: no record of the shards without its column has a feature, nor does the manifest,
 // or its name cannot be that of a column. Indexes written by then have no column for it. Aborted:

@@ -16,7 +16,7 @@ uint64_t FeatureLengths::LengthOf(const FeatureSummary& feature, std::string_vie
   if (feature.kind != FeatureKind::kBytes) return feature.values;
   if (feature.values <= 1) return feature.max_bytes;
   uint64_t bytes = 0;
-  reader_.Read(record).IgnoreError();  // VisitFeatures has told what is wrong with it.
+  reader_.Read(record).IgnoreError();  // VisitFeatures has reported what is wrong with it.
   for (const RecordFeature& one : reader_.features()) {
     if (one.name != feature.name || one.is_list) continue;
     for (const std::string_view value : one.bytes) bytes += value.size();

@@ -1,4 +1,4 @@
-// Tells one version of a file from another.
+// Distinguishes versions of a file.
 
 #ifndef SHARDFEED_SHARD_FILE_IDENTITY_H_
 #define SHARDFEED_SHARD_FILE_IDENTITY_H_

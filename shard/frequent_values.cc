@@ -8,7 +8,7 @@
 namespace shardfeed {
 namespace {
 
-// Rarer values of a sample say little about how frequent they are.
+// The counts of rarer values in a sample say little about their frequency.
 constexpr uint64_t kFewest = 3;
 
 }  // namespace
@@ -141,7 +141,7 @@ void FrequentValues::Merge(const FrequentValues& other) {
     const auto text = other.texts_.find(one.key);
     if (!exact_ && text != other.texts_.end()) texts_.try_emplace(one.key, text->second);
   }
-  // Seldom, because it looks at the whole sample.
+  // This is done rarely, because it reads the whole sample.
   if (sample_.size() >= 2 * kSampled) Shrink();
 }
 
@@ -351,13 +351,14 @@ void FrequentValues::SampleCounted() {
 }
 
 void FrequentValues::Complete(uint64_t sampled) {
-  // The others were there once. Nobody asks for their keys, but they need some, which no value has.
+  // The other values occurred once. Their keys are never needed, but must exist and differ from
+  // those of all values.
   for (uint64_t i = 0; sample_.size() < sampled; ++i) {
     const uint64_t key = Spread(~total_ + i);
     sample_.push_back({0, key});
   }
   if (total_ == 0) return;
-  // The ranks are as small as the smallest of so many values are.
+  // The ranks are as small as the smallest ranks of this many values.
   for (size_t i = 0; i < sample_.size(); ++i) {
     const uint64_t rank = Spread(sample_[i].key + i * 0x9e3779b97f4a7c15) >> (64 - 8 * kRankBytes);
     sample_[i].rank =

@@ -16,7 +16,8 @@
 
 namespace shardfeed {
 
-// Spreads a number over all 64 bits, so that equal numbers stay equal and others become unlike.
+// Spreads a number over all 64 bits. Equal numbers stay equal, and similar numbers become
+// dissimilar.
 inline uint64_t Spread(uint64_t value) {
   value ^= value >> 32;
   value *= 0xd6e8feb86659fd93;
@@ -32,7 +33,7 @@ class DistinctCounter {
   void Add(uint64_t hash) {
     if (ranks_.empty()) ranks_.resize(size_t{1} << kBits);
     uint8_t& rank = ranks_[hash >> (64 - kBits)];
-    // The bit behind those that are looked at ends the count.
+    // The bit after those that are examined ends the count.
     const auto zeros =
         static_cast<uint8_t>(__builtin_clzll(hash << kBits | uint64_t{1} << (kBits - 1)));
     if (rank <= zeros) rank = zeros + 1;
@@ -53,15 +54,15 @@ class DistinctCounter {
 // otherwise in a sample. The result does not depend on the order of adding and merging.
 class FrequentValues {
  public:
-  // Up to so many different values, all are counted.
+  // Up to this number of different values, all are counted.
   static constexpr size_t kCapacity = 1024;
   // Number of values in the sample.
   static constexpr size_t kSampled = 1024;
-  // More bytes of a value are not kept for display.
+  // Maximum number of bytes of a value that are kept for display.
   static constexpr size_t kShownBytes = 48;
 
-  // Counts a value. `bytes` is that of a value of bytes, whose key is KeyOf it. The ranks of values
-  // are different and random numbers: the sample consists of the values with the smallest ones.
+  // Counts a value. `bytes` is the content of a value of bytes, whose key is KeyOf(bytes). Ranks
+  // are distinct random numbers: the sample consists of the values with the smallest ranks.
   void Add(uint64_t key, uint64_t rank, std::string_view bytes = {}) {
     ++total_;
     if (!exact_) {
@@ -74,20 +75,20 @@ class FrequentValues {
   // Whether all values are counted. Ends for good when there are more than kCapacity different
   // ones.
   bool exact() const { return exact_; }
-  // Whether that ends when a value with this key is added.
+  // Whether that will end when a value with this key is added.
   bool WouldStopCounting(uint64_t key) const {
     return exact_ && counts_.size() == kCapacity && !counts_.Contains(key);
   }
   // All values, by their keys, while exact.
   KeyCounts Counted() const { return counts_.Sorted(); }
   void Merge(const FrequentValues& other);
-  // Says that `others` values are not added, so that values cannot be counted, only sampled.
+  // States that `others` values are not added, so that values cannot be counted, only sampled.
   void LeaveOut(uint64_t others);
 
-  // How many values there are, with those left out.
+  // Number of values, including those left out.
   uint64_t total() const { return total_; }
-  // By how much counts may be wrong: three standard errors of that of the most frequent value.
-  // 0: all counts are exact, and so is the number of values.
+  // The uncertainty of counts: three standard errors of the count of the most frequent value. 0:
+  // all counts and the number of values are exact.
   uint64_t max_error() const;
   size_t size() const;
   // The number of values that were counted.
@@ -108,16 +109,16 @@ class FrequentValues {
   // Values that are too rare in a sample for their count to be meaningful are left out.
   std::vector<Entry> Top(size_t most) const;
 
-  // How many different values there are; `exact` tells whether this is not an estimate.
+  // Number of different values; `exact` says whether this is exact rather than an estimate.
   uint64_t Distinct(bool* exact) const;
 
-  // A value of more than kWholeBytes is told from others by its size and a part of its bytes.
+  // Values of more than kWholeBytes are compared by their sizes and a part of their bytes.
   static constexpr size_t kWholeBytes = 1 << 10;
   static uint64_t KeyOf(std::string_view bytes);
 
-  // Equal ones have equal codes. With `has_text`, the values are bytes. Of a sample, `whole` writes
-  // everything, for Merge; otherwise, only the values that are in it more than once are written,
-  // which Read completes to a sample like the original.
+  // Equal objects have equal codes. With `has_text`, the values are bytes. With `whole`, all of a
+  // sample is written, for Merge; otherwise only the values that are in it more than once, which
+  // Read completes to a sample like the original.
   void Write(StatisticsWriter& out, bool has_text, bool whole) const;
   // Fails `in` if Write cannot have written what it reads.
   void Read(StatisticsReader& in, bool has_text);

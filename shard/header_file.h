@@ -1,4 +1,4 @@
-// Reads small parts of a file, and several of them together if they are close to each other: for
+// Reads small parts of a file, and several of them together if they are close to each other. For
 // walks over headers that skip what is between them.
 
 #ifndef SHARDFEED_SHARD_HEADER_FILE_H_

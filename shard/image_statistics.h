@@ -52,7 +52,8 @@ class ImageStatistics {
   void Read(StatisticsReader& in);
 
  private:
-  // The first so many formats, which the code always has; the others only if there are such images.
+  // Number of the first formats, which the code always includes; it includes others only if there
+  // are such images.
   static constexpr size_t kFirstFormats = 6;
   static constexpr std::string_view kFirstBytes{"\xff\x89GBRIM\0", 8};
 

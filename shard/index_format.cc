@@ -1,4 +1,4 @@
-// What the number in the header of an index says of the format of its shard.
+// The number in the header of an index that describes the format of its shard.
 
 #include "shard/index.h"
 

@@ -78,7 +78,7 @@ class IndexPack {
 
   const std::string& path() const { return path_; }
   size_t num_shards() const { return summaries_.size(); }
-  // What the directory says of a shard, which need not be true of the shard that is there now.
+  // What the directory says about a shard, which may not be true of the present shard.
   const IndexSummary& summary(size_t shard) const { return summaries_[shard]; }
 
   // The index of a shard, which agrees with summary(). Indexes are fetched together with their

@@ -1,5 +1,4 @@
-// What indexes of MDS and ArrayRecord shards have besides frames: it tells where records are in the
-// file.
+// The parts of indexes of MDS and ArrayRecord shards that say where records are in the file.
 
 #include <memory>
 #include <utility>
@@ -12,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// A record counts as so many bytes in the index of the numbers of records.
+// The bytes that a record counts as in the index of the numbers of records.
 constexpr uint64_t kCountBytes = kFrameBytes;
 
 // An index in memory whose frames have these sizes.
@@ -33,7 +32,7 @@ class NumbersBuilder {
 
 }  // namespace
 
-// The description of the columns stands behind where restart points would be.
+// The description of the columns follows the place of the restart points.
 absl::Status ShardIndex::ParseMdsColumns() {
   const std::string_view rest = bytes_.substr(restarts_end_);
   if (rest.size() < sizeof(uint32_t) ||
@@ -49,8 +48,8 @@ absl::Status ShardIndex::ParseMdsColumns() {
   return absl::OkStatus();
 }
 
-// Two indexes stand behind where restart points would be, each behind its size: of the places of
-// the chunks, and of their numbers of records.
+// Two indexes follow the place of the restart points, each preceded by its size: that of the places
+// of the chunks, and that of their numbers of records.
 absl::Status ShardIndex::ParseChunks(const std::string& name) {
   for (std::shared_ptr<const ShardIndex>* numbers : {&chunk_places_, &chunk_records_}) {
     const std::string_view rest = bytes_.substr(restarts_end_);
@@ -63,7 +62,7 @@ absl::Status ShardIndex::ParseChunks(const std::string& name) {
     parsed->bytes_ = rest.substr(sizeof(size), size);
     const absl::StatusOr<IndexSummary> summary = ParseHeader(parsed->bytes_, size, name);
     if (!summary.ok()) return summary.status();
-    // None that has chunks itself.
+    // Not one that has chunks itself.
     if (FormatCode(summary->format()) != FormatCode(ShardFormat())) {
       return absl::DataLossError("the chunks of the index are in an index of another format");
     }

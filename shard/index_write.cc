@@ -18,12 +18,12 @@ namespace {
 
 using SharedIndex = std::shared_ptr<const ShardIndex>;
 
-// Returns the index beside the shard; null if there is none that can be used.
+// Returns the index beside the shard; null if it has no usable index.
 absl::StatusOr<SharedIndex> FormerIndex(const std::string& path) {
   absl::StatusOr<SharedIndex> index = ShardIndex::Open(IndexPath(path));
   if (index.ok()) return index;
   const absl::Status& why = index.status();
-  // What is no file, or may not be read, is replaced as well, if that is allowed.
+  // Something that is not a file, or is not readable, is replaced as well if permissions allow it.
   if (absl::IsNotFound(why) || absl::IsDataLoss(why) || absl::IsPermissionDenied(why) ||
       absl::IsFailedPrecondition(why)) {
     return SharedIndex();
@@ -142,7 +142,7 @@ absl::StatusOr<WrittenIndex> WriteIndexWithLengths(const std::string& path,
     return std::find(features.begin(), features.end(), name) != features.end();
   };
   if (std::none_of(dropped.begin(), dropped.end(), asked_for)) return written;
-  // The columns that were there had the lengths of other records.
+  // The existing columns had the lengths of other records.
   replacement->reset();
   absl::StatusOr<WrittenIndex> again = WriteIndexWithLengths(path, features, options);
   if (!again.ok()) return again;

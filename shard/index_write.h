@@ -19,7 +19,7 @@ namespace shardfeed {
 
 struct WrittenIndex {
   IndexSummary summary;
-  // The features that were measured because their columns were not there, and those of them that no
+  // The features that were measured because their columns were missing, and those of them that no
   // record of the shard has, which get no column.
   std::vector<std::string> measured;
   std::vector<std::string> missing;
@@ -33,14 +33,14 @@ struct WrittenIndex {
 // (feature_lengths.h). Columns of the former index are kept if it lists the same records. For those
 // that it lacks, all records are read and checked.
 //
-// DataLoss, and the former index: as WriteIndex; with lengths, also payloads that are damaged or no
-// tf.train.Examples.
+// DataLoss, which keeps the former index: as WriteIndex; with lengths, also payloads that are
+// damaged or not tf.train.Examples.
 absl::StatusOr<WrittenIndex> WriteIndexWithLengths(const std::string& path,
                                                    absl::Span<const std::string> features,
                                                    const IndexBuildOptions& options);
 
 // Adds length columns to the index of the shard at `path`, whose records are those that `index`
-// lists. Columns that are beside the shard are kept as by WriteIndexWithLengths. Errors: those of
+// lists. Existing columns are kept as by WriteIndexWithLengths. Errors: those of
 // WithLengthColumns and of writing. Cancelled: `stop` was requested while others wrote the index.
 absl::Status AddLengthColumns(const std::string& path, const ShardIndex& index,
                               absl::Span<const NewLengthColumn> columns, std::stop_token stop);

@@ -1,5 +1,5 @@
-// What the manifests of datasets whose records become one dataset say of their features: the names
-// of classes, and the types from before they became lists.
+// Joins what the manifests of several datasets say about their features when their records become
+// one dataset: the names of classes, and the types that features had before they became lists.
 
 #ifndef SHARDFEED_SHARD_JOINED_DECLARATIONS_H_
 #define SHARDFEED_SHARD_JOINED_DECLARATIONS_H_
@@ -21,9 +21,9 @@ namespace shardfeed {
 
 class JoinedDeclarations {
  public:
-  // Adds a dataset, whose manifest is null if it has none that fits, and whose name stands in
-  // messages. Without a manifest, what TFDS declares counts. FailedPrecondition: the classes
-  // contradict those of a dataset that was added before. Others: those of FindTfdsDeclared.
+  // Adds a dataset. `manifest` is null if it has none that matches; `name` is its name in messages.
+  // Without a manifest, what TFDS declares counts. FailedPrecondition: the classes contradict those
+  // of a dataset that was added before. Others: those of FindTfdsDeclared.
   absl::Status Add(std::string_view dataset, const ShardSet& set, const Manifest* manifest);
   // Adds the datasets to which the files belong. A manifest that is damaged becomes a note.
   absl::Status AddOf(const ShardSet& set);
@@ -52,7 +52,7 @@ class JoinedDeclarations {
   size_t num_datasets_ = 0;
   std::vector<std::string> notes_;
   FeatureClasses classes_;
-  bool no_types_ = true;  // AddTypes has not had any yet
+  bool no_types_ = true;  // AddTypes has not received any yet
   FeatureTypes types_;
   std::set<std::string> differing_;  // names of features in quotes
   std::string typed_;                // the first dataset with types

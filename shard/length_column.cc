@@ -62,7 +62,7 @@ absl::Status CheckColumn(const NewLengthColumn& column, uint64_t records) {
 std::optional<std::vector<LengthColumn>> ReadLengthColumns(std::string_view index, uint64_t begin,
                                                            uint64_t records) {
   std::vector<LengthColumn> columns;
-  // An index without columns ends at `begin`, so what its last bytes are does not matter.
+  // An index without columns ends at `begin`, so its last bytes do not matter.
   if (begin > index.size() || index.size() - begin < kTrailerBytes || !index.ends_with(kMagic)) {
     return columns;
   }

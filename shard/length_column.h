@@ -1,6 +1,6 @@
 // Length columns: how many values (tokens, samples, bytes) each record of a shard has in one of its
-// features, so that packing, buckets and filters are planned without reading records. They stand
-// behind everything else in the shard's index; docs/index.md has the layout.
+// features, so that packing, buckets and filters are planned without reading records. They follow
+// everything else in the shard's index; docs/index.md has the layout.
 
 #ifndef SHARDFEED_SHARD_LENGTH_COLUMN_H_
 #define SHARDFEED_SHARD_LENGTH_COLUMN_H_
@@ -51,14 +51,13 @@ struct NewLengthColumn {
   std::vector<uint64_t> lengths;  // one for each record; their sum must fit 64 bits
 };
 
-// Returns the columns at the end of the bytes of an index, ordered by name; none if what is there
-// is something else. What precedes them ends at `begin`. nullopt: the columns contradict
-// themselves.
+// Returns the columns at the end of the bytes of an index, ordered by name; none if it does not end
+// with columns. What precedes them ends at `begin`. nullopt: the columns contradict themselves.
 std::optional<std::vector<LengthColumn>> ReadLengthColumns(std::string_view index, uint64_t begin,
                                                            uint64_t records);
 
 // Returns the bytes of `columns` and of those of `kept` that have other names; empty if there are
-// none. `begin` is where they will stand in the index.
+// none. `begin` is their offset in the index.
 //
 // InvalidArgument: a column without a name, with a name that is too long or appears twice, with
 // another number of lengths than the shard has records, or with lengths whose sum exceeds 64 bits.

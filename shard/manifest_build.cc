@@ -24,28 +24,29 @@
 namespace shardfeed {
 namespace {
 
-// Requests at a time of a store.
+// Number of concurrent requests to a store.
 constexpr int kRequests = 32;
 
-// The error of a defect. What cannot be read need not be damaged.
+// The error for a defect. An unreadable shard is not necessarily damaged.
 absl::Status ErrorOf(const Defect& defect, std::string_view remedy) {
   if (defect.kind == "unreadable") return absl::UnavailableError(defect.detail);
   return absl::DataLossError(fmt::format("{}; {}", defect.detail, remedy));
 }
 
-// The first defect but for records that are no Examples, which a manifest counts.
+// The first defect, except for records that are not Examples, which a manifest counts.
 absl::Status FirstDefect(const VerifyReport& report, uint64_t not_examples) {
   if (report.num_defects() == not_examples) return absl::OkStatus();
   if (!report.manifest_defects.empty()) {
-    return ErrorOf(report.manifest_defects.front(), "remove the manifest if the shards are right");
+    return ErrorOf(report.manifest_defects.front(),
+                   "remove the manifest if the shards are correct");
   }
   for (const ShardReport& shard : report.shards) {
     for (const Defect& defect : shard.defects) {
       if (defect.kind == "not an Example") continue;
-      return ErrorOf(defect, "run 'shardfeed verify' for all that is wrong");
+      return ErrorOf(defect, "run 'shardfeed verify' for all defects");
     }
   }
-  return absl::DataLossError("the shards are damaged; run 'shardfeed verify' for what is wrong");
+  return absl::DataLossError("the shards are damaged; 'shardfeed verify' finds the defects");
 }
 
 absl::StatusOr<Manifest> NewManifest(const ShardSet& set, const VerifyReport& report,
@@ -154,7 +155,8 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
     }
   }
   manifest->values = std::make_shared<const ValueStatistics>(found.TakeValues());
-  // No writer of this name commits another dataset before the manifest is in place.
+  // The lock keeps writers from committing another dataset of this name before the manifest is in
+  // place.
   const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);
   if (!lock.ok()) return lock.status();
   (*lock)->Keep(true);  // what an interrupted writer may resume

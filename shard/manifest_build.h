@@ -23,10 +23,10 @@ struct ManifestBuildOptions {
 };
 
 // Reads and checks all records of a whole dataset and writes its manifest, with the schema of the
-// records and the statistics of their values. A manifest that is there must agree with the shards,
-// and only gets statistics if it has none. What a features.json of TFDS declares goes into a new
-// one, because readers of a dataset with a manifest do not look for another description. Returns
-// the manifest. Thread-safe; the last of several writers wins.
+// records and the statistics of their values. An existing manifest must agree with the shards, and
+// only gets statistics if it has none. A new manifest includes what a features.json of TFDS
+// declares, because readers of a dataset with a manifest do not look for another description.
+// Returns the manifest. Thread-safe; the last of several writers wins.
 //
 // InvalidArgument: not a whole dataset of shards with one stem. DataLoss: shards, indexes or the
 // manifest are damaged, or do not agree. FailedPrecondition: the shards are compressed differently,

@@ -14,8 +14,7 @@ namespace {
 // Enough for the offsets of 16,000 samples.
 constexpr uint64_t kFirstReadBytes = 64 << 10;
 
-// What MosaicML Streaming appends to the names of shards that it compresses, and what decompresses
-// them.
+// The suffixes of shards that MosaicML Streaming compresses, and the commands that decompress them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kCompressed = {{
     {".mds.zstd", "zstd -d --rm"},
     {".mds.gz", "gunzip"},

@@ -28,7 +28,7 @@ bool LeadsOutside(std::string_view name) {
 
 struct Listing {
   std::optional<std::vector<MdsListed>> shards;
-  std::string why_none;  // if there are none
+  std::string why_none;  // why there are none
 };
 
 absl::StatusOr<Listing> ReadListing(const std::string& directory) {
@@ -101,7 +101,7 @@ absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& dire
           fmt::format("{}: lists the shard {} twice; name the shards by a glob",
                       JoinPath(directory, kMdsFolderIndex), name));
     }
-    // What merged folders have below them is not listed here.
+    // The subfolders of merged folders are not listed here.
     if (name.find('/') == name.npos && !files.contains(name)) {
       return absl::DataLossError(
           fmt::format("{}: lists the shard {}, which is missing in the folder; to read the others, "

@@ -16,7 +16,7 @@ namespace shardfeed {
 
 inline constexpr char kMdsFolderIndex[] = "index.json";
 
-// What the index.json says of a shard.
+// What the index.json says about a shard.
 struct MdsListed {
   std::string name;      // relative to the folder
   std::string zip_name;  // name of the compressed shard; empty: there is none
@@ -36,7 +36,7 @@ absl::StatusOr<std::optional<std::vector<MdsListed>>> ReadMdsFolder(const std::s
 absl::StatusOr<std::optional<ShardSet>> ResolveMdsFolder(const std::string& directory,
                                                          const Folder& folder);
 
-// Whether the index.json in the folder lists MDS shards of which one is there at least.
+// Whether the index.json in the folder lists MDS shards, at least one of which exists.
 bool HoldsMdsShards(const std::string& directory, const Folder& folder);
 
 }  // namespace shardfeed

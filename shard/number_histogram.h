@@ -38,8 +38,8 @@ class NumberHistogram {
   // Returns the value with the rank ceil(share * count), counted from 1, or one within 0.4 % of it.
   // Whole numbers up to 256 are exact. 0 <= share <= 1; 0 without values.
   double Quantile(double share) const;
-  // The mean, and the standard deviation of these numbers, that is, divided by their number; exact
-  // but for rounding. 0 without values.
+  // The mean and the standard deviation (divided by the number of values), exact except for
+  // rounding. 0 without values.
   double Mean() const;
   double Deviation() const;
 

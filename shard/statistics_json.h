@@ -13,7 +13,7 @@
 
 namespace shardfeed {
 
-// Shares of the quantiles that are told.
+// Shares of the quantiles that are reported.
 inline constexpr double kToldShares[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
 
 // Returns an object with a member for each feature of `schema`; docs/statistics.md explains the
@@ -23,15 +23,15 @@ nlohmann::ordered_json StatisticsToJson(const Schema& schema, const ValueStatist
 // Whether a frequent value can be shown: it is a number, or a text that is known as a whole.
 bool IsShown(const FeatureStatistics& feature, const FrequentValues::Entry& entry);
 
-// Returns the member "statistics" of a manifest: what people read, and a code of all of it.
+// Returns the member "statistics" of a manifest: a part for people, and a code of all statistics.
 nlohmann::ordered_json StatisticsToManifest(const Schema& schema, const ValueStatistics& values);
-// Reads the code. Null: a later version wrote it. DataLoss: it is not that of statistics of as many
-// records as `schema` has.
+// Reads the code. Null: a later version wrote it. DataLoss: it is not the code of statistics of the
+// number of records that `schema` has.
 absl::StatusOr<std::shared_ptr<const ValueStatistics>> StatisticsFromManifest(
     const nlohmann::json& json, const Schema& schema);
 
 // Describes the first difference between `stored` and `found`, which was collected from the records
-// of `schema`, in what does not depend on chance; empty if there is none.
+// of `schema`, apart from what depends on chance; empty if there is none.
 std::string DifferenceOf(const ValueStatistics& stored, const ValueStatistics& found,
                          const Schema& schema);
 

@@ -56,7 +56,7 @@ bool IsOfAttempt(std::string_view name) {
          name.ends_with(kMessageEnding);
 }
 
-// The objects of a job that are ours: `job` and those of its attempts.
+// The objects of a job that belong to it: `job` and those of its attempts.
 absl::StatusOr<std::vector<ObjectInfo>> ObjectsOf(const std::string& job_folder) {
   absl::StatusOr<ObjectListing> listed = List(job_folder);
   if (!listed.ok()) return listed.status();
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<ObjectInfo>> ObjectsOf(const std::string& job_folder)
   return all;
 }
 
-// The upload that a message names. Nullopt: the message is gone, or is none.
+// The upload that a message names. Nullopt: the message is gone, or is not a message.
 absl::StatusOr<std::optional<PendingObject>> UploadOf(const std::string& message_path) {
   const absl::StatusOr<std::string> text = ReadObject(message_path, kMaxMessageBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<StorePart>> StorePart::Create(const std::string& 
   if (!temporary.ok()) return temporary.status();
   std::unique_ptr<StorePart> made(new StorePart(
       *std::move(temporary), directory, JoinPath(job_folder, *name), job, *std::move(group)));
-  // Tells `clean` that somebody is at work.
+  // Shows `clean` that a task is at work.
   status = PutObject(JoinPath(made->folder_, kBegun), "");
   if (!status.ok()) return status;
   return made;
@@ -213,7 +213,7 @@ absl::Status StorePart::ShardFinished(size_t number, const FinishedShard& shard,
   std::string message;
   absl::Status status = WriteSidecars(number, shard, *object, &message);
   if (!status.ok()) return status;
-  // Whoever removes the job first removes what this looks for.
+  // Removing a job begins with the object that this looks for.
   const std::string job_folder(SplitPath(folder_).directory);
   status = CheckStoreJob(job_folder);
   if (absl::IsFailedPrecondition(status)) {
@@ -268,7 +268,7 @@ absl::Status RemoveStoreJob(const std::string& directory, const std::string& ste
   const std::string job_folder = JoinPath(JobsPath(directory, stem), id);
   absl::Status status = FinishStoreCommit(directory, stem).status();
   if (!status.ok()) return status;
-  // Tasks that still write, and a driver that is about to commit, notice that.
+  // Tasks that are still writing, and a driver that is about to commit, notice the removal.
   status = RemoveObject(SharedJobPath(job_folder));
   // A record that was created before may name the uploads.
   if (status.ok()) status = FinishStoreCommit(directory, stem).status();
@@ -282,7 +282,7 @@ absl::Status RemoveStoreJob(const std::string& directory, const std::string& ste
   }
   status = ParallelFor(messages.size(), kRequests, {}, [&](size_t i) {
     const absl::Status discarded = DiscardPart(directory, stem, messages[i]);
-    // Without its message, nobody finds the upload; then, its age tells that it can be removed.
+    // Without its message, nothing finds the upload until its age shows that it can be removed.
     return discarded.ok() ? RemoveObject(messages[i]) : discarded;
   });
   const absl::Status rest =

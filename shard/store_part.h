@@ -1,11 +1,12 @@
-// Jobs whose dataset is in an object store (write_job.h): what their tasks leave there.
+// What the tasks of a job (write_job.h) leave in an object store if the dataset is there.
 //
-// FOLDER is URL/.shardfeed/STEM.jobs/ID, and the object FOLDER/job says that the job is there. An
+// FOLDER is URL/.shardfeed/STEM.jobs/ID, and the object FOLDER/job shows that the job exists. An
 // attempt writes FOLDER/NNNNN-ATTEMPT-RANDOM/begun, uploads its shard under the shard's own name,
 // where nobody sees it before the commit publishes it, and then writes NNNNN.index,
-// NNNNN.statistics and NNNNN.message beside `begun`. The message names the upload, also for whoever
-// removes the job: `job` first and then, unless there is a commit record, the uploads. A commit
-// creates its record first, and then looks whether `job` is there. So one of both gives way.
+// NNNNN.statistics and NNNNN.message beside `begun`. The message names the upload, also for
+// removing the job, which removes `job` first and then, unless there is a commit record, the
+// uploads. A commit creates its record first, and then checks that `job` exists. So one of the two
+// gives way.
 
 #ifndef SHARDFEED_SHARD_STORE_PART_H_
 #define SHARDFEED_SHARD_STORE_PART_H_
@@ -29,8 +30,8 @@ namespace shardfeed {
 // An attempt at a part. What it uploaded is removed by the destructor unless its shard is finished.
 class StorePart : public PartStaging {
  public:
-  // `directory`: the dataset's. FailedPrecondition: the job is gone. InvalidArgument: `attempt` is
-  // no IsPlainName. Others: those of UploadGroup::Begin.
+  // `directory` is the dataset's. FailedPrecondition: the job is gone. InvalidArgument: `attempt`
+  // is not an IsPlainName. Others: those of UploadGroup::Begin.
   static absl::StatusOr<std::unique_ptr<StorePart>> Create(const std::string& directory,
                                                            const std::string& job_folder,
                                                            const std::string& job, uint64_t part,
@@ -72,8 +73,8 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
 absl::Status RemoveStoreJob(const std::string& directory, const std::string& stem,
                             const std::string& id);
 
-// CleanJobs of a dataset in a store. `used` gets the uploads of finished parts of the jobs that
-// stay.
+// Implements CleanJobs for a dataset in a store. `used` receives the uploads of finished parts of
+// the jobs that stay.
 absl::Status CleanStoreJobs(const std::string& directory, const std::string& stem,
                             std::time_t before, bool dry_run, std::vector<std::string>* removed,
                             std::vector<std::string>* kept, std::set<std::string>* used);

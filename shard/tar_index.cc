@@ -66,7 +66,7 @@ absl::StatusOr<IndexSummary> IndexTar(const File& file, const IndexBuildOptions&
   uint64_t last = 0;
   bool near = true;
   const auto peek = [&](uint64_t offset, size_t size) -> absl::StatusOr<std::string_view> {
-    // What is skipped in a store costs more than what is read.
+    // In a store, skipping costs more than reading.
     if (offset > last) near = offset - last <= HeaderFile::kReadThroughBytes || file.fd() < 0;
     last = offset;
     absl::StatusOr<const char*> at = bytes.Get(offset, size, near);

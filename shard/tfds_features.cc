@@ -46,7 +46,7 @@ class Reader {
     Json content;
     bool old_form = false;  // the members of `content` are not those of the proto
   };
-  // Where a feature stands.
+  // The place of a feature.
   struct Place {
     std::string name;           // in records
     std::string file;           // in names of files
@@ -331,7 +331,7 @@ class Reader {
     return FeatureKind::kNone;
   }
 
-  // Whether values of 8 bytes in the lengths that are known fit into a record.
+  // Whether values of 8 bytes fit into a record with the known lengths.
   static bool FitsRecord(const std::vector<int64_t>& shape) {
     int64_t bytes = sizeof(int64_t);
     for (int64_t size : shape) {
@@ -364,7 +364,8 @@ class Reader {
     const auto unknown = std::ranges::count(shape, -1);
     std::vector<int64_t> dims = place.dims;
     if (dims.size() > 1) {
-      // Nested sequences are the values of all, and the lengths at each level but the first.
+      // Nested sequences become the values of all of them, and the lengths at each level except the
+      // first.
       for (size_t level = 0; level + 1 < dims.size(); ++level) {
         TfdsFeature lengths;
         lengths.name = fmt::format("{}/ragged_row_lengths_{}", place.name, level);
@@ -432,8 +433,8 @@ absl::StatusOr<std::shared_ptr<const TfdsFeatures>> FindTfdsFeatures(const Shard
   if (absl::IsNotFound(text.status())) return nullptr;
   if (!text.ok()) return text.status();
   const auto splits = ReadTfdsSplits(JoinPath(directory, kTfdsInfo));
-  // Without that file, or if it is of another program or of files of another format, features.json
-  // says nothing about these files.
+  // If that file is missing, or from another program, or describes files of another format,
+  // features.json says nothing about these files.
   if (absl::IsNotFound(splits.status()) || absl::IsInvalidArgument(splits.status())) return nullptr;
   if (!splits.ok()) return splits.status();
   if (!IsOfSplits(set, *splits)) return nullptr;

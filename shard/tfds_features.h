@@ -35,7 +35,7 @@ enum class TfdsEncoding : uint8_t {
 struct TfdsFeature {
   // Its name in records. Names of nested features are joined by '/'.
   std::string name;
-  // What declares it, for people: "Sequence(ClassLabel)".
+  // Its declaration as text: "Sequence(ClassLabel)".
   std::string connector;
   // The kind of its list in records.
   FeatureKind kind = FeatureKind::kNone;
@@ -55,7 +55,7 @@ struct TfdsFeature {
   // For a class label: the number of classes, and the file beside features.json that may name them.
   uint64_t num_classes = 0;
   std::string labels_file;
-  // Why records cannot be parsed so; empty if they can.
+  // Why records cannot be parsed like this; empty if they can.
   std::string problem;
 };
 
@@ -64,8 +64,8 @@ struct TfdsFeatures {
   std::vector<TfdsFeature> features;
 };
 
-// Parses features.json, whose path is `path`. DataLoss: it is damaged. A feature of a
-// class that is not known has a `problem`.
+// Parses features.json, whose path is `path`. DataLoss: it is damaged. A feature of an unknown
+// class has a `problem`.
 absl::StatusOr<TfdsFeatures> ParseTfdsFeatures(std::string_view text, std::string path);
 
 // Reads the features.json of the folder if all files of `set` are shards that the dataset_info.json
@@ -80,7 +80,7 @@ absl::StatusOr<FeatureClasses> ReadTfdsClasses(const TfdsFeatures& features);
 // The types of features, for Schema::SetTypes.
 FeatureTypes TypesOf(const TfdsFeatures& features);
 
-// What a manifest can hold of the features of a dataset that has none yet.
+// The part of the declared features that a new manifest of the dataset can hold.
 struct TfdsDeclared {
   // The types with which parse() restores from the manifest what it restores from features.json.
   FeatureTypes types;
@@ -88,8 +88,8 @@ struct TfdsDeclared {
   std::vector<std::string> notes;  // what is lost
 };
 
-// Returns what features.json declares of the set; nullopt as FindTfdsFeatures. A description that
-// is damaged becomes a note. Errors: files cannot be read.
+// Returns what features.json declares about the set; nullopt as FindTfdsFeatures. A damaged
+// description becomes a note. Errors: files cannot be read.
 absl::StatusOr<std::optional<TfdsDeclared>> FindTfdsDeclared(const ShardSet& set);
 
 }  // namespace shardfeed

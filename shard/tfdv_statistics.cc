@@ -13,7 +13,7 @@
 namespace shardfeed {
 namespace {
 
-// As many as TFDV has.
+// The number that TFDV uses.
 constexpr int kBuckets = 10;
 constexpr size_t kTopValues = 20;
 constexpr size_t kRanks = 1000;
@@ -49,7 +49,7 @@ class Message {
   void Text(int field, std::string_view text) {
     if (!text.empty()) Append(field, text);
   }
-  // Written even if it is empty: that a message is there says something.
+  // Written even if it is empty, because the presence of a message has a meaning.
   void Add(int field, const Message& message) { Append(field, message.bytes_); }
   // An element of a list of strings, which may be empty.
   void AddText(int field, std::string_view text) { Append(field, text); }
@@ -75,8 +75,8 @@ bool IsUtf8(std::string_view text) { return simdjson::validate_utf8(text.data(),
 
 bool IsWhole(const FrequentValues::Entry& entry) { return entry.bytes == entry.text.size(); }
 
-// Whether the values of a bytes feature that are frequent are text. Of a long one only the
-// beginning is known, whose last character may be cut.
+// Whether the frequent values of a bytes feature are text. Only the beginning of a long value is
+// known, and its last character may be cut.
 bool IsText(const FeatureStatistics& feature) {
   const std::vector<FrequentValues::Entry> entries = feature.frequent().Top(SIZE_MAX);
   return std::ranges::all_of(entries, [](const FrequentValues::Entry& entry) {
@@ -118,7 +118,7 @@ Message StandardHistogram(const FeatureStatistics& feature) {
   const double min = feature.min();
   const double max = feature.max();
   const auto border = [&](int i) {
-    // Without a difference that may be infinite.
+    // Avoid a difference that may be infinite.
     return i == kBuckets ? max : min * (1 - i / double{kBuckets}) + max * (i / double{kBuckets});
   };
   const int buckets = min == max ? 1 : kBuckets;

@@ -40,8 +40,8 @@ class ValueCollector {
     const std::string* name = nullptr;
     FeatureStatistics* statistics = nullptr;
   };
-  // The features of the last record, by their positions: mostly those of the next one. A copy
-  // starts without, because they point into the original.
+  // The features of the last record, by their positions, which are mostly those of the next one. A
+  // copy starts without them, because they point into the original.
   struct Slots {
     std::vector<Slot> slots;
     uint64_t num_removed = 0;

@@ -17,8 +17,8 @@
 
 namespace shardfeed {
 
-// Counts the records that equal another one: exactly up to kExact different records; of more, by
-// those whose digest is in a part of all digests that becomes the smaller the more there are.
+// Counts the records that equal another one: exactly up to kExact different records. Beyond that,
+// it counts only the digests in a part of their range, which shrinks as their number grows.
 class EqualRecords {
  public:
   static constexpr size_t kExact = size_t{1} << 15;
@@ -38,12 +38,13 @@ class EqualRecords {
   void Merge(const EqualRecords& other);
 
   uint64_t records() const { return records_; }
-  // Number of records less that of different records, and whether this is exact. Nullopt: not known
-  // any more.
+  // Number of records minus the number of different records, and whether this is exact. Nullopt:
+  // not known any more.
   std::optional<uint64_t> repeated(bool* exact) const;
 
-  // Equal ones have equal codes. Without `whole`, only the result is written: after merging what
-  // Read yields, it is not known. The same holds for digests that earlier versions have written.
+  // Equal objects have equal codes. Without `whole`, only the result is written, which is lost when
+  // the object that Read returns is merged. The same holds for digests that earlier versions have
+  // written.
   void Write(StatisticsWriter& out, bool whole) const;
   void Read(StatisticsReader& in, uint64_t records);
 
@@ -61,7 +62,7 @@ class EqualRecords {
   uint64_t mask_ = 0;
   Counts counts_;
   std::vector<uint64_t> pending_;
-  // If only the result was read, that; kUnknown after merging it.
+  // The result, if only that was read; kUnknown after merging it.
   std::optional<uint64_t> result_;
 };
 
@@ -81,7 +82,7 @@ class ValueStatistics {
   const Features& features() const { return features_; }
   // Whether there are no more features than that.
   bool has_all() const { return has_all_; }
-  // How often a feature had to make room for another.
+  // The number of times that a feature was dropped for another.
   uint64_t num_removed() const { return num_removed_; }
   EqualRecords& equal_records() { return equal_records_; }
   const EqualRecords& equal_records() const { return equal_records_; }
@@ -89,7 +90,7 @@ class ValueStatistics {
   // Returns a code for Parse. Equal statistics have equal codes. With `whole`, merging what was
   // parsed yields what merging the original would have; without, the code is as small as possible.
   std::string Format(bool whole) const;
-  // Nullopt: Format cannot have written `code` for a dataset of so many records.
+  // Nullopt: Format cannot have written `code` for a dataset of this number of records.
   static std::optional<ValueStatistics> Parse(std::string_view code, uint64_t records);
   // The same in Base64, for JSON. Null: FormatText cannot have written `text`.
   std::string FormatText(bool whole) const;

@@ -11,8 +11,8 @@
 
 namespace shardfeed {
 
-// Puts the path before the message of an error that does not begin with it already, as those of
-// reading the file do.
+// Puts the path before the message of an error, unless the message begins with it already, as
+// errors of reading the file do.
 inline absl::Status WithPath(const absl::Status& status, const std::string& path) {
   if (status.ok()) return status;
   const std::string message(status.message());

@@ -1,4 +1,4 @@
-// What is checked before a dataset is written.
+// Checks before a dataset is written.
 
 #include <filesystem>
 #include <string>

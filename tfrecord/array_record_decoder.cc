@@ -5,7 +5,7 @@
 namespace shardfeed {
 namespace {
 
-// More than this is let go after a rare huge chunk.
+// More memory than this is released after a rare huge chunk.
 constexpr size_t kKeptBytes = 8 << 20;
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace shardfeed {
 // Decodes one chunk after the other. Not thread-safe; its memory is used again.
 class ArrayRecordDecoder {
  public:
-  // Both functions return what is wrong; empty: nothing.
+  // Both functions return what is wrong; an empty string if nothing is.
 
   // Opens a chunk, whose bytes are those of the file from chunk.begin to chunk.end; they must
   // outlive Decode. Its numbers must be those that `chunk` has from the footer.

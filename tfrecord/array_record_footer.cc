@@ -140,7 +140,7 @@ absl::StatusOr<ArrayRecordFooter> ParseArrayRecordFooter(std::string_view bytes,
   };
   std::string decoded;
   std::vector<std::string_view> records;
-  // A chunk has more bytes than what the footer says of it.
+  // A chunk has more bytes than its entry in the footer.
   const std::string wrong =
       ReadRecords(bytes, offset, offset + kMaxMetadataBytes, &decoded, &records);
   if (!wrong.empty()) return wrong_footer(wrong);
@@ -167,7 +167,8 @@ absl::StatusOr<ArrayRecordFooter> ParseArrayRecordFooter(std::string_view bytes,
   for (size_t i = 1; i < records.size(); ++i) {
     uint64_t numbers[3] = {};
     if (!ReadNumbers(records[i], numbers)) {
-      return wrong_footer(fmt::format("what it says of chunk {} is no ArrayRecordFooter", i - 1));
+      return wrong_footer(
+          fmt::format("what it says about chunk {} is not an ArrayRecordFooter", i - 1));
     }
     const auto [begin, decoded_bytes, count] = std::tuple(numbers[0], numbers[1], numbers[2]);
     const bool first = footer.chunks.empty();

@@ -47,7 +47,7 @@ struct ArrayRecordChunk {
 struct ArrayRecordFooter {
   // Consecutive, each with at least one record.
   std::vector<ArrayRecordChunk> chunks;
-  // What tells the shard from others: the digest of its records (RecordsDigest).
+  // Identifies the shard: the digest of its records (RecordsDigest).
   uint32_t digest = 0;
 
   uint64_t records() const { return chunks.empty() ? 0 : chunks.back().end_record(); }

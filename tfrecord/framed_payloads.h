@@ -15,7 +15,7 @@
 
 namespace shardfeed {
 
-// Collects payloads, each behind what FrameBytes and RecordsDigest need of it. Not thread-safe; its
+// Collects payloads, each preceded by what FrameBytes and RecordsDigest need. Not thread-safe; its
 // memory is used again.
 class FramedPayloads {
  public:
@@ -44,7 +44,7 @@ class FramedPayloads {
     }
     bytes_.clear();
     ends_.clear();
-    // More than this is let go after a rare huge payload.
+    // More memory than this is released after a rare huge payload.
     constexpr size_t kKeptBytes = 8 << 20;
     if (bytes_.capacity() > kKeptBytes) bytes_ = std::string();
   }

@@ -64,7 +64,7 @@ const MdsNumber* NumberOfCode(uint8_t code) {
   return found == kNumbers.end() ? nullptr : found;
 }
 
-// The number of values of a shape such as "3,4"; nullopt: it is none, or has too many.
+// The number of values of a shape such as "3,4"; nullopt: it is not a shape, or has too many.
 std::optional<uint64_t> ValuesOf(std::string_view shape) {
   uint64_t values = 1;
   while (true) {
@@ -227,8 +227,8 @@ std::string AddArray(const MdsColumn& column, std::string_view bytes, ExampleBui
   return AddNumbers(column.name, *number, bytes, builder);
 }
 
-// How many bytes of a feature a byte of a value becomes at most: those of a negative integer are
-// ten, whatever its type.
+// The maximum number of bytes in a feature for each byte of a value: a negative integer takes ten
+// bytes, whatever its type.
 uint64_t GrowthOf(const MdsColumn& column) {
   if (column.kind == MdsColumn::Kind::kBytes) return 1;
   if (column.number == nullptr) return 10;

@@ -1,5 +1,5 @@
 // Columns of MDS, the shards of MosaicML Streaming, and samples as Examples. docs/mds.md says what
-// becomes of each encoding.
+// each encoding becomes.
 //
 // A sample is a u32 size for each column that has no fixed one, and then the values of all columns
 // one after the other. Integers are little-endian. Source: the classes MDSWriter and Encoding of
@@ -29,7 +29,7 @@ struct MdsNumber {
 
 struct MdsColumn {
   enum class Kind {
-    kBytes,   // also text, images and everything that is not known
+    kBytes,   // also text, images and everything unknown
     kNumber,  // one
     kArray,
   };
@@ -58,10 +58,10 @@ class MdsColumns {
   // empty: nothing.
   std::string AppendExample(std::string_view sample, std::string* out) const;
 
-  // Upper bound of the bytes of the Examples of so many samples, which have `bytes` bytes.
+  // Upper bound of the size of the Examples of `samples` samples, which have `bytes` bytes.
   uint64_t MaxExampleBytes(uint64_t samples, uint64_t bytes) const;
 
-  // What users should know: of values that lose digits, or are not decoded.
+  // What users should know about values that lose digits, or are not decoded.
   std::vector<std::string> Notes() const;
 
  private:

@@ -24,7 +24,7 @@ namespace shardfeed {
 inline constexpr size_t kMdsStartBytes = 8;
 
 struct MdsHeader {
-  std::vector<uint32_t> offsets;  // one more than there are samples
+  std::vector<uint32_t> offsets;  // one more than the number of samples
   std::shared_ptr<const MdsColumns> columns;
 
   uint64_t samples() const { return offsets.size() - 1; }

@@ -28,9 +28,9 @@ uint64_t SkipBlockHeader(uint64_t at) {
   return at % kRiegeliBlockBytes == 0 ? at + kRiegeliBlockHeaderBytes : at;
 }
 
-// Reads `size` bytes that begin `skip` bytes behind `begin`, without block headers, of a file that
-// `bytes` are from `begin` on. Returns false if `bytes` end before. If a block header interrupts
-// them, they are copied to `scratch`.
+// Reads `size` bytes that begin `skip` bytes after `begin`, without block headers. `bytes` are
+// those of the file from `begin` on. Returns false if they end too early. If a block header
+// interrupts them, they are copied to `scratch`.
 bool ReadBetween(std::string_view bytes, uint64_t begin, uint64_t skip, uint64_t size,
                  std::string* scratch, std::string_view* out) {
   if (size > bytes.size() || RiegeliEnd(begin, skip + size) - begin > bytes.size()) return false;
@@ -162,7 +162,7 @@ uint64_t RiegeliEnd(uint64_t begin, uint64_t bytes) {
 
 uint64_t RiegeliChunkEnd(uint64_t begin, const RiegeliChunkHeader& header) {
   uint64_t padded = begin + header.records;
-  // A chunk does not end within a block header or right behind it.
+  // A chunk does not end within a block header or right after it.
   if (!CanBeginChunk(padded)) {
     padded = padded / kRiegeliBlockBytes * kRiegeliBlockBytes + kRiegeliBlockHeaderBytes + 1;
   }

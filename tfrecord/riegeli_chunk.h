@@ -61,7 +61,7 @@ struct RiegeliChunkHeader {
   uint64_t decoded_bytes = 0;
 };
 
-// Returns whether a chunk can begin there: not within a block header or right behind it.
+// Returns whether a chunk can begin there: not within a block header or right after it.
 bool CanBeginChunk(uint64_t offset);
 
 // Returns where `bytes` bytes of a chunk that begins at `begin` end, with the block headers between
@@ -73,8 +73,8 @@ uint64_t RiegeliChunkEnd(uint64_t begin, const RiegeliChunkHeader& header);
 
 // The functions below return what is wrong, and an empty string if nothing is.
 
-// Reads the header of the chunk that begins at byte `begin` of its file, which `bytes` are from
-// there on. A hash that is wrong is an error unless `check` is kNone.
+// Reads the header of the chunk that begins at byte `begin` of its file. `bytes` are those of the
+// file from there on. A hash that is wrong is an error unless `check` is kNone.
 std::string ReadRiegeliHeader(std::string_view bytes, uint64_t begin, CrcCheck check,
                               RiegeliChunkHeader* header);
 
@@ -94,9 +94,9 @@ struct SimpleChunk {
 };
 
 // Parses the data of a chunk with that header. Its numbers agree with those of the header, and
-// memory is only taken for as many records as the chunk has bytes. Decoding takes
-// header.decoded_bytes, which nothing bounds if the chunk is compressed: compare it before with
-// what there may be.
+// memory is only allocated for as many records as the chunk has bytes. Decoding takes
+// header.decoded_bytes, which is unbounded if the chunk is compressed: compare it first with what
+// is possible.
 std::string ParseSimpleChunk(const RiegeliChunkHeader& header, std::string_view data,
                              SimpleChunk* chunk);
 

@@ -13,8 +13,9 @@
 namespace shardfeed {
 namespace {
 
-// Tags of tfrecord/example.proto: all fields on the way to a value are number 1, but for the
-// Feature of a map entry; and of a field that no message has, for what is left over.
+// Tags of tfrecord/example.proto: all fields on the way to a value are number 1, except for the
+// Feature of a map entry; and the tag of a field that no message has, which covers what is left
+// over.
 constexpr char kField1 = 1 << 3 | 2;
 constexpr char kField2 = 2 << 3 | 2;
 constexpr char kUnknown = 15 << 3 | 2;

@@ -34,7 +34,7 @@ FrameScan ScanTarFrames(absl::Span<char> bytes, uint64_t offset, bool at_end, ui
 std::string_view TarKeyOf(std::string_view payload);
 
 // Makes the payload of `frame`, which is exactly one sample, at `offset` of the archive. Returns
-// what is wrong with it, with the offset; empty: nothing.
+// what is wrong with it, with the offset; an empty string if nothing is.
 std::string ReadTarFrame(absl::Span<char> frame, uint64_t offset, std::string_view* payload);
 
 }  // namespace shardfeed

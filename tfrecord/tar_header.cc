@@ -90,7 +90,7 @@ bool ChecksumHolds(std::string_view header) {
   return static_cast<int64_t>(*told) == static_cast<int64_t>(sum) - int64_t{256} * high;
 }
 
-// What the headers before a member's own say of it.
+// What the headers before a member's own header say about it.
 struct Extensions {
   std::optional<uint64_t> size;
 };

@@ -66,8 +66,8 @@ TarHeaders ParseTarHeaders(std::string_view bytes, uint64_t offset);
 bool IsTarHeader(std::string_view block);
 bool IsZeroBlock(std::string_view bytes);
 
-// The defect of an archive that ends at `end`: where a header should be, of which there are `bytes`
-// bytes; or within a member or its padding.
+// The defect of an archive that ends at `end`: where a header should be, of which `bytes` bytes
+// exist; or within a member or its padding.
 TarDefect CutBeforeEnd(size_t bytes, uint64_t end);
 TarDefect CutInMember(std::string_view name, uint64_t missing, uint64_t end);
 // The defect of an archive with bytes other than zeros, at `offset`, after a zero block at `end`.

@@ -64,7 +64,7 @@ class Parts {
 }  // namespace
 
 std::optional<Date> ParseDate(std::string_view text) {
-  // Almost all texts are none.
+  // Almost all texts are not dates.
   if (text.size() < 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
   Parts parts(text);
   const int year = parts.Digits(4);

@@ -37,10 +37,11 @@ std::string NoteOfDates(std::string_view key, const JsonDates& found, DatesAs as
                   ", {} without a time zone",
                   found.unzoned == found.dates ? "all" : fmt::format("{} of them", found.unzoned)));
     if (found.others > 0) {
-      note +=
-          fmt::format("; {} no date but {}, the first is {}",
-                      found.others == 1 ? "1 value is" : fmt::format("{} values are", found.others),
-                      found.others == 1 ? "a number" : "numbers", first(found.first_other));
+      note += fmt::format("; {}, the first is {}",
+                          found.others == 1
+                              ? "1 value is not a date but a number"
+                              : fmt::format("{} values are not dates but numbers", found.others),
+                          first(found.first_other));
     }
     return note;
   }

@@ -15,13 +15,13 @@ namespace shardfeed {
 
 struct JsonDates {
   struct Value {
-    std::string text;  // as in messages
+    std::string text;  // the value as messages show it
     Place place;
   };
   uint64_t dates = 0;
   uint64_t unzoned = 0;    // dates without a time zone
   uint64_t fractions = 0;  // dates with fractions of a second
-  uint64_t others = 0;     // values that are no date
+  uint64_t others = 0;     // values that are not dates
   Value first_fraction;
   Value first_other;
 

@@ -130,7 +130,7 @@ class FactFinder {
     Saw(kBytes, value);
     return Fail(WithRemedy(status_, {"dates", "epoch-us", "make dates microseconds since 1970"}));
   }
-  // A number is no date where a date would be a number.
+  // If dates become numbers, a number is not a date.
   void AddNoDate(element value) {
     if (dates_ == DatesAs::kText || !asked_) return;
     if (facts_.dates.others++ == 0) facts_.dates.first_other.text = JsonText(value);

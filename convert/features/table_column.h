@@ -199,7 +199,7 @@ class TableColumn {
 
   void AddSpecial(std::string_view cell, Place place);
   void AddText(std::string_view text, std::string_view cell, Place place);
-  // Returns false if the text is no date.
+  // Returns false if the text is not a date.
   bool AddDate(std::string_view text, std::string_view cell, Place place);
   std::vector<std::string> NotesOfBytes(const std::string& column, const Cells& missing,
                                         const std::function<std::string(const Cells&)>& first,

@@ -5,7 +5,7 @@
 namespace shardfeed {
 namespace {
 
-// 0, which is no kind, if it cannot be looked up.
+// 0, which is not a kind, if it cannot be looked up.
 mode_t ModeOf(const std::string& path) {
   struct stat stat;
   return ::stat(path.c_str(), &stat) == 0 ? stat.st_mode : 0;

@@ -55,7 +55,7 @@ Slots SlotsOf(const dl_phdr_info& library) {
   return slots;
 }
 
-// Lets the variable stderr that a library sees be one that goes nowhere.
+// Makes the variable stderr that a library sees a stream that discards its output.
 void Replace(const dl_phdr_info& library) {
   static FILE* nowhere = std::fopen("/dev/null", "we");
   if (nowhere == nullptr) return;
@@ -67,8 +67,8 @@ void Replace(const dl_phdr_info& library) {
         std::strcmp(slots.names + symbol.st_name, "stderr") != 0) {
       continue;
     }
-    // The linker has made the slots read-only. This page stays writable, since what else it has may
-    // have been before.
+    // The linker has made the slots read-only. This page stays writable, since the rest of it may
+    // have been writable before.
     const uintptr_t address = library.dlpi_addr + entry.r_offset;
     const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     void* const page = reinterpret_cast<void*>(address / page_bytes * page_bytes);

@@ -1,5 +1,5 @@
-// Libraries of image formats that are opened when the first such image comes, so that nobody needs
-// them who has none.
+// Libraries of image formats that are opened for the first image of the format, so that they are
+// not needed without such images.
 
 #ifndef SHARDFEED_DECODE_IMAGES_LOADED_LIBRARY_H_
 #define SHARDFEED_DECODE_IMAGES_LOADED_LIBRARY_H_
@@ -30,11 +30,11 @@ class LoadedLibrary {
     Find(name, function);
     found_all_ = found_all;
   }
-  // Whether every function that Find looked for is there.
+  // Whether every function that Find looked for exists.
   bool found_all() const { return found_all_; }
 
-  // Lets what the code of a loaded library writes to `stderr` go nowhere, for those that print what
-  // they find and cannot be told not to. `file` is what its file's name begins with. Other code
+  // Discards what the code of a loaded library writes to `stderr`, for libraries that print
+  // messages and cannot be told not to. `file` is the beginning of its file's name. Other code
   // still writes there. Does nothing without glibc, and on machines other than x86-64 and AArch64.
   static void Silence(std::string_view file);
 

@@ -1,5 +1,4 @@
-// How augmentations have moved the pixels of an image, for what belongs to it: masks, boxes,
-// points.
+// How augmentations have moved the pixels of an image, so that masks, boxes and points can follow.
 
 #ifndef SHARDFEED_DECODE_IMAGES_MOVED_PIXELS_H_
 #define SHARDFEED_DECODE_IMAGES_MOVED_PIXELS_H_

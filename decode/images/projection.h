@@ -20,8 +20,8 @@ class Projection {
   // The map whose inverse is x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1), and so on for y.
   // The inverse must not map the plane to a line.
   static Projection InverseOf(const std::array<double, 8>& m) {
-    // The adjugate is the inverse times the determinant, which a projective map does not feel; with
-    // the sign of the determinant, points in front of the horizon stay there.
+    // The adjugate is the inverse times the determinant, which does not change a projective map;
+    // with the sign of the determinant, points in front of the horizon stay there.
     const double determinant = m[0] * (m[4] - m[5] * m[7]) - m[1] * (m[3] - m[5] * m[6]) +
                                m[2] * (m[3] * m[7] - m[4] * m[6]);
     const double factor = 1 / determinant;

@@ -29,7 +29,7 @@ class RawSamples {
   // Prepares for an image of `channels` channels of `bits` (1 to 16) bits; `name` is that of its
   // file's format. The samples are 0.
   //
-  // InvalidArgument: the image is not of the format that is wanted. ResourceExhausted: its samples
+  // InvalidArgument: the image does not have the expected format. ResourceExhausted: its samples
   // take more than max_bytes. Throws std::bad_alloc.
   absl::Status Start(std::string_view name, uint32_t width, uint32_t height, uint32_t channels,
                      int bits);

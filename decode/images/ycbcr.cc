@@ -99,7 +99,7 @@ void YcbcrRows::Convert(uint32_t y, float* rgb) {
       rgb[0] = cr;
       rgb[1] = luma;
       rgb[2] = cb;
-    } else if (image_.matrix == kYcgco) {  // cb is of green, cr of orange
+    } else if (image_.matrix == kYcgco) {  // cb holds green, cr orange
       rgb[0] = luma - cb + cr;
       rgb[1] = luma + cb;
       rgb[2] = luma - cb - cr;

@@ -35,7 +35,7 @@ struct YcbcrImage {
 // Whether it is one of the matrices that YcbcrRows knows.
 bool IsKnownMatrix(int matrix);
 
-// Converts rows of one image. Chroma that is halved is interpolated linearly: its samples stand
+// Converts rows of one image. Chroma of half the size is interpolated linearly: its samples lie
 // between the pixels. Not thread safe.
 class YcbcrRows {
  public:

@@ -45,7 +45,7 @@ class BoxesAndPoints {
   // What a range of rows needs.
   struct Memory {
     std::vector<VariableColumn> columns;  // one for each output; those of fixed ones are not used
-    std::vector<uint8_t> keep;            // for each box of the row
+    std::vector<uint8_t> keep;            // whether each box of the row is kept
     std::vector<double> boxes;            // those that are kept
     struct {
       std::vector<double> x;

@@ -19,7 +19,7 @@ absl::Status CheckJointNames(std::string_view step, const std::string& image,
                              const JointColumns& joint);
 
 // The bytes of a mask's pixel of `num_values` values of type `dtype` that all are `fill`.
-// InvalidArgument: the type cannot hold it, or is none that masks have.
+// InvalidArgument: the type cannot hold it, or is not a type of masks.
 absl::StatusOr<std::string> MaskPixel(std::string_view step, DType dtype, size_t num_values,
                                       double fill);
 

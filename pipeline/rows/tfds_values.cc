@@ -17,7 +17,7 @@
 namespace shardfeed {
 namespace {
 
-// No record is larger, and so no array that was put into one.
+// No record is larger, and so no array in a record is.
 constexpr size_t kMaxArrayBytes = INT32_MAX;
 
 // Decompresses a ZLIB stream. `expected`: the size of the content, or 0 if it is not known.
@@ -39,7 +39,7 @@ absl::Status Inflate(std::string_view data, size_t expected, std::string* conten
     zlib.avail_out = static_cast<uInt>(content->size() - have);
     result = inflate(&zlib, Z_NO_FLUSH);
     content->resize(content->size() - zlib.avail_out);
-    // No room was used although there was some: the data ends too early.
+    // No output was written although there was room: the data ends too early.
     if (result == Z_OK && zlib.avail_out > 0) result = Z_BUF_ERROR;
   }
   if (content->size() > most) {

@@ -1,5 +1,5 @@
-// A step that turns columns as records of TFDS have them into what TFDS declares: types that no
-// list has, and arrays that are encoded in strings.
+// A step that converts the columns of TFDS records to what TFDS declares: types that lists of
+// Examples lack, and arrays that are encoded in strings.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_TFDS_VALUES_H_
 #define SHARDFEED_PIPELINE_ROWS_TFDS_VALUES_H_

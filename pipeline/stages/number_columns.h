@@ -25,7 +25,7 @@ struct NumberColumns {
   std::string source;
 
   bool any() const { return !number.empty() || !source.empty(); }
-  // RecordSpec with these columns behind it.
+  // RecordSpec followed by these columns.
   std::shared_ptr<const RowSpec> Spec() const;
 };
 
@@ -35,7 +35,7 @@ class RecordNumbers {
   // `mixture` is that of the records in `table`, or null.
   RecordNumbers(const NumberColumns& columns, const Mixture* mixture, const ShardTable& table);
 
-  // Adds the columns to `rows`, which hold the records with these numbers, counted through all
+  // Adds the columns to `rows`, which hold the records with these numbers, which count through all
   // sources.
   void AddTo(absl::Span<const uint64_t> numbers, Batch* rows) const;
 

@@ -12,7 +12,8 @@
 
 namespace shardfeed {
 
-// A value of any type. One of bytes is a view of the string of the Padding that it was made of.
+// A value of any type. A value of bytes is a view of the string in the Padding from which it was
+// made.
 struct PaddingValue {
   alignas(std::string_view) char bytes[sizeof(std::string_view)] = {};
 };

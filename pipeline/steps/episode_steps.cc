@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// The most elements around a step.
+// The maximum number of elements around a step.
 constexpr int64_t kMostAround = 1 << 16;
 
 absl::StatusOr<StepsLayout> LayoutOf(const RowSpec& spec, bool batched,

@@ -106,7 +106,7 @@ Dataset Dataset::Pack(std::vector<std::string> columns, PackOptions options) con
                    options.min_length > 0 || options.max_length < UINT64_MAX ||
                    options.cost != PackSpec::Cost::kLinear)) {
     return Dataset(absl::InvalidArgumentError(
-        "pack: split, how, window, min_length, max_length and cost are for rows that are planned: "
+        "pack: split, how, window, min_length, max_length and cost are for planned rows: "
         "name the lengths"));
   }
   if (options.split && options.truncate) {

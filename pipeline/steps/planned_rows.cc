@@ -17,7 +17,7 @@ StageWork OnPlannedRows(std::string name,
               const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
     if (!inputs.context->deterministic) {
       return absl::InvalidArgumentError(fmt::format(
-          "{}: rows that are planned come in their order: run without deterministic=False", name));
+          "{}: planned rows come in their order: run without deterministic=False", name));
     }
     absl::StatusOr<std::unique_ptr<Stage>> stage = inputs.factories[0](inputs.epoch);
     if (!stage.ok()) return stage;
@@ -38,7 +38,7 @@ Dataset Dataset::WithPlannedRows(std::string_view name, const PackSpec& pack) co
   if (const ShardsWork* shards = step_->as<ShardsWork>()) {
     if (shards->reader.end != EpochEnd::kDrop) {
       return Dataset(absl::InvalidArgumentError(
-          fmt::format("{}: rows that are planned end with the last whole round of batches: read "
+          fmt::format("{}: planned rows end with the last whole round of batches: read "
                       "with end=\"drop\"",
                       name)));
     }

@@ -14,7 +14,7 @@
 namespace shardfeed {
 
 // The work of the step `name`, whose input is a chain of Dataset::WithPlannedRows: a stage made
-// from the input's and the plan. InvalidArgument in a run: its elements come in any order.
+// from the input's stage and the plan. InvalidArgument in a run: the run is not deterministic.
 StageWork OnPlannedRows(std::string name,
                         std::function<std::unique_ptr<Stage>(std::unique_ptr<Stage> stage,
                                                              std::shared_ptr<const PackPlan> plan,

@@ -238,7 +238,7 @@ std::string_view DtypeOf(Type type) {
     case Type::kArrowView:
       return "bytes";
     default:
-      // "uint8" is behind "bool", which NumPy stores alike.
+      // "uint8" follows "bool", which NumPy stores alike.
       return std::ranges::find(std::begin(kTypes) + 1, std::end(kTypes), type,
                                [](const auto& one) { return one.second; })
           ->first;

@@ -1,4 +1,4 @@
-// What Python is warned of when indexes of tar archives are built.
+// Warnings in Python about the indexes of tar archives that are built.
 
 #ifndef SHARDFEED_PYTHON_CORE_NOTES_H_
 #define SHARDFEED_PYTHON_CORE_NOTES_H_

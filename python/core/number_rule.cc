@@ -68,7 +68,7 @@ bool NumberRule::IsLossySlow(double value) const {
 
 std::string NumberRule::WhyInteger(std::string_view value) const {
   if (has_floats()) {
-    // Records have floats of 32 bits, whatever is declared.
+    // Records have 32-bit floats, whatever is declared.
     const std::string_view type = dtype_ == DType::kFloat64 ? "float32" : DTypeName(dtype_);
     return fmt::format("{} cannot hold the integer {}; give a float if it may be rounded", type,
                        value);

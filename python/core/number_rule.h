@@ -1,5 +1,5 @@
-// What becomes of a number in a feature: the one rule for rows, for columns, and for what other
-// libraries give.
+// What a number becomes in a feature: the one rule for rows, for columns, and for data of other
+// libraries.
 
 #ifndef SHARDFEED_PYTHON_CORE_NUMBER_RULE_H_
 #define SHARDFEED_PYTHON_CORE_NUMBER_RULE_H_
@@ -22,10 +22,10 @@ class NumberRule {
  public:
   explicit NumberRule(DType dtype);
 
-  // Whether the feature has floats, also of integers that are given.
+  // Whether the feature has floats, even if it is given integers.
   bool has_floats() const { return significant_bits_ > 0; }
 
-  // Whether a number stays what it is but for digits of floats. An integer among floats must be
+  // Whether a number stays the same, except for digits of floats. An integer among floats must be
   // exact: whoever writes 16777217 does not mean 16777216.
   template <std::integral T>
   bool Fits(T value) const {
@@ -48,12 +48,12 @@ class NumberRule {
       return !has_floats() && std::cmp_greater_equal(std::numeric_limits<T>::min(), least_) &&
              std::cmp_less_equal(std::numeric_limits<T>::max(), most_);
     } else {
-      // Records have floats of 32 bits, whatever is declared.
+      // Records have 32-bit floats, whatever is declared.
       return std::same_as<T, float> && (dtype_ == DType::kFloat32 || dtype_ == DType::kFloat64);
     }
   }
 
-  // Whether a float that fits loses so much that people should be told.
+  // Whether a float that fits loses so much that users should know.
   bool IsLossy(double value) const {
     if (value == 0) return false;
     const double size = std::abs(value);
@@ -65,7 +65,7 @@ class NumberRule {
   std::string Why(uint64_t value) const;
   std::string Why(double value) const;
 
-  // What the feature gives back of a float.
+  // The value that a float has when it is read back.
   double Stored(double value) const;
 
  private:
@@ -80,7 +80,7 @@ class NumberRule {
   int significant_bits_ = 0;
   double largest_ = 0;   // for floats: a greater number would become infinite
   double smallest_ = 0;  // for floats: a smaller number might become 0
-  bool exact_ = false;   // whether float64 is declared: then all digits that are lost are told
+  bool exact_ = false;   // whether float64 is declared: then all lost digits are reported
 };
 
 }  // namespace shardfeed::python

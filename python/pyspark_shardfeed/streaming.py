@@ -73,7 +73,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         try:
             job.commit(with_empty_parts(job, [message.text for message in there]), made_by=made_by)
         except (FileExistsError, RuntimeError):
-            # An earlier run of the batch may have been committed, without Spark taking notice of it.
+            # An earlier run of the batch may have been committed without Spark noticing.
             if not os.path.exists(_sidecar(job, ".manifest.json")):
                 raise
             found = _made_by(job)

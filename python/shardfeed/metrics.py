@@ -1,4 +1,4 @@
-"""Counters of runs for monitoring: as numbers by name, and as OpenMetrics, for Prometheus and what reads its format
+"""Counters of runs for monitoring: as numbers by name, and as OpenMetrics, for Prometheus and programs that read its format
 (https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md)."""
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _STAGES = [
     _Family("stage_invalid_rows", "counter", "", "Rows that could not be decoded and were replaced.", "invalid"),
     _Family("stage_busy_seconds", "counter", "seconds", "Time that its threads worked.", "busy_seconds"),
     _Family("stage_input_wait_seconds", "counter", "seconds", "Time that it waited for its input.", "wait_in_seconds"),
-    _Family("stage_output_wait_seconds", "counter", "seconds", "Time that it was waited for.", "wait_out_seconds"),
+    _Family("stage_output_wait_seconds", "counter", "seconds", "Time that others waited for it.", "wait_out_seconds"),
     _Family("stage_ahead_bytes", "gauge", "bytes", "Bytes held ahead of the consumer.", "ahead_bytes"),
 ]
 _STORES = [
     _Family("store_requests", "counter", "", "Requests to object stores.", "requests"),
     _Family("store_retries", "counter", "", "Requests that were repeated.", "retries"),
-    _Family("store_throttled", "counter", "", "Requests that the store put off.", "throttled"),
-    _Family("store_wanted_bytes", "counter", "bytes", "Bytes that were asked for.", "bytes_wanted"),
+    _Family("store_throttled", "counter", "", "Requests that the store throttled.", "throttled"),
+    _Family("store_wanted_bytes", "counter", "bytes", "Bytes that were requested.", "bytes_wanted"),
     _Family("store_moved_bytes", "counter", "bytes", "Bytes that were transferred.", "bytes_moved"),
 ]
 

@@ -69,7 +69,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keeps requests off the consumer's screen."""
+        """Does not log requests, which would appear on the consumer's screen."""
 
 
 _lock = threading.Lock()

@@ -1,5 +1,5 @@
-"""What models expect of their images: arguments of Dataset.decode_image, and steps of
-Dataset.augment, that give what torchvision's transforms of the same name give.
+"""What models expect from their images: arguments of Dataset.decode_image, and steps of
+Dataset.augment, with the results of torchvision's transforms of the same names.
 
     ds.decode_image("image/encoded", **sf.presets.resnet50_v2())
 

@@ -21,7 +21,7 @@ from .views import RunElsewhere
 
 # How often in a row actors may die before the next batch has been delivered.
 _MOST_DEATHS = 3
-# After so many wrong guesses in a row, places are not guessed any more.
+# After this many wrong guesses in a row, places are not guessed any more.
 _MOST_WRONG = 2
 
 
@@ -35,12 +35,12 @@ def workers(ds: Dataset, n: Size, *, cpus: Size = 1, stretch: Size = 8, ahead: S
 
     Actors make stretches of the order in turn. Order, states and errors are those of the chain on
     one machine, so a run can be resumed with another number of workers or without any. An actor
-    that dies is replaced, and the new one goes on where the other was.
+    that dies is replaced, and the new one continues where it was.
 
     All machines must reach the shards by the same path. `shard()` takes the rank of this process.
 
     - `cpus`: the number of processors, and of the chain's threads, of each actor.
-    - `stretch`: how many batches an actor makes before another one goes on.
+    - `stretch`: how many batches an actor makes before another one takes over.
     - `ahead`: how many stretches each actor begins before their batches are asked for.
 
     Chains whose places can be calculated run on all actors: those whose ranks advance equally (see
@@ -169,7 +169,7 @@ class RemoteIterator:
         stretch.batches = actor.make.options(num_returns="streaming").remote(stretch.begin, stretch.count)
 
     def _replace(self, worker: int) -> None:
-        """Goes on with another actor, from the places at which the stretches of the dead one are."""
+        """Continues the stretches of a dead actor with another one."""
         actor, self._actors[worker] = self._actors[worker], None
         if actor is not None:
             ray.kill(actor)

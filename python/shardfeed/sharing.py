@@ -1,4 +1,4 @@
-"""One reader for all ranks of a machine; sharing_server.py is its process."""
+"""One reader for all ranks of a machine. sharing_server.py is its process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .ragged import Ragged
 from .ranks import rank_and_world
 from .views import RunElsewhere
 
-# What tells the processes of one machine that they belong together, and how many there are.
+# Variables by which the processes of one machine know that they belong together, and how many there are.
 _RUNS = (
     ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),   # torchrun
     ("MASTER_ADDR", "MASTER_PORT"),                          # Lightning, Accelerate, DeepSpeed
@@ -56,23 +56,23 @@ def share(dataset: Dataset, *, name: Optional[str] = None, ranks: Optional[Size]
         for batch in sf.share(ds):              # on each rank
             step(batch)
 
-    All processes of the machine make this call with the same chain, of which each takes the part
-    of its own rank. The first one starts a process that reads; it has one budget and one set of
-    threads, reads what ranks have in common once, and hands the batches over in shared memory,
-    without a copy where they are received. Ranks that take the same part (`shard(rank // peers,
-    world // peers)`) get the same batches, which are made once. The order, the states and errors
-    are those that the chain has alone, so a run can be resumed with or without `share`.
+    All processes of the machine make this call with the same chain, and each takes the part of its
+    own rank. The first one starts a process that reads; it has one budget and one set of threads,
+    reads what ranks have in common once, and hands the batches over in shared memory, without a
+    copy on the receiving side. Ranks that take the same part (`shard(rank // peers, world //
+    peers)`) get the same batches, which are made once. The order, the states and errors are those
+    that the chain has alone, so a run can be resumed with or without `share`.
 
-    If a rank dies, the others go on. If the reading process dies, the ranks start another one,
-    which goes on where each of them is. It ends with the last rank, and leaves nothing behind.
+    If a rank dies, the others continue. If the reading process dies, the ranks start another one,
+    which continues where each of them is. It ends with the last rank, and leaves nothing behind.
 
     - `name`: what the processes that share have in common, and others on the machine do not. By
       default the run of torchrun, Slurm or Open MPI.
-    - `ranks`: how many processes of this machine share. By default that which these say.
+    - `ranks`: how many processes of this machine share. By default the number that the launcher says.
     - `ahead`: how many batches are ready for each rank beyond the one that it has.
-    - `within`: a rank waits for a batch that comes this many or more after the one that the slowest
-      rank has; 1 keeps them in step. By default no rank waits for another: those that are
-      further apart than the budget reaches read for themselves.
+    - `within`: a rank waits for a batch that is this many or more batches ahead of the slowest
+      rank; 1 keeps the ranks in step. By default no rank waits for another: ranks that are further
+      apart than the budget allows read separately.
 
     The options `threads` and `budget_bytes` of the chain are those of all ranks together.
     Functions of the chain run in the reading process, so they must be importable (not lambdas).
@@ -365,7 +365,7 @@ class SharedIterator:
                         "delivered the next batch; it may have run out of memory, or a function of "
                         "the chain crashes") from None
             except BaseException:
-                # Part of a message may have been received; another connection begins anew.
+                # Part of a message may have been received; a new connection starts over.
                 if self._channel is not None and self._channel.broken:
                     self._disconnect()
                 raise

@@ -20,7 +20,7 @@ from . import _core, iterator, sharing
 from .channel import Channel, as_one_piece
 from .processes import as_sent
 
-# How many batches are kept for those of a feed's ranks that are behind.
+# How many batches are kept for ranks of a feed that are behind.
 _MOST_KEPT = 16
 _LOOK_SECONDS = 0.05
 _MAIN = "__mp_main__"
@@ -371,7 +371,7 @@ class _Client:
             return
         made = feed.take(self)
         while made is None and not self._unregistered.is_set():
-            # Too far behind its peers: this rank goes on alone.
+            # Too far behind its peers: this rank continues alone.
             if self._place[0] is None:
                 made = _Made("failed", None, iterator.NO_MARKS, as_sent(RuntimeError(
                     "share: this rank is too far behind its peers, and a run that is not deterministic "

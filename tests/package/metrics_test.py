@@ -203,4 +203,4 @@ def test_top_of_a_process_without_runs(live):
 def test_top_where_nothing_is_told(monkeypatch):
     monkeypatch.setenv("SHARDFEED_LIVE_DIR", "")
     result = top()
-    assert result.returncode == USAGE and "SHARDFEED_LIVE_DIR is set to nothing" in result.stderr
+    assert result.returncode == USAGE and "SHARDFEED_LIVE_DIR is empty" in result.stderr

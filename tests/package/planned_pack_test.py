@@ -374,7 +374,7 @@ def test_records_are_left_out_by_their_lengths(spec):
             packed(parsed(spec, "window"), **wrong)
     with pytest.raises(ValueError, match="no record has a length between min_length 6 and max_length 5"):
         list(packed(parsed(spec, "window"), min_length=6, max_length=5))
-    with pytest.raises(ValueError, match="min_length, max_length and cost are for rows that are planned"):
+    with pytest.raises(ValueError, match="min_length, max_length and cost are for planned rows"):
         parsed(spec, "window").pack("ids", 8, min_length=3)
     with pytest.raises(ValueError, match="min_length and max_length are for batches that are planned"):
         parsed(spec, "window").batch_by_length("ids", 8, max_length=3)

@@ -290,7 +290,7 @@ TEST_F(PlannedPackTest, RefusesWhatCannotBePlanned) {
   PackOptions options = Options();
   options.split = options.truncate = true;
   EXPECT_THAT(error(Documents().Pack({"ids"}, {.length = 8, .split = true})),
-              ::testing::HasSubstr("are for rows that are planned: name the lengths"));
+              ::testing::HasSubstr("are for planned rows: name the lengths"));
   options.pad = {0};
   EXPECT_THAT(error(Documents().Pack({"ids"}, options)),
               ::testing::HasSubstr("truncated or split, not both"));
@@ -423,8 +423,8 @@ TEST_F(PlannedPackTest, LeavesOutRecordsByTheirLengths) {
   options.window = 0;
   EXPECT_THAT(
       std::string(Documents().Pack({"ids", "weights"}, options).status().message()),
-      ::testing::HasSubstr("pack: split, how, window, min_length, max_length and cost are for rows "
-                           "that are planned"));
+      ::testing::HasSubstr(
+          "pack: split, how, window, min_length, max_length and cost are for planned rows"));
   options = Options();
   options.min_length = 6;
   options.max_length = 5;

@@ -1,4 +1,4 @@
-"""`convert --dates` of tables and JSON: what becomes numbers, and that a value that is no date is told."""
+"""`convert --dates` of tables and JSON: what becomes numbers, and notes on values that are not dates."""
 
 import json
 
@@ -34,11 +34,11 @@ def test_numbers_among_dates_that_a_schema_makes_int64_are_told(tmp_path):
     rows, told = read(tmp_path, "csv", "d\n1970-01-02\n7\n", *options)
     assert rows == [{"d": [86400]}, {"d": [7]}]
     assert told == ['column "d": dates became seconds since 1970 in UTC (1 value, all without a time zone)',
-                    'column "d": 1 value is no date but a number, the first is "7" at line 3']
+                    'column "d": 1 value is not a date but a number, the first is "7" at line 3']
     rows, told = read(tmp_path, "jsonl", '{"d": "1970-01-02"}\n{"d": 7}\n', *options)
     assert rows == [{"d": [86400]}, {"d": [7]}]
     assert told == ['key "d": dates became seconds since 1970 in UTC (1 value, all without a time zone); '
-                    "1 value is no date but a number, the first is 7 at line 2"]
+                    "1 value is not a date but a number, the first is 7 at line 2"]
 
 
 def test_input_without_any_date_is_told(tmp_path):

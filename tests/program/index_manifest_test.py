@@ -106,7 +106,7 @@ def test_a_manifest_of_other_shards_is_kept(dataset, tmp_path):
     write(tmp_path, [example(n=i) for i in range(10)])
     message = fail(DEFECTS, "index", dataset, "--manifest")
     assert "does not match old-00000-of-00002" in message
-    assert "remove the manifest if the shards are right" in message
+    assert "remove the manifest if the shards are correct" in message
     assert manifest_of(tmp_path).read_bytes() == before
 
 

@@ -185,7 +185,7 @@ TEST(ArrayRecordFooterTest, LyingFootersAreRefused) {
               HasSubstr("chunk 1 begins at byte 70, which is not between"));
   const std::string metadata = "\x0a\x06\x08\x01\x10\x01\x18\x01";
   EXPECT_THAT(with_footer(SimpleRiegeliChunk({metadata, "\x08"})),
-              HasSubstr("what it says of chunk 0 is no ArrayRecordFooter"));
+              HasSubstr("what it says about chunk 0 is not an ArrayRecordFooter"));
   std::string endless;
   AppendLittleEndian<uint64_t>(uint64_t{1} << 61, &endless);
   endless.resize(32);

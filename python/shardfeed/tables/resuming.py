@@ -32,7 +32,7 @@ def fingerprint(tables: List[Table], made_by: Mapping[str, str], **options: Any)
     """Identifies all that the shards depend on: options, and the names, sizes and times of the files."""
     files = []
     for table in tables:
-        # LMDB keeps its data in a file of the folder; what SQLite has not moved yet is beside the database.
+        # LMDB keeps its data in a file of the folder; SQLite's write-ahead log is beside the database.
         for path in (table.path, os.path.join(table.path, "data.mdb"), table.path + "-wal"):
             with contextlib.suppress(OSError):
                 found = os.stat(path)

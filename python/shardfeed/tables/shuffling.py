@@ -1,8 +1,8 @@
 """A uniform shuffle of any number of rows in bounded memory.
 
 Row i has the random key that the program's shuffle gives it (convert/items/item_shuffler.cc), and rows are sorted by
-their keys, so a seed means the same order for all kinds. What does not fit into memory is distributed over temporary
-files by the first bits of the keys; each file is then sorted by itself."""
+their keys, so a seed means the same order for all kinds. Rows that do not fit into memory are distributed over
+temporary files by the first bits of the keys; each file is then sorted separately."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class _Files:
 
 
 def _close(file: Any) -> None:
-    """What the file holds is not needed any more, or its error was told."""
+    """The content of the file is not needed any more, or its error was reported."""
     with contextlib.suppress(OSError):
         file.close()
 

@@ -16,13 +16,13 @@ _SCHEMA = pa.schema([
     ("image/encoded", pa.binary()), ("image/height", pa.int64()), ("image/width", pa.int64()), ("video", pa.binary()),
     ("frame", pa.int64()), ("time", pa.float32())])
 _QUALITY = 95
-_PIXEL_BYTES = 16 << 20  # frames of so many bytes, or one, are encoded side by side
+_PIXEL_BYTES = 16 << 20  # frames of this many bytes together, or one, are encoded in parallel
 _LOG_LEVEL = "OPENCV_FFMPEG_LOGLEVEL"
 
 
 @contextlib.contextmanager
 def _silently(cv2: Any) -> Iterator[None]:
-    """FFmpeg and OpenCV would print to standard error; what is wrong is told by exceptions here."""
+    """FFmpeg and OpenCV would print to standard error; here, errors are exceptions."""
     logging = cv2.utils.logging
     level = logging.getLogLevel()
     given = os.environ.get(_LOG_LEVEL)

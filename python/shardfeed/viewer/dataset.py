@@ -1,4 +1,4 @@
-"""What the page shows of one dataset, as values for JSON. Everything is read when it is asked for."""
+"""What the page shows of one dataset, as values for JSON. Everything is read when it is requested."""
 
 from __future__ import annotations
 
@@ -216,10 +216,10 @@ class ViewedDataset:
     # ---- Searching
 
     def find(self, feature: str, compare: str, text: str, first: int, most: int = 50) -> Dict[str, Any]:
-        """Searches onwards from record `first`, for about a second: {"records": numbers, "next": the record to go on
-        from, or None at the end}. `compare`: "contains" and "=" of bytes; "=", "!=", "<", "<=", ">" and ">=" of
-        numbers, where one value in the record is enough; "missing" and "present". Feature "" is the whole record.
-        Missing: wrong arguments."""
+        """Searches onwards from record `first`, for about a second: {"records": numbers, "next": the record to
+        continue from, or None at the end}. `compare`: "contains" and "=" of bytes; "=", "!=", "<", "<=", ">" and
+        ">=" of numbers, where one value in the record is enough; "missing" and "present". Feature "" is the whole
+        record. Missing: wrong arguments."""
         holds, chain = self._matcher(feature, compare, text)
         found: List[int] = []
         until = time.monotonic() + _FIND_SECONDS

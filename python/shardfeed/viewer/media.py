@@ -1,4 +1,4 @@
-"""What bytes are, by their first ones, and PNG of pixels: as far as a browser needs to know."""
+"""Media types of bytes, as far as a browser needs to know them, and encoding of pixels as PNG."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def parser(command: str) -> argparse.ArgumentParser:
                    "Examples:\n  shardfeed view out/train@64\n  shardfeed view out/train@64 out/val@4 --port 8080\n"
                    "  shardfeed view out/train@64 --chain recipe.py:train\n")
         made.add_argument("datasets", nargs="*", metavar="DATASET", help="stem@N, stem@*, a folder, a glob, or a URL of these")
-        made.add_argument("--port", type=_port, default=0, metavar="PORT", help="default: any free one")
+        made.add_argument("--port", type=_port, default=0, metavar="PORT", help="default: any free port")
         made.add_argument("--chain", metavar="FILE.py:NAME",
                           help="also show the batches of this chain, or of the one that this function returns, as\n"
                                "training gets them; runs the file")
