@@ -43,8 +43,9 @@ class LazyShardTable {
     explicit Making(int by) : process(by) {}
 
     const int process;
-    Mutex mutex;
+    Mutex mutex;  // held by the thread that makes the table
     std::atomic<bool> made = false;
+    // Written once, under the mutex and before `made` is set; read only when that is set.
     absl::StatusOr<std::shared_ptr<const ShardTable>> table;
   };
 
