@@ -296,7 +296,7 @@ double Drain(const std::shared_ptr<const ShardTable>& table, const std::string& 
   options.epochs = epochs;
   options.order = ParseOrder(order);
   options.threads = threads;
-  options.cache = cache;
+  options.page_cache = cache;
   const double start = NowSeconds();
   const auto reader = Value(Reader::Open(table, options));
   *records = 0;

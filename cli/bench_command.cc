@@ -104,7 +104,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
   if (!io.ok()) return ReportError(io.status());
   reading->io = *io;
-  reading->cache = flags.page_cache;
+  reading->page_cache = flags.page_cache;
   reading->check = flags.check;
   reading->threads = options.threads;
   reading->epochs = flags.epochs;

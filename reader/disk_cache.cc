@@ -11,16 +11,15 @@ namespace shardfeed {
 
 absl::StatusOr<std::shared_ptr<const void>> ServeFromDisk(const ShardSet& set,
                                                           const ReaderOptions& options) {
-  if (options.disk_cache.empty() && options.disk_cache_bytes > 0) {
+  if (options.cache.empty() && options.cache_size > 0) {
     return absl::InvalidArgumentError("a size of a cache, and no folder for it");
   }
-  if (options.disk_cache.empty() || std::none_of(set.paths.begin(), set.paths.end(), IsRemote)) {
+  if (options.cache.empty() || std::none_of(set.paths.begin(), set.paths.end(), IsRemote)) {
     return std::shared_ptr<const void>();
   }
   std::optional<uint64_t> max_bytes;
-  if (options.disk_cache_bytes > 0) max_bytes = options.disk_cache_bytes;
-  absl::StatusOr<std::shared_ptr<BlockCache>> cache =
-      BlockCache::Open(options.disk_cache, max_bytes);
+  if (options.cache_size > 0) max_bytes = options.cache_size;
+  absl::StatusOr<std::shared_ptr<BlockCache>> cache = BlockCache::Open(options.cache, max_bytes);
   if (!cache.ok()) return cache.status();
   return BlockCache::Serve(*std::move(cache), set.paths);
 }

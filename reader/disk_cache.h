@@ -11,7 +11,7 @@
 
 namespace shardfeed {
 
-// Makes everything that this process reads from the dataset go through ReaderOptions::disk_cache
+// Makes everything that this process reads from the dataset go through ReaderOptions::cache
 // while the returned object lives. Null: no cache is wanted, or all shards are local. Errors: those
 // of BlockCache::Open.
 absl::StatusOr<std::shared_ptr<const void>> ServeFromDisk(const ShardSet& set,

@@ -54,7 +54,7 @@ class ThreadedRun : public ReadRun {
         pool_(options.buffers != nullptr
                   ? options.buffers
                   : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
-        choice_(ChooseIo(*table_, order_->spec(), options.io, options.cache)),
+        choice_(ChooseIo(*table_, order_->spec(), options.io, options.page_cache)),
         thread_count_(ThreadCount(options.threads)),
         planner_(table_, options, selection, order_, std::move(pack),
                  {.whole_pieces = whole_chunks,

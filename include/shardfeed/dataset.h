@@ -214,12 +214,12 @@ class Dataset {
   // With OnDamage::kReplace and kZero it adds a uint8 column OUTPUT/valid, which is 1 for each
   // image that was decoded and 0 for each that was not.
   Dataset DecodeImage(const std::string& feature, const DecodeImageOptions& options = {}) const;
-  // Calls `fn` for each row to compute the columns `outputs`. A column of the same name is
+  // Calls `fn` for each row to compute the columns `output`. A column of the same name is
   // replaced, the columns named in `drops` are removed, and all others stay. `seed` is the seed of
   // RowContext::random. `version` identifies the function in the fingerprint: change it when the
   // function changes. `by_place` says that the function uses the row's place in the epoch or random
   // numbers, so that rows cannot be read by number.
-  Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {}, uint64_t seed = 0,
+  Dataset Map(RowSpec output, MapFn fn, std::vector<std::string> drops = {}, uint64_t seed = 0,
               std::string version = {}, bool by_place = false) const;
   // Keeps the rows for which `fn` returns true.
   Dataset Filter(FilterFn fn, uint64_t seed = 0, std::string version = {}) const;
@@ -238,11 +238,11 @@ class Dataset {
   Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0,
                   const JointColumns& joint = {}) const;
   // Calls `fn` for each row, which may write any number of rows. The input's columns are dropped.
-  Dataset FlatMap(RowSpec outputs, FlatMapFn fn, std::string version = {}) const;
+  Dataset FlatMap(RowSpec output, FlatMapFn fn, std::string version = {}) const;
   // Calls a function for each row in order, which writes one row. The function may keep state: each
   // epoch, and each run that resumes, calls `make` for a fresh one, so that Load calls it again for
   // all preceding rows. The input's columns are dropped.
-  Dataset Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::string version = {}) const;
+  Dataset Scan(RowSpec output, std::function<FlatMapFn()> make, std::string version = {}) const;
   // Drops the rows on which the row steps directly before this one (Parse, DecodeImage, Map, Filter
   // ...) fail, and counts them in IteratorStats::ignored. DataLoss: `ceiling` allows fewer failures
   // among the epoch's rows so far; the message includes the first error. `text` renders an error,
@@ -269,13 +269,14 @@ class Dataset {
   Dataset BucketByLength(NumberFn length, std::vector<int64_t> boundaries,
                          std::vector<uint64_t> sizes, bool drop_remainder = false,
                          std::string version = {}) const;
-  // Batches every `size` rows with the same key, which is the value of a column of single numbers
-  // or bytes, or the result of a function. Unless `drop_remainder`, the remaining rows of each
-  // group are delivered at the end, in the order of their first rows. Waiting rows are held in
+  // Batches every `window_size` rows with the same key, which is the value of a column of single
+  // numbers or bytes, or the result of a function. Unless `drop_remainder`, the remaining rows of
+  // each group are delivered at the end, in the order of their first rows. Waiting rows are held in
   // memory, and a state has a number for each of them. Skipped damaged records have no key and are
   // dropped.
-  Dataset GroupByWindow(std::string column, uint64_t size, bool drop_remainder = false) const;
-  Dataset GroupByWindow(KeyFn key, uint64_t size, bool drop_remainder = false,
+  Dataset GroupByWindow(std::string column, uint64_t window_size,
+                        bool drop_remainder = false) const;
+  Dataset GroupByWindow(KeyFn key, uint64_t window_size, bool drop_remainder = false,
                         std::string version = {}) const;
   // Batches as many rows as `budget` allows. A batch costs its number of rows times the length of
   // its longest row (length as in BucketByLength). A row longer than the budget is a batch of its
@@ -325,10 +326,10 @@ class Dataset {
   // Mix each image of a batch and its label with the preceding one (the first with the last), by
   // one lambda per batch drawn from Beta(alpha, alpha), as torchvision.transforms.v2.MixUp and
   // CutMix do. Labels become float32 [num_classes].
-  Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
-                double alpha = 1, uint64_t seed = 0) const;
-  Dataset CutMix(std::string image_column, std::string label_column, int64_t num_classes,
-                 double alpha = 1, uint64_t seed = 0) const;
+  Dataset MixUp(std::string image, std::string label, int64_t num_classes, double alpha = 1,
+                uint64_t seed = 0) const;
+  Dataset CutMix(std::string image, std::string label, int64_t num_classes, double alpha = 1,
+                 uint64_t seed = 0) const;
 
   // ---- Elements
 
@@ -339,16 +340,16 @@ class Dataset {
   // Keeps the first row of each value of a column of single numbers or bytes. The values seen so
   // far are held in memory. Load reads all preceding rows again.
   Dataset Unique(std::string column) const;
-  // Drops rows at random so that the classes of the remaining rows have the proportions `target`,
-  // one for each class from 0 on; they need not add up to 1. `initial` is the distribution of the
-  // input; if it is empty, it is estimated from the preceding rows, and a state has a number for
-  // each class. Whether row i is kept depends only on seed, epoch, i, its class and (if estimated)
-  // the classes before it. The class is the value of an integer column, or the result of a
-  // function. InvalidArgument in a run: a class out of range.
-  Dataset RejectionResample(std::string column, std::vector<double> target,
-                            std::vector<double> initial = {}, uint64_t seed = 0) const;
-  Dataset RejectionResample(NumberFn kind, std::vector<double> target,
-                            std::vector<double> initial = {}, uint64_t seed = 0,
+  // Drops rows at random so that the classes of the remaining rows have the proportions
+  // `target_dist`, one for each class from 0 on; they need not add up to 1. `initial_dist` is the
+  // distribution of the input; if it is empty, it is estimated from the preceding rows, and a state
+  // has a number for each class. Whether row i is kept depends only on seed, epoch, i, its class
+  // and (if estimated) the classes before it. The class is the value of an integer column, or the
+  // result of a function. InvalidArgument in a run: a class out of range.
+  Dataset RejectionResample(std::string classes, std::vector<double> target_dist,
+                            std::vector<double> initial_dist = {}, uint64_t seed = 0) const;
+  Dataset RejectionResample(NumberFn classes, std::vector<double> target_dist,
+                            std::vector<double> initial_dist = {}, uint64_t seed = 0,
                             std::string version = {}) const;
   // The share of rank `rank` of `world`: directly after Read a part of the order, otherwise every
   // world-th element.

@@ -208,12 +208,12 @@ struct ReaderOptions {
   // own.
   std::shared_ptr<BufferPool> buffers;
   EngineKind io = EngineKind::kAuto;
-  CacheUse cache = CacheUse::kAuto;
+  CacheUse page_cache = CacheUse::kAuto;
   // A folder of this machine that caches what is read from stores, for this and other processes. It
   // is created if it does not exist. Empty: no cache. Local data is not cached. See docs/stores.md.
-  std::string disk_cache;
-  // Maximum size of the files in it; 0: the size of its file system, except for a reserve.
-  uint64_t disk_cache_bytes = 0;
+  std::string cache;
+  // Maximum size of the files in it in bytes; 0: the size of its file system, except for a reserve.
+  uint64_t cache_size = 0;
 };
 
 // A row of a packing: consecutive records of a block.
@@ -277,7 +277,7 @@ class RecordReader {
  public:
   // Opens the dataset that `spec` names (docs/specs.md). Missing indexes are built first.
   //
-  // Errors: those of ResolveSpec, of opening shards and indexes, and of opening `disk_cache`;
+  // Errors: those of ResolveSpec, of opening shards and indexes, and of opening `cache`;
   // InvalidArgument: options that contradict each other or the dataset.
   static absl::StatusOr<std::unique_ptr<RecordReader>> Open(const std::string& spec,
                                                             ReaderOptions options = {});

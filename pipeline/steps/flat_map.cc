@@ -8,16 +8,16 @@
 
 namespace shardfeed {
 
-Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn, std::string version) const {
+Dataset Dataset::FlatMap(RowSpec output, FlatMapFn fn, std::string version) const {
   if (!status_.ok()) return *this;
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(
         "flat_map: expected rows, but the elements here are batches: unbatch first"));
   }
   Step step = Like("flat_map");
-  step.text = fmt::format("flat_map({})", NamesText(outputs));
+  step.text = fmt::format("flat_map({})", NamesText(output));
   step.identity.AddIf(!version.empty(), "version", version);
-  step.spec = std::make_shared<const RowSpec>(std::move(outputs));
+  step.spec = std::make_shared<const RowSpec>(std::move(output));
   step.length = [](const std::vector<Length>&) {
     return Length::Unknown("flat_map makes any number of elements of each");
   };

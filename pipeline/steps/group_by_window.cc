@@ -130,14 +130,15 @@ Dataset Dataset::GroupBy(size_t column, std::shared_ptr<const RowSpec> spec, con
   return Then(std::move(step));
 }
 
-Dataset Dataset::GroupByWindow(std::string column, uint64_t size, bool drop_remainder) const {
+Dataset Dataset::GroupByWindow(std::string column, uint64_t window_size,
+                               bool drop_remainder) const {
   if (!status_.ok()) return *this;
   absl::StatusOr<size_t> number = KeyColumn("group_by_window", spec(), column, batched());
   if (!number.ok()) return Dataset(number.status());
-  return GroupBy(*number, step_->spec, column, size, drop_remainder);
+  return GroupBy(*number, step_->spec, column, window_size, drop_remainder);
 }
 
-Dataset Dataset::GroupByWindow(KeyFn key, uint64_t size, bool drop_remainder,
+Dataset Dataset::GroupByWindow(KeyFn key, uint64_t window_size, bool drop_remainder,
                                std::string version) const {
   if (!status_.ok()) return *this;
   MapFn keys = [key = std::move(key)](RowContext& row) -> absl::Status {
@@ -147,7 +148,7 @@ Dataset Dataset::GroupByWindow(KeyFn key, uint64_t size, bool drop_remainder,
     return absl::OkStatus();
   };
   return WithHidden("group_by_window", DType::kBytes, std::move(keys), std::move(version))
-      .GroupBy(spec().size(), step_->spec, "", size, drop_remainder);
+      .GroupBy(spec().size(), step_->spec, "", window_size, drop_remainder);
 }
 
 }  // namespace shardfeed

@@ -6,17 +6,17 @@
 
 namespace shardfeed {
 
-Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops, uint64_t seed,
+Dataset Dataset::Map(RowSpec output, MapFn fn, std::vector<std::string> drops, uint64_t seed,
                      std::string version, bool by_place) const {
   if (!status_.ok()) return *this;
   Step step = Like("map");
-  step.text = fmt::format("map({})", NamesText(outputs));
-  step.identity.Add("outputs", outputs).Add("drops", drops).Add("seed", seed);
+  step.text = fmt::format("map({})", NamesText(output));
+  step.identity.Add("outputs", output).Add("drops", drops).Add("seed", seed);
   step.identity.AddIf(!version.empty(), "version", version);
   step.identity.AddIf(by_place, "by_place", by_place);
   step.random = by_place;
   return ThenOnRows(std::move(step),
-                    MakeMapStep(std::move(outputs), std::move(drops), std::move(fn), seed));
+                    MakeMapStep(std::move(output), std::move(drops), std::move(fn), seed));
 }
 
 Dataset Dataset::Map(RowSpec output, BatchFn fn, bool changes_count, std::string version) const {

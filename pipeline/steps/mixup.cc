@@ -41,16 +41,16 @@ Dataset Dataset::Mixed(const std::string& image_column, const std::string& label
   return Then(std::move(step));
 }
 
-Dataset Dataset::MixUp(std::string image_column, std::string label_column, int64_t num_classes,
-                       double alpha, uint64_t seed) const {
-  return Mixed(image_column, label_column,
+Dataset Dataset::MixUp(std::string image, std::string label, int64_t num_classes, double alpha,
+                       uint64_t seed) const {
+  return Mixed(image, label,
                {.kind = MixKind::kMixUp, .num_classes = num_classes, .alpha = alpha, .seed = seed});
 }
 
-Dataset Dataset::CutMix(std::string image_column, std::string label_column, int64_t num_classes,
-                        double alpha, uint64_t seed) const {
+Dataset Dataset::CutMix(std::string image, std::string label, int64_t num_classes, double alpha,
+                        uint64_t seed) const {
   return Mixed(
-      image_column, label_column,
+      image, label,
       {.kind = MixKind::kCutMix, .num_classes = num_classes, .alpha = alpha, .seed = seed});
 }
 

@@ -214,32 +214,34 @@ Dataset Dataset::ResampleBy(size_t column, std::shared_ptr<const RowSpec> spec,
   return Then(std::move(step));
 }
 
-Dataset Dataset::RejectionResample(std::string column, std::vector<double> target,
-                                   std::vector<double> initial, uint64_t seed) const {
+Dataset Dataset::RejectionResample(std::string classes, std::vector<double> target_dist,
+                                   std::vector<double> initial_dist, uint64_t seed) const {
   if (!status_.ok()) return *this;
-  absl::StatusOr<size_t> number = KeyColumn("rejection_resample", spec(), column, batched());
+  absl::StatusOr<size_t> number = KeyColumn("rejection_resample", spec(), classes, batched());
   if (!number.ok()) return Dataset(number.status());
   if (!IsWhole(spec()[*number].dtype)) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
         "rejection_resample: column '{}' must have the number of a class in each row; it "
         "is {}",
-        column, RowSpecText({spec()[*number]}))));
+        classes, RowSpecText({spec()[*number]}))));
   }
-  return ResampleBy(*number, step_->spec, column, std::move(target), std::move(initial), seed);
+  return ResampleBy(*number, step_->spec, classes, std::move(target_dist), std::move(initial_dist),
+                    seed);
 }
 
-Dataset Dataset::RejectionResample(NumberFn kind, std::vector<double> target,
-                                   std::vector<double> initial, uint64_t seed,
+Dataset Dataset::RejectionResample(NumberFn classes, std::vector<double> target_dist,
+                                   std::vector<double> initial_dist, uint64_t seed,
                                    std::string version) const {
   if (!status_.ok()) return *this;
-  MapFn kinds = [kind = std::move(kind)](RowContext& row) -> absl::Status {
-    const absl::StatusOr<int64_t> made = kind(row);
+  MapFn kinds = [classes = std::move(classes)](RowContext& row) -> absl::Status {
+    const absl::StatusOr<int64_t> made = classes(row);
     if (!made.ok()) return made.status();
     row.Out<int64_t>(0)[0] = *made;
     return absl::OkStatus();
   };
   return WithHidden("rejection_resample", DType::kInt64, std::move(kinds), std::move(version))
-      .ResampleBy(spec().size(), step_->spec, "", std::move(target), std::move(initial), seed);
+      .ResampleBy(spec().size(), step_->spec, "", std::move(target_dist), std::move(initial_dist),
+                  seed);
 }
 
 }  // namespace shardfeed

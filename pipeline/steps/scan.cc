@@ -72,7 +72,7 @@ class Scanner {
 
 }  // namespace
 
-Dataset Dataset::Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::string version) const {
+Dataset Dataset::Scan(RowSpec output, std::function<FlatMapFn()> make, std::string version) const {
   if (!status_.ok()) return *this;
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(
@@ -80,9 +80,9 @@ Dataset Dataset::Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::str
         "first"));
   }
   Step step = Like("scan");
-  step.text = fmt::format("scan({})", NamesText(outputs));
+  step.text = fmt::format("scan({})", NamesText(output));
   step.identity.AddIf(!version.empty(), "version", version);
-  step.spec = std::make_shared<const RowSpec>(std::move(outputs));
+  step.spec = std::make_shared<const RowSpec>(std::move(output));
   step.counts = true;
   step.sharing = Sharing::kUneven;  // the step depends on the elements of the rank
   step.work = StageWork{[make = std::move(make), spec = step.spec](const StageInputs& inputs) {

@@ -207,13 +207,13 @@ void BindDatasets(nb::module_& m) {
   nb::class_<Dataset>(m, "Dataset")
       .def_static("shards", &ReadShards, arg("specs"), arg("records").none(), arg("batch"),
                   arg("end"), arg("check_crc"), arg("skip_damaged"), arg("max_skipped"), arg("io"),
-                  arg("threads"), arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
-                  arg("disk_cache_bytes"), arg("number"))
+                  arg("threads"), arg("budget_bytes"), arg("block_records"), arg("cache"),
+                  arg("cache_size"), arg("number"))
       .def_static("mixture", &ReadMixture, arg("sources"), arg("schedule"), arg("length"),
                   arg("seed").none(), arg("batch"), arg("end"), arg("check_crc"),
                   arg("skip_damaged"), arg("max_skipped").none(), arg("io"), arg("threads"),
-                  arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
-                  arg("disk_cache_bytes"), arg("number"), arg("source"))
+                  arg("budget_bytes"), arg("block_records"), arg("cache"), arg("cache_size"),
+                  arg("number"), arg("source"))
       .def_static("range",
                   [](int64_t start, int64_t stop, int64_t step, std::string name) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));

@@ -38,7 +38,7 @@ std::optional<std::vector<RecordRange>> RangesOf(const Ranges& given) {
 ReaderOptions ReadOptions(uint64_t batch, const std::string& end, bool check_crc, bool skip_damaged,
                           const std::optional<std::string>& max_skipped, const std::string& io,
                           int threads, uint64_t budget_bytes, uint64_t block_records,
-                          const std::string& disk_cache, uint64_t disk_cache_bytes) {
+                          const std::string& cache, uint64_t cache_size) {
   ReaderOptions options;
   options.batch = batch;
   options.end = EpochEndOf(end);
@@ -51,8 +51,8 @@ ReaderOptions ReadOptions(uint64_t batch, const std::string& end, bool check_crc
   options.threads = threads;
   options.budget_bytes = budget_bytes;
   options.block_records = block_records;
-  options.disk_cache = disk_cache;
-  options.disk_cache_bytes = disk_cache_bytes;
+  options.cache = cache;
+  options.cache_size = cache_size;
   options.on_notes = KeepNotes;
   return options;
 }
@@ -78,10 +78,9 @@ Dataset ReadShards(const std::vector<std::string>& specs, const Ranges& records,
                    const std::string& end, bool check_crc, bool skip_damaged,
                    const std::optional<std::string>& max_skipped, const std::string& io,
                    int threads, uint64_t budget_bytes, uint64_t block_records,
-                   const std::string& disk_cache, uint64_t disk_cache_bytes,
-                   const std::string& number) {
+                   const std::string& cache, uint64_t cache_size, const std::string& number) {
   ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
-                                      budget_bytes, block_records, disk_cache, disk_cache_bytes);
+                                      budget_bytes, block_records, cache, cache_size);
   options.records = RangesOf(records);
   absl::Status status;
   std::optional<Dataset> ds;
@@ -100,10 +99,10 @@ Dataset ReadMixture(
     const std::vector<std::pair<uint64_t, std::vector<double>>>& schedule, uint64_t length,
     std::optional<uint64_t> seed, uint64_t batch, const std::string& end, bool check_crc,
     bool skip_damaged, const std::optional<std::string>& max_skipped, const std::string& io,
-    int threads, uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
-    uint64_t disk_cache_bytes, const std::string& number, const std::string& source) {
+    int threads, uint64_t budget_bytes, uint64_t block_records, const std::string& cache,
+    uint64_t cache_size, const std::string& number, const std::string& source) {
   ReaderOptions options = ReadOptions(batch, end, check_crc, skip_damaged, max_skipped, io, threads,
-                                      budget_bytes, block_records, disk_cache, disk_cache_bytes);
+                                      budget_bytes, block_records, cache, cache_size);
   std::vector<MixInput> inputs;
   inputs.reserve(sources.size());
   for (const auto& [name, specs, records] : sources) {

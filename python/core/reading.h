@@ -28,8 +28,7 @@ Dataset ReadShards(const std::vector<std::string>& specs, const Ranges& records,
                    const std::string& end, bool check_crc, bool skip_damaged,
                    const std::optional<std::string>& max_skipped, const std::string& io,
                    int threads, uint64_t budget_bytes, uint64_t block_records,
-                   const std::string& disk_cache, uint64_t disk_cache_bytes,
-                   const std::string& number);
+                   const std::string& cache, uint64_t cache_size, const std::string& number);
 // `sources` are (name, specs, records), and `schedule` has (position, weights). With a `seed`,
 // sources are drawn at random.
 Dataset ReadMixture(
@@ -37,8 +36,8 @@ Dataset ReadMixture(
     const std::vector<std::pair<uint64_t, std::vector<double>>>& schedule, uint64_t length,
     std::optional<uint64_t> seed, uint64_t batch, const std::string& end, bool check_crc,
     bool skip_damaged, const std::optional<std::string>& max_skipped, const std::string& io,
-    int threads, uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
-    uint64_t disk_cache_bytes, const std::string& number, const std::string& source);
+    int threads, uint64_t budget_bytes, uint64_t block_records, const std::string& cache,
+    uint64_t cache_size, const std::string& number, const std::string& source);
 
 }  // namespace shardfeed::python
 
