@@ -18,9 +18,11 @@ namespace shardfeed {
 namespace {
 
 constexpr std::string_view kMagic = "SFBLOCK1";
-// What has a CRC of its own: reads of a part of a block read so much more at either end.
+// Size of a piece with a CRC of its own: reads of a part of a block read up to this much more at
+// either end.
 constexpr uint64_t kPieceBytes = 16 << 10;
-// Compared with their CRCs while the processor's own cache has them.
+// Size of what is read at a time, so that CRCs are compared while the processor's cache has the
+// bytes.
 constexpr uint64_t kPiecesAtOnce = 16;
 constexpr uint64_t kPieces = kCacheBlockBytes / kPieceBytes;
 
@@ -118,7 +120,7 @@ int OpenToRead(const std::string& path) {
   return fd;
 }
 
-// Links (ELOOP) and sockets (ENXIO) are no blocks.
+// Links (ELOOP) and sockets (ENXIO) are not blocks.
 absl::Status CannotOpen(int error, const std::string& path) {
   if (error != ELOOP && error != ENXIO) return ErrnoStatus(error, path, "open");
   return absl::DataLossError(fmt::format("{}: not a file", path));
@@ -128,7 +130,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-// No part of a URL or of a header has line feeds.
+// Parts of URLs and headers have no line feeds.
 std::string CachedVersion::Text() const {
   return fmt::format("{}\n{}\n{}", address, path, version);
 }
@@ -189,7 +191,7 @@ absl::Status BlockFile::ReadAt(uint64_t offset, absl::Span<char> dst, BlockCheck
   if (check == BlockCheck::kHeader) {
     return ReadFully(fd_, path_, kBlockHeaderBytes + offset, dst.data(), dst.size());
   }
-  // What completes the first piece and the last one.
+  // The rest of the first piece and of the last one.
   const uint64_t first = offset / kPieceBytes;
   const uint64_t last = (end - 1) / kPieceBytes;
   const uint64_t whole_begin = first * kPieceBytes;

@@ -1,4 +1,4 @@
-// Credentials that are replaced before they expire, and those that the program gives.
+// Credentials that are renewed before they expire, and those that the program provides.
 
 #ifndef SHARDFEED_NET_CREDENTIALS_H_
 #define SHARDFEED_NET_CREDENTIALS_H_
@@ -17,24 +17,25 @@
 
 namespace shardfeed {
 
-// Looks for credentials. Nothing: there are none. An error: some are configured, and cannot be had.
-// May wait for servers.
+// Looks for credentials. Nullopt: there are none. An error: some are configured, but cannot be
+// obtained. May wait for servers.
 using FindCredentials = std::function<absl::StatusOr<std::optional<Credentials>>()>;
 
-// Credentials that are looked for again minutes before they expire, by a thread in the background.
+// Credentials that a background thread renews minutes before they expire.
 // Thread-safe.
 class CredentialsCache {
  public:
-  // Looks for the first ones, in this thread. Null: there are none. Errors: those of `find`.
+  // Looks for the first credentials, in this thread. Null: there are none. Errors: those of `find`.
   static absl::StatusOr<std::unique_ptr<CredentialsCache>> Make(FindCredentials find);
 
   // Does not wait.
   Credentials Get();
-  // They were refused as expired: looks for others before the next Get returns, unless that was
-  // done just now. Does not wait; true if there is hope.
+  // Called when the credentials were refused as expired: looks for others before the next Get
+  // returns, unless that was done just now. Does not wait. Returns whether another attempt may
+  // succeed.
   bool Expired();
-  // For the message of an error that refuses them: where they are from, and why there are no newer
-  // ones, if that was tried.
+  // Text for errors that refuse them: where they are from, and why there are no newer ones, if that
+  // was tried.
   std::string Describe();
 
  private:
@@ -48,7 +49,7 @@ class CredentialsCache {
 // What SetCredentials was called with for a store.
 struct GivenCredentials {
   FindCredentials find;  // checks what the function gives; null: there is none
-  uint64_t number = 0;   // another one for each call of SetCredentials
+  uint64_t number = 0;   // differs for each call of SetCredentials
 };
 GivenCredentials CredentialsGivenFor(std::string_view scheme, std::string_view host);
 

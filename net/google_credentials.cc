@@ -26,7 +26,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxReasonBytes = 300;
 constexpr std::time_t kTokenLifetime = 3600;
-// By how much a clock may be wrong before that is a reason.
+// By how much a clock may be wrong before that may be the reason for an error.
 constexpr std::time_t kTolerance = 120;
 constexpr std::string_view kScope = "https://www.googleapis.com/auth/devstorage.read_write";
 constexpr const char* kTokenUri = "https://oauth2.googleapis.com/token";
@@ -52,7 +52,7 @@ absl::StatusOr<std::optional<Credentials>> ParseToken(const HttpResponse& respon
   return std::optional(std::move(found));
 }
 
-// Asks a token endpoint, whose refusals say why.
+// Asks a token endpoint. Its refusals give a reason.
 absl::StatusOr<std::optional<Credentials>> Exchange(const std::string& endpoint,
                                                     const std::map<std::string, std::string>& form,
                                                     const std::string& path,
@@ -141,8 +141,7 @@ absl::StatusOr<std::optional<Credentials>> FromFile(const std::string& path) {
   if (type == "service_account") return FromServiceAccount(json, path);
   if (type == "authorized_user") return FromUser(json, path);
   if (type.empty()) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: not a file of credentials of Google's", path));
+    return absl::FailedPreconditionError(fmt::format("{}: not a file of Google credentials", path));
   }
   return absl::FailedPreconditionError(fmt::format(
       "{}: credentials of type '{}' are not supported, only service_account and authorized_user; "
@@ -185,14 +184,14 @@ absl::StatusOr<std::string> SignedJwt(const std::string& claims, const std::stri
   if (!key_id.empty()) header["kid"] = key_id;
   const std::string text =
       absl::WebSafeBase64Escape(header.dump()) + "." + absl::WebSafeBase64Escape(claims);
-  // Nobody is asked for a password.
+  // Do not ask for a password.
   const auto no_password = [](char*, int, int, void*) { return 0; };
   const std::unique_ptr<BIO, int (*)(BIO*)> bio(
       BIO_new_mem_buf(key.data(), static_cast<int>(key.size())), &BIO_free);
   const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> parsed(
       PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr), &EVP_PKEY_free);
   if (parsed == nullptr || EVP_PKEY_get_base_id(parsed.get()) != EVP_PKEY_RSA) {
-    return absl::FailedPreconditionError("the private key is no RSA key without a password");
+    return absl::FailedPreconditionError("the private key is not an RSA key without a password");
   }
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    &EVP_MD_CTX_free);

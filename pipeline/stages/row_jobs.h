@@ -84,7 +84,7 @@ class RowJobs {
   size_t StretchRows(const RowJob& job) const;
 
   // A stretch is finished: its memory, the bytes that its rows made, and the error of one, if any.
-  // Returns whether the job has no rows left and none in the hands of other threads.
+  // Returns whether the job has no rows left, including those that other threads have taken.
   bool FinishStretch(const RowTask& task, std::unique_ptr<RangeMemory> memory, uint64_t bytes,
                      absl::Status status);
   // The first `num_jobs` jobs of the task have their output.

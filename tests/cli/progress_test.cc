@@ -65,7 +65,7 @@ TEST(ProgressLine, WithoutATotal) {
                    80),
       "scanning: 3.0 MiB, 1.5 MiB/s");
   Progress beyond = kWriting;
-  beyond.total = 100;  // of compressed bytes, say
+  beyond.total = 100;  // such as compressed bytes
   beyond.limit = "nothing";
   EXPECT_EQ(ProgressLine(beyond, 10, 60), "writing out/train@64: 25,000 records, 2,500 records/s");
 }

@@ -398,7 +398,7 @@ class Run:
             left = names(folder)
             there = self.there(folder, case)
             wanted = {"new": self.wanted[case.parts], "old": names(self.old), "nothing": []}.get(there)
-            # Of the folder of sidecars nothing depends on the dataset.
+            # The folder of sidecars may remain, whatever became of the dataset.
             left = [name for name in left if name != ".shardfeed" or there == "nothing"]
             wanted = wanted and [name for name in wanted if name != ".shardfeed"]
             if left == wanted and cleaned.returncode == 0:

@@ -77,7 +77,7 @@ TEST_F(TfrecordFilesTest, AnIndexThatDoesNotFitIsToldByTheRecords) {
   const std::string large(100000, 'x');
   const std::string path = Write("a", Frames({large, large}));
   ASSERT_TRUE(WriteIndex(path, {}).ok());
-  Write("a", Frames({large + "x", large.substr(1)}));  // of the same size
+  Write("a", Frames({large + "x", large.substr(1)}));  // has the same size
   auto source = *MakeTfrecordSource({path});
   ASSERT_TRUE(Scan(*source).ok());
   const Kept kept = Items(*source)[0];

@@ -31,7 +31,7 @@ struct Reference {
   std::string bytes;  // without stuffed bytes, followed by zeros
   std::vector<int16_t> means;
   std::vector<uint64_t>
-      begins;  // of each block and the end of the last, in bits without stuffed bytes
+      begins;  // where each block begins and the last one ends, in bits without stuffed bytes
 };
 
 class JpegSkimmerTest : public ::testing::Test {

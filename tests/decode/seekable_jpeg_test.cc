@@ -256,7 +256,7 @@ TEST(SeekableJpegTest, BytesBehindTheEndAreKept) {
 
 TEST(SeekableJpegTest, SeveralImagesInAFileAreKept) {
   const JpegSpec spec = {.width = 60, .height = 40, .segments = {{JPEG_APP0 + 2, "MPF\0II*\0"s}}};
-  ExpectRewritten(MakeJpeg(spec));  // which announces further images, but has none
+  ExpectRewritten(MakeJpeg(spec));  // it announces further images, but has none
   ExpectKept(MakeJpeg(spec) + MakeJpeg(spec), Outcome::kUnsupported, "several images in one file");
 }
 

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (!IsJxl(bytes)) return 0;
   testing::CheckImage(bytes);
-  // Of several codestreams in one container, they may take different ones.
+  // If a container has several codestreams, the two may take different ones.
   const absl::StatusOr<ImageHeader> image = ReadImageHeader(bytes);
   if (!image.ok() || image->decoded_pixels() > testing::kMaxPixels || bytes.front() == 0) return 0;
   std::vector<uint8_t> pixels;

@@ -314,7 +314,7 @@ def main():
     columns = struct.pack("<BH", 1, 2) + b"aa" + bytes([1, 2, 3])
     columns += struct.pack("<BH", 2, 2) + b"bb" + struct.pack("<3H", 400, 500, 600)
     write("index", "lengths", lengths + columns + struct.pack("<Q", len(lengths)) + b"SFLENGT1")
-    # Of an ArrayRecord shard: chunks of one record, and of two.
+    # The index of an ArrayRecord shard, with chunks of one record and of two.
     chunks = [index(0, [64] + [100 + i for i in range(20)]), index(0, [16 * (1 + i % 2) for i in range(20)])]
     write("index", "array_record", index(1024, [16 + i for i in range(30)], [], 1 << 16)
           + b"".join(struct.pack("<Q", len(chunk)) + chunk for chunk in chunks))

@@ -180,7 +180,8 @@ TEST_F(BlockCacheTest, AReplacedObjectIsNotServedFromTheOldOne) {
   const std::string other = RandomBytes(20'000'000, 8);
   server_.Put("/object", other);
   EXPECT_EQ(ReadAt(*Open(), 50, 100'000), other.substr(50, 100'000));
-  // Of one that is open, the cache has what it has, and the store has no more of it.
+  // The blocks of an open file that are in the cache stay readable; the store does not have the
+  // others any more.
   const std::shared_ptr<File> file = Open();
   server_.Put("/object", bytes_);
   EXPECT_EQ(ReadAt(*file, 0, 100'000), other.substr(0, 100'000));
@@ -309,7 +310,7 @@ TEST_F(BlockCacheTest, BytesWithChecksumsAreNotCompared) {
   const auto read = [&](bool has_checksums) {
     const auto engine = MakeRemoteEngine(1, nullptr);
     ReadRequest request = {file, 0, whole.size()};
-    // Which of the three it is, is a matter of hashes.
+    // Hashes determine which of the three blocks it is.
     while (request.offset < bytes_.size() &&
            bytes_.compare(request.offset + 2000, 100, whole, 2000, 100) != 0) {
       request.offset += kCacheBlockBytes;
@@ -360,7 +361,7 @@ TEST_F(BlockCacheTest, BlocksOfOtherProcessesAreAwaited) {
   });
   EXPECT_TRUE(ReadAt(*file, 0, 100'000) == bytes_.substr(0, 100'000));
   killer.join();
-  // Which held them to its end; the block is in the cache now.
+  // That process held the locks to its end; the block is in the cache now.
   server_.ForgetRequests();
   EXPECT_EQ(ReadAt(*file, 5000, 1000), bytes_.substr(5000, 1000));
   EXPECT_TRUE(std::none_of(server_.requests().begin(), server_.requests().end(), [](const auto& r) {

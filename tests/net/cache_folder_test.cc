@@ -149,7 +149,7 @@ class CacheFolderTest : public ::testing::Test {
   template <typename Work>
   pid_t Other(Work work) {
     return StartWaitingChild([&] {
-      auto* const folder = new CacheFolder(opened_);  // which keeps its locks
+      auto* const folder = new CacheFolder(opened_);  // never destroyed, which keeps its locks
       work(*folder);
     });
   }
@@ -287,7 +287,7 @@ TEST_F(CacheFolderTest, WhatIsUsedIsCountedAnewWhereTheNumberLies) {
       ASSERT_EQ(::ftruncate(fd, 8), 0);
     }
     ::close(fd);
-    // Which drops the locks of this process: only a test opens it twice.
+    // Closing drops the locks of this process; only a test opens the folder twice.
     EXPECT_TRUE(Add(folder, Name(1, 2 + i), 4 * kFile)) << i;
   }
   EXPECT_FALSE(Add(folder, Name(1, 9), 4 * kFile));

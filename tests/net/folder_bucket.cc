@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPage = 50;  // of a listing; small, so that tests turn pages
+constexpr size_t kPage =
+    50;  // entries of a page of a listing; few, so that tests have several pages
 
 std::string TagOf(std::string_view bytes) {
   return fmt::format("\"{:016x}-{}\"", std::hash<std::string_view>()(bytes), bytes.size());

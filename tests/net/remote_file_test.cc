@@ -57,7 +57,7 @@ TEST_F(RemoteFileTest, AFileThatIsReadInOrderIsReadAhead) {
   std::string read;
   while (read.size() < bytes_.size()) read += ReadAt(*file, read.size(), 100'000);
   EXPECT_TRUE(read == bytes_);
-  EXPECT_EQ(server_.requests().size(), 3);  // of 8 MiB
+  EXPECT_EQ(server_.requests().size(), 3);  // each for 8 MiB
 }
 
 TEST_F(RemoteFileTest, ReadsHereAndThereTakeNoMoreThanTheyNeed) {

@@ -230,7 +230,7 @@ def call(function, arguments):
         result.abort()
 
 
-# Of the binding, of C++ and of Python's own conversions.
+# Parts of messages of the binding, of C++ and of Python's own conversions.
 UNNAMED = ("std::", "incompatible function arguments", "nanobind", "Unable to cast",
            "embedded null", "has no attribute", "object is not subscriptable",
            "object is not iterable", "has no len()")

@@ -144,13 +144,13 @@ def test_files_that_are_no_credentials(gcs, rsa, monkeypatch, tmp_path):
     assert f"GOOGLE_APPLICATION_CREDENTIALS: {path}: cannot open: No such file" in look()
     account = {"type": "service_account", "client_email": "me@project", "private_key_id": "key-1"}
     for text, message in [
-            ("{", f"{path}: not a file of credentials of Google's"),
+            ("{", f"{path}: not a file of Google credentials"),
             ('{"type": "external_account"}', "credentials of type 'external_account' are not supported, only "
              "service_account and authorized_user; let a function give tokens (set_credentials)"),
             ('{"type": "service_account"}', "a service account's key without client_email or private_key"),
             ('{"type": "authorized_user"}', "run 'gcloud auth application-default login'"),
             (json.dumps({**account, "private_key": "PRIVATE KEY"}),
-             "the private key is no RSA key without a password")]:
+             "the private key is not an RSA key without a password")]:
         path.write_text(text)
         assert message in look(), look()
     tokens = Tokens(gcs, rsa[1])

@@ -175,7 +175,7 @@ TEST(StateTest, WrongStatesAreRefused) {
 TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
   struct Golden {
     uint64_t fingerprint;
-    std::string place;  // of the state after three elements
+    std::string place;  // place of the state after three elements
   };
   const std::map<std::string, Golden> golden = {
       {"rows", {0x4598467ade8c5afb, R"("place":[3,0]})"}},

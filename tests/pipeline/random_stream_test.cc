@@ -201,7 +201,7 @@ TEST(RandomStreamTest, StepsOfOneSeedDrawIndependently) {
       // One step, with and without a crop before its flip; steps of one kind.
       if (a->first == "decode_image, flip" && b->first == "decode_image, flip alone") continue;
       if (a->first == "cutmix" && b->first == "mixup") continue;
-      // Of 2,000 independent pairs, the standard deviation is 0.022.
+      // The standard deviation for 2,000 independent pairs is 0.022.
       EXPECT_NEAR(Correlation(a->second, b->second), 0, 0.09) << a->first << "; " << b->first;
     }
   }

@@ -103,7 +103,7 @@ TEST_F(RowJobsTest, BeginsNothingMoreBeyondTheBudgetButWhatTheConsumerWaitsFor) 
   TakeDone();
   EXPECT_EQ(context_.ahead_bytes, 10);
   EXPECT_TRUE(jobs_.MayAdd());
-  context_.ahead_bytes += 5000;  // of another stage
+  context_.ahead_bytes += 5000;  // held by another stage
   EXPECT_TRUE(jobs_.MayTake());
   context_.ahead_bytes -= 5000;
 }

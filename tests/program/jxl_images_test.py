@@ -173,7 +173,7 @@ def test_damage_and_limits(tmp_path):
     for name in ("lossy.jxl", "rgba.jxl", "turned.jxl", "animation.jxl"):
         whole = (JXL / name).read_bytes()
         path.write_bytes(whole)
-        # Of those with more than four channels, more pixels are decoded.
+        # More pixels are decoded if there are more than four channels.
         assert "jxl of 61 x 43 pixels, but the limit is 2622" in error_of(path=path, size=(43, 61), max_pixels=2622)
         for at in range(2, len(whole), len(whole) // 40):
             for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:],

@@ -40,7 +40,7 @@ using testing::Orders;
 using testing::TestFolder;
 
 constexpr uint64_t kShards = 3;
-constexpr uint64_t kRecords = 50;  // of each shard
+constexpr uint64_t kRecords = 50;  // in each shard
 
 // Some records are longer than a block.
 std::string RecordOf(uint64_t record) {

@@ -37,7 +37,7 @@ using testing::Orders;
 using testing::TestFolder;
 
 constexpr uint64_t kShards = 3;
-constexpr uint64_t kSamples = 100;  // of each shard
+constexpr uint64_t kSamples = 100;  // in each shard
 const std::string kConfig = MdsConfig({{"n", "int32", 4}, {"score", "float64", 8}, {"x", "bytes"}});
 
 std::string SampleOf(uint64_t sample) {

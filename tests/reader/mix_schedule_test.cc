@@ -150,7 +150,8 @@ TEST(MixSchedule, DrawsAtRandomWithASeed) {
   for (uint64_t lanes : {1, 16, 64}) {
     const MixSchedule drawn = MakeSchedule({{0, {3, 1}}}, lanes, {}, 5);
     const std::vector<uint32_t> sequence = Sequence(drawn, kPositions);
-    // Of pairs at any small distance, 1/16 have the second source twice, as of independent draws.
+    // Among pairs at any small distance, 1/16 have the second source twice, as with independent
+    // draws.
     for (uint64_t distance : {1, 2, 3, 4, 8, 16, 64, 100}) {
       uint64_t both = 0;
       for (uint64_t p = distance; p < kPositions; ++p) {

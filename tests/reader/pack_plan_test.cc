@@ -29,7 +29,7 @@ using testing::WriteShards;
 
 const std::vector<uint64_t> kShards = {1500, 0, 700, 1, 2100, 899};
 constexpr uint64_t kRecords = 5200;
-constexpr uint64_t kLength = 512;  // of a row
+constexpr uint64_t kLength = 512;  // elements of a row
 
 // Many short records, few long ones, and some without any element.
 uint64_t LengthOfRecord(uint64_t record) {

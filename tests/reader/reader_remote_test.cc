@@ -49,7 +49,7 @@ constexpr Form kForms[] = {Form::kRaw, Form::kOwn, Form::kGzip, Form::kZlib};
 
 class ReaderRemoteTest : public ReaderFixture {
  protected:
-  // Of RecordText(i, 3000).
+  // Writes shards of the records RecordText(i, 3000).
   void Write(Form form) {
     if (form == Form::kRaw || form == Form::kOwn) {
       WriteShards(folder_, kSizes, 3000, form == Form::kOwn);

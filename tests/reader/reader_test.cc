@@ -226,7 +226,7 @@ TEST_F(ReaderTest, ResumesAnywhereOnAnyNumberOfRanks) {
     options.order = order;
     options.epochs = 3;
     options.block_records = 12;
-    options.batch = 12;  // of 1,221 records, 1,212 are delivered in each epoch
+    options.batch = 12;  // 1,212 of 1,221 records are delivered in each epoch
     const auto whole = Drain(*MakeReader(table, options));
     for (uint64_t stop : {0, 12, 612, 1212, 1500, 3636}) {
       const auto first = MakeReader(table, options);

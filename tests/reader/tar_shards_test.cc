@@ -38,7 +38,7 @@ using testing::TestFolder;
 
 const std::string kEnd(1024, '\0');
 constexpr uint64_t kShards = 3;
-constexpr uint64_t kSamples = 100;  // of each shard
+constexpr uint64_t kSamples = 100;  // in each shard
 
 std::string KeyOf(uint64_t sample) { return fmt::format("s{:05}", sample); }
 
@@ -265,7 +265,7 @@ TEST_F(TarShardsTest, AnArchiveWithoutFilesHasNoSamples) {
       std::filesystem::remove(IndexPath(path));
     }
   }
-  // Of an archive whose first header was overwritten, it tells more.
+  // The message says more if the first header of an archive was overwritten.
   std::string wrong = Member("a.x", "1") + kEnd;
   wrong.replace(0, 512, 512, '\0');
   EXPECT_FAILS(IndexOf(wrong), kDataLoss, "one.tar: record 0: zeros instead of a header at byte 0");

@@ -155,7 +155,7 @@ TEST(EqualRecords, EstimatesWhatItCannotCount) {
   EXPECT_FALSE(exact);
   for (int part : {0, 1}) parts[2].Merge(parts[part]);
   EXPECT_EQ(parts[2].repeated(&exact), one.repeated(&exact));
-  // Of a result alone, nobody knows what it has in common with others.
+  // A result alone does not say what it has in common with others.
   StatisticsWriter out;
   one.Write(out, false);
   StatisticsReader in(out.code());

@@ -41,7 +41,7 @@ TEST(FeatureStatistics, CountsAreExact) {
   statistics.Add(Ints({}));
   statistics.Add(Ints({INT64_MAX}));
   statistics.Add(Ints({0}));
-  statistics.Add(Floats({1}));  // of another kind
+  statistics.Add(Floats({1}));  // another kind
   EXPECT_EQ(statistics.kind(), FeatureKind::kInt64);
   EXPECT_EQ(statistics.records(), 4);
   EXPECT_EQ(statistics.values(), 4);

@@ -397,7 +397,7 @@ TEST_F(ReshardTest, ShardsThatAreNotThoseOfTheManifestAreRefused) {
   Write("b@1", 50);
   const std::string path = folder_ / "a-00000-of-00002";
   const std::string old = ReadBytes(path);
-  // Of the same size, with another record and an index that fits.
+  // A shard of the same size, with another record and a matching index.
   std::vector<std::string> records = Records("a@2");
   records.resize(50);
   records[7][3] ^= 1;
@@ -414,7 +414,7 @@ TEST_F(ReshardTest, ShardsThatAreNotThoseOfTheManifestAreRefused) {
   folder_.Write("a-00000-of-00002", old);
   std::filesystem::remove(OnDisk(IndexPath(path)));
   EXPECT_OK(All({"a@2"}, "c@1").status());
-  // Of other records altogether.
+  // A shard of other records.
   std::filesystem::copy_file(OnDisk(folder_ / "b-00000-of-00001"),
                              OnDisk(folder_ / "a-00001-of-00002"),
                              std::filesystem::copy_options::overwrite_existing);

@@ -317,7 +317,7 @@ TEST_F(SharedJobTest, TasksThatDisagreeAboutTheInputAreRefused) {
   EXPECT_FAILS(Write(*Join(), {2}, InputOf("changed")), kFailedPrecondition,
                "the tasks disagree about the names, sizes or times of the input's files");
   ASSERT_OK(Write(*Join(), {2}));
-  // Those that began before any part was finished are found by the commit.
+  // The commit finds tasks that began before any part was finished.
   ASSERT_OK(Fill(**early, 3));
   ASSERT_OK((*early)->FinishShards({}));
   const absl::Status status = Commit().status();

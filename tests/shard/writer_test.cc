@@ -211,7 +211,7 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
       Write("d@2", 5), kAlreadyExists,
       "d-00001-of-00002.index: expected an index, found a link or a special file; remove it");
   EXPECT_TRUE(fs::is_symlink(index));
-  ASSERT_OK(Write("d@3", 5));  // of another writer
+  ASSERT_OK(Write("d@3", 5));  // by another writer
   EXPECT_TRUE(fs::is_symlink(index));
   ASSERT_OK(Write("d@2", 5, {.overwrite = true}));
   EXPECT_FALSE(fs::is_symlink(index));

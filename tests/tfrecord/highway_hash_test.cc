@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// Of the bytes 0, 1, 2, ..., by the number of bytes.
+// Hashes of the bytes 0, 1, 2, ..., by the number of bytes.
 constexpr uint64_t kExpected[] = {
     0x907A56DE22C26E53, 0x7EAB43AAC7CDDD78, 0xB8D0569AB0B53D62, 0x5C6BEFAB8A463D80,
     0xF205A46893007EDA, 0x2B8A1668E4A94541, 0xBD4CCC325BEFCA6F, 0x4D02AE1738F59482,

@@ -46,7 +46,8 @@ JpegHuffmanTable::Symbol JpegHuffmanTable::Find(uint32_t bits) const {
   if (bits < limit[kLookupBits]) {
     while (bits >= limit[length]) ++length;
   } else {
-    // Nearly always a code that is too long for `lookup`. Its length is counted without branches.
+    // This is nearly always a code that is too long for `lookup`. Its length is counted without
+    // branches.
     length += kLookupBits;
     for (int l = kLookupBits + 1; l <= 16; ++l) length += bits >= limit[l] ? 1 : 0;
     if (length > 16) return 0;
