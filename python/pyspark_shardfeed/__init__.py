@@ -9,8 +9,8 @@ Options of reading:
 - `columns`: names of features, with commas. Spark does not tell a source which columns a query
   uses: name them here or by `.schema("y bigint")`, and no others are parsed.
 - `split`: "shard" (default) is a partition for each shard; "16" sixteen partitions; "64MiB"
-  partitions of so many bytes of file. The latter two take indexes.
-- `rows_per_batch`: at most so many rows in a batch of Arrow.
+  partitions of about this size. The latter two need indexes.
+- `rows_per_batch`: the maximum number of rows in a batch of Arrow.
 - `skip_damaged`: "true" leaves damaged records out instead of ending the job.
 - `places`: "true" adds the columns `_shard`, the path of a record's shard, and `_record`, its number there, from 0
   on. A schema names them like others: `.schema("y bigint, _record bigint")`.
@@ -18,21 +18,20 @@ Options of reading:
 bytes are always binary, a missing feature is null, and a value that does not fit ends the job with an
 error that names shard and record.
 
-Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is
-empty. Options: `compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk).
-The mode must be named: "append" makes a new dataset and fails where the name is taken, "overwrite" replaces it;
-Spark refuses its default ("errorifexists") and "ignore" for sources in Python. The dataset is there as a whole, or
-not at all, whatever happens to tasks and executors. All of them must reach the folder by one path, or the
-dataset is in a store.
+Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is empty. Options:
+`compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk). The mode must be
+named: "append" makes a new dataset and fails where the name is taken, "overwrite" replaces it; Spark refuses its
+default ("errorifexists") and "ignore" for sources in Python. The dataset appears as a whole, or not at all,
+whatever happens to tasks and executors. All of them must reach the folder by one path, or the dataset is in a
+store.
 
 Streams are written, too, with exactly-once semantics:
 
     df.writeStream.format("shardfeed").option("checkpointLocation", "check").start("out/new@4")
 
 Micro-batch 17 becomes the dataset "out/new-00000017@4", in a folder, whole or not at all. A batch that Spark runs again, after
-a failure of the driver, is written once. Datasets do not grow, and a shard's name has the number of shards: that is
-why a batch is not appended to one. Merge them (`shardfeed merge`), or read them as a list. Output mode
-"complete" is refused.
+a failure of the driver, is written once. Datasets do not grow, and a shard's name has the number of shards: therefore batches
+are not appended to one. Merge them (`shardfeed merge`), or read them as a list. Output mode "complete" is refused.
 
 Filters are Spark's work: no manifest or index tells which records have which values. So the option `pushdown`
 is refused, and the source does not need spark.sql.python.filterPushdown.enabled.

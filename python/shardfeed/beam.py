@@ -1,4 +1,4 @@
-"""Datasets as Beam's PCollections, and PCollections as datasets. It takes apache-beam and pyarrow."""
+"""Datasets as Beam's PCollections, and PCollections as datasets. Needs apache-beam and pyarrow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .splits import Columns, Split, columns_of, splits, tables_of
 
 PathLike = Union[str, os.PathLike]
 
-# What divides and sorts the rows, and the row as a record. The mark of a part has neither.
+# The hash that divides and sorts the rows, and the row as a record. The mark of a part has neither.
 Keyed = Tuple[bytes, bytes]
 _MARK: Keyed = (b"", b"")
 _DIGEST_BYTES = 16
@@ -60,8 +60,8 @@ class Read(beam.PTransform):
     A row is a dict {name: int, float or bytes; for lists, an array of NumPy (int64, float32) or a list of
     bytes; None for a feature that the record lacks}.
 
-    Splits are made and shuffled, so that workers read them in parallel and a split is what is
-    repeated after a failure.
+    Splits are made and shuffled, so that workers read them in parallel and only a split is repeated
+    after a failure.
 
     - `columns`: as for Split.arrow: names, or {name: type}; by default all features.
     - `record`: the elements are the records themselves, bytes.
@@ -91,7 +91,7 @@ class Read(beam.PTransform):
 
 
 class _Divide(beam.DoFn):
-    """Makes records of rows, and tells to which part each belongs."""
+    """Makes records of rows, and finds the part to which each belongs."""
 
     def __init__(self, parts: int, features: Sequence[Any], key: Optional[Callable[[Any], Any]]):
         self._parts = parts
@@ -138,7 +138,7 @@ class _Commit(beam.DoFn):
 class Write(beam.PTransform):
     """Writes a PCollection of rows as a dataset: dicts of features as tf.train.Examples (values as for
     Writer.write; None is a feature that the row lacks), or bytes as they are. Its result is a
-    PCollection of one {"shards", "records", "bytes"}, once the dataset is there.
+    PCollection of one {"shards", "records", "bytes"}, once the dataset exists.
 
         with sf.beam.Write("out/new@8") as write, beam.Pipeline() as pipeline:
             pipeline | beam.Create(rows) | write
@@ -152,13 +152,13 @@ class Write(beam.PTransform):
 
     Each part is written by one task, which sorts its rows in memory: choose as many shards as keep a
     part small. All parts are committed in one step when the last one is written. A task that is
-    repeated or runs twice leaves an attempt that is not taken, so no row is doubled or lost.
+    repeated or runs twice leaves an attempt that is not used, so no row is duplicated or lost.
 
-    The job begins when the transform is applied, and is of one pipeline's run. At the end of the `with`, an
-    exception aborts it, which removes what tasks have written; `abort` does the same for a pipeline that
-    runs elsewhere. What a killed driver leaves, `shardfeed clean` removes. `spec` and further options are
-    those of sf.write_job, which also has its errors: FileExistsError and others when the transform is
-    applied, those of commit in the pipeline.
+    The job begins when the transform is applied, and belongs to one run of one pipeline. At the end of the
+    `with`, an exception aborts it, which removes what tasks have written; `abort` does the same for a
+    pipeline that runs elsewhere. `shardfeed clean` removes what a killed driver leaves behind. `spec` and
+    further options are those of sf.write_job, which also has its errors: FileExistsError and others when
+    the transform is applied, those of commit in the pipeline.
 
     ValueError: the PCollection is unbounded. RuntimeError: this Write was applied before."""
 
@@ -190,14 +190,14 @@ class Write(beam.PTransform):
         messages = (marked | beam.GroupByKey()
                     | "Write" >> beam.ParDo(_WritePart(job)).with_output_types(str)
                     | beam.combiners.ToList())
-        # Runners keep what is behind a shuffle: if what follows fails, the same messages are committed
-        # again, which has the same result.
+        # Runners keep the output of a shuffle: if a later step fails, the same messages are committed again,
+        # with the same result.
         return (messages | beam.Reshuffle()
                 | "Commit" >> beam.ParDo(_Commit(job)).with_output_types(Dict[str, int]))
 
     def abort(self) -> None:
-        """Removes what the job's tasks have written; tasks that still write fail. Once the
-        dataset is there, or before the transform is applied, it does nothing."""
+        """Removes what the job's tasks have written; tasks that still write fail. Once the dataset
+        exists, or before the transform is applied, it does nothing."""
         if self._job is not None:
             self._job.abort()
 

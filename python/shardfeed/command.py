@@ -107,7 +107,7 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
             raise ValueError(f"{kind}: {error}") from None
         except FileExistsError as error:  # as for the program's kinds
             raise ValueError(str(error)) from None
-    # Records that on_error="skip" left out are in the result, and no error.
+    # Records that on_error="skip" left out are in the result, and not an error.
     return _run("convert", kind, *arguments, defects_are_fine=True)
 
 
@@ -160,7 +160,7 @@ class Defect(NamedTuple):
 
 class VerifyReport(NamedTuple):
     """The result of verify: true if nothing is wrong. `defects` has the first 100 of each
-    shard. `notes` are no defects: skipped members and repeated keys of tar archives."""
+    shard. `notes` are not defects: skipped members and repeated keys of tar archives."""
 
     shards: int
     records: int
@@ -220,8 +220,8 @@ class Inspection:
 
     @property
     def classes(self) -> Dict[str, Dict[int, str]]:
-        """The names of the classes by their numbers, for each feature of which the manifest names
-        them: {"image/class/label": {0: "cat", 1: "dog"}}."""
+        """The names of the classes by their numbers, for each feature whose classes the manifest
+        names: {"image/class/label": {0: "cat", 1: "dog"}}."""
         return {feature: dict(zip(of.get("numbers", range(len(of["names"]))), of["names"]))
                 for feature, of in self.data.get("classes", {}).items()}
 
@@ -289,7 +289,7 @@ def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
 
 class Drift(NamedTuple):
     """How far the values of a feature differ in two datasets: `distance` is from 0 to 1, and `measure`
-    tells what it is: "distribution", "frequency" (of `value`) or "missing" (docs/statistics.md).
+    says what was compared: "distribution", "frequency" (of `value`) or "missing" (docs/statistics.md).
     `significant` is false if samples of these sizes differ as much by chance."""
 
     feature: str
@@ -316,7 +316,8 @@ class Difference(NamedTuple):
 @checked
 def diff(first: PathLike, second: PathLike, *, max_drift: float = 0.1,
          threads: Optional[Threads] = None) -> Difference:
-    """Compares the schemas and the values of two datasets, all of whose records it reads."""
+    """Compares the schemas and the values of two datasets. It reads all records of a dataset whose
+    manifest has no statistics."""
     if not 0 <= max_drift <= 1:
         raise ValueError(f"max_drift must be from 0 to 1, not {shown(max_drift)}")
     report = _run("diff", *specs_of(first), *specs_of(second),

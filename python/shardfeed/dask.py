@@ -1,4 +1,4 @@
-"""Datasets as Dask's dataframes, and dataframes as datasets. It takes dask[dataframe] and pyarrow."""
+"""Datasets as Dask's dataframes, and dataframes as datasets. Needs dask[dataframe] and pyarrow."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def write(frame: Any, spec: PathLike, **options: Any) -> Dict[str, int]:
     shards, which is that of the partitions; options are those of sf.write_job. The index is not
     written; a null is a record without the feature.
 
-    Whatever happens to workers, the dataset is there as a whole, or it is not there. ValueError:
-    the frame has another number of partitions than `spec` has shards; repartition it."""
+    Whatever happens to workers, the dataset appears as a whole, or does not appear. ValueError: the
+    number of partitions of the frame differs from the number of shards in `spec`; repartition
+    it."""
     import dask
     parts = frame.to_delayed()
     name = os.fspath(spec)

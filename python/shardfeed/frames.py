@@ -116,8 +116,9 @@ def _columns(function: str, data: Any) -> Columns:
 
 
 def _plain(pa: Any, column: Any) -> Any:
-    """The column as one array, of categories as their values. Its strings and lists have 64-bit offsets, since
-    those of 32 bits may not do for all chunks together, and few of Arrow's functions take polars' views."""
+    """The column as one array, with categories as their values. Its strings and lists have 64-bit offsets,
+    since 32 bits may not suffice for all chunks together, and few of Arrow's functions accept polars'
+    views."""
     kind = column.type
     if not pa.types.is_dictionary(kind):
         column = column if _large(pa, kind) == kind else column.cast(_large(pa, kind))
@@ -170,7 +171,7 @@ class _Values:
                 value = exact_array(default, dtype, "").tolist()
             scalar = pa.scalar(value, kind)
             if not scalar.is_valid:
-                raise ValueError("it is a missing value itself")
+                raise ValueError("it is itself a missing value")
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             why = str(error).removeprefix("column '': ")
             raise self.refuse(f"the default {shown(default)} is not a value of its type {kind}: {why}") from None
@@ -200,7 +201,7 @@ class _Values:
             raise self.refuse(f"a value within {within} is missing, and lists have no place for missing values; "
                               "fill it, or leave out such rows")
         if types.is_fixed_size_list(kind):
-            # flatten() heeds the offset, and leaves out what is behind nulls, of which there are none.
+            # flatten() respects the offset, and leaves out the values of nulls, of which there are none.
             inner = self.elements(array.flatten(), "a list")
             return inner.reshape(len(array), kind.list_size, *inner.shape[1:])
         if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
@@ -319,8 +320,8 @@ def from_arrow(data: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Da
     A chain has no place for missing values: `defaults`, {column: value}, says what they get; for a list, a list.
 
     ValueError: a value is missing and the column has no default, or an integer is out of int64's range.
-    TypeError: a column is of another type (times, decimals, structs, lists of lists), or `data` is no data of
-    Arrow. Messages name the column and the remedy. ModuleNotFoundError: pyarrow is not installed."""
+    TypeError: a column is of another type (times, decimals, structs, lists of lists), or `data` is not Arrow
+    data. Messages name the column and the remedy. ModuleNotFoundError: pyarrow is not installed."""
     return _chain("from_arrow", _columns("from_arrow", data), defaults)
 
 
@@ -328,7 +329,7 @@ Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
 
 def _files(function: str, paths: Paths) -> List[str]:
-    """Files of Parquet, with braces and globs expanded. pyarrow is there."""
+    """Files of Parquet, with braces and globs expanded. pyarrow must be installed."""
     _pyarrow(function)
     found = expanded(specs_of(paths))
     if not found:
@@ -363,7 +364,7 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
     be globs, whose files are read in the order of their names. `columns` chooses those that are read.
 
     - `stream`: reads row groups as they are needed, on several threads; groups that are smaller than 16 MiB
-      together. What does not fit into memory is read so. Otherwise the columns are held in memory, which
+      together. Use it for data that does not fit into memory. Otherwise the columns are held in memory, which
       allows access by number, a shuffle of all rows, and a known length; a stream is shuffled within a window.
 
     DataLossError: a file is damaged, or its columns are not those of the first one. FileNotFoundError: there is
@@ -377,7 +378,7 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
     _check_names("from_parquet", names, defaults or {})
     if not groups:
         return from_parquet(files, columns=columns, defaults=defaults)
-    # A state must not go on in files that are others now.
+    # A state must not continue in files that have been replaced.
     version = repr((groups, names, sorted((defaults or {}).items()), [os.path.getsize(path) for path in files]))
     source = from_arrays({"groups": np.arange(len(groups))}).batch(1, drop_remainder=False)
     return source.map(_GroupRows(groups, names, defaults or {}), batched=True, version=version).unbatch()
@@ -402,7 +403,7 @@ def from_pandas(frame: Any, *, index: bool = False, defaults: Optional[Mapping[s
     - `index`: makes columns of the index, under its names, as frame.reset_index() does; otherwise it is
       left out.
 
-    TypeError: the objects of a column are not of one type, or a name is no str; others as for from_arrow."""
+    TypeError: the objects of a column are not of one type, or a name is not a str; others as for from_arrow."""
     if not _is(frame, "pandas", "DataFrame"):
         raise TypeError(f"from_pandas: frame must be a pandas DataFrame, not {shown(frame)}")
     return _chain("from_pandas", _columns_of_pandas("from_pandas", frame.reset_index() if index else frame), defaults)
@@ -422,9 +423,9 @@ def from_polars(frame: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> 
 @checked
 def from_hf(dataset: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
     """Delivers the rows of a datasets.Dataset of Hugging Face's, as from_arrow does; its order is that of
-    the dataset, shuffled or selected as it is. Images and sounds are their encoded bytes, for decode_image
-    and others (those that have only a path are read from there), class labels are int64, and Array2D
-    and so on are arrays. A format that was set does not matter.
+    the dataset, including shuffles and selections. Images and sounds are their encoded bytes, for
+    decode_image and others (those that have only a path are read from there), class labels are int64, and
+    Array2D and so on are arrays. A format that was set does not matter.
 
     All of it is in memory. Write larger ones, `writer.write_batch(dataset)`, and read what was written."""
     if _is(dataset, "datasets", "DatasetDict", "IterableDatasetDict"):

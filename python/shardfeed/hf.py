@@ -1,4 +1,4 @@
-"""Datasets as those of Hugging Face's library. It takes datasets and pyarrow."""
+"""Datasets as those of Hugging Face's library. Needs datasets and pyarrow."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .writing import Compression, RecordWriter, declared
 
 class PartWriter(RecordWriter):
     """One attempt at a part of a job, in a task. Use it in a `with`, and return `message` to the
-    driver: it is there once the part is closed. After an exception nothing remains."""
+    driver: it is available once the part is closed. After an exception nothing remains."""
 
     def __init__(self, core: Any):
         super().__init__(core)
@@ -21,7 +21,7 @@ class PartWriter(RecordWriter):
 
     def close(self) -> str:
         """Completes the part, which no reader sees before the job is committed, and returns the
-        message for WriteJob.commit: a text of at most some KiB."""
+        message for WriteJob.commit: a text of at most a few KiB."""
         if self.message is None:
             self._ended = True
             self._tell_losses()
@@ -51,7 +51,7 @@ class WriteJob:
         return self._core.spec
 
     def __len__(self) -> int:
-        """The number of parts, which is that of the shards."""
+        """The number of parts, which is the number of shards."""
         return self._core.parts
 
     def shard(self, part: Count, attempt: Union[int, str] = "", *, threads: Threads = 1) -> PartWriter:
@@ -64,10 +64,10 @@ class WriteJob:
 
     def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None,
                notes: Sequence[str] = ()) -> Dict[str, int]:
-        """Makes the dataset visible as a whole, and removes what other attempts left. In the
-        driver, once. Of several messages of one part the first counts. It may be repeated: what
-        was interrupted is finished, and what is done gives the same result. `made_by` and `notes`:
-        what the manifest says about the origin, and what people should know of the data.
+        """Makes the dataset visible as a whole, and removes what other attempts left. Call it in
+        the driver, once. If a part has several messages, the first one counts. It may be repeated:
+        an interrupted commit is finished, and a finished one gives the same result. `made_by` and
+        `notes`: what the manifest says about the origin, and what users should know about the data.
 
         Returns {"shards", "records", "bytes"}. ValueError: a part has no message, one is of another
         job, or a feature has another kind or shape in one part than in another. DataLossError: files of a part are gone. RuntimeError: another dataset of this
@@ -110,9 +110,9 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
                     writer.write(row)
             return writer.message
 
-    The job can be pickled. Whatever happens to tasks, repeated, killed or late, the dataset is
-    there with one attempt of each part, or it is not there; what a killed driver leaves,
-    `shardfeed clean` removes. `shards`: instead of stem@N. Other arguments: as for `write`."""
+    The job can be pickled. Whatever happens to tasks, repeated, killed or late, the dataset either
+    appears with one attempt at each part, or does not appear; `shardfeed clean` removes what a
+    killed driver leaves behind. `shards`: instead of stem@N. Other arguments: as for `write`."""
     name = os.fspath(spec)
     if shards is not None:
         if "@" in os.path.basename(name):
@@ -132,7 +132,7 @@ def commit(spec: Union[str, os.PathLike], *, job: str, overwrite: bool = False, 
 
     - `spec`: the name that the tasks write, "out/train@8".
     - `job`: the name of the job.
-    - `dry_run`: changes nothing, and tells whether all parts are finished and may be committed.
+    - `dry_run`: changes nothing, and says whether all parts are finished and may be committed.
 
     Returns {"shards", "records", "bytes", "skipped", "committed_earlier"}. FileNotFoundError: there is no
     such job. RuntimeError: parts are missing, which the message lists, or tasks disagree about their

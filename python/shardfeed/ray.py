@@ -1,4 +1,4 @@
-"""Datasets as Ray's, and Ray's as datasets. It takes ray[data] and pyarrow."""
+"""Datasets as Ray's, and Ray's as datasets. Needs ray[data] and pyarrow."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] 
     "records", "bytes"}. The rows are repartitioned to as many blocks as `spec` has shards ("out/new@8"),
     block i becomes shard i. Options are those of sf.write_job.
 
-    Whatever happens to workers, the dataset is there as a whole, or it is not there."""
+    Whatever happens to workers, the dataset appears as a whole, or does not appear."""
     job = write_job(spec, **options)
     try:
         sink = _Sink(job, made_by)
@@ -114,8 +114,8 @@ def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] 
 @checked
 def feed(ds: Dataset) -> Dataset:
     """Returns this Ray Train worker's share of a chain: `ds.shard()` with the rank and the number of
-    workers of its context. No coordinator is asked; the order, the states and the number of
-    batches are those of any other job of as many ranks.
+    workers of its context. No coordinator is needed; the order, the states and the number of batches
+    are those of any other job with the same number of ranks.
 
     RuntimeError: this is not a worker of Ray Train."""
     import ray.train

@@ -33,7 +33,7 @@ _BATCH_ROWS = 8192
 
 
 def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
-    """The columns of all features of a dataset. Of what has no column, a warning tells."""
+    """The columns of all features of a dataset. A warning names features without a column."""
     records, features, sampled = _core.find_features(specs)
     fields: List[Field] = []
     for name, kind, is_list, count, least, most, mixed in features:
@@ -97,15 +97,14 @@ def arrow_schema(fields: Optional[Tuple[Field, ...]]) -> Any:
 
 class Split(NamedTuple):
     """A piece of a dataset: whole shards, or consecutive records of consecutive shards. A value
-    that can be pickled: nothing is open in it, and reading it looks up nothing but its own
-    shards.
+    that can be pickled: it holds no open files, and reading it opens only its own shards.
 
     - `paths`: of its shards.
     - `sizes`: of their files in bytes, as they were when the dataset was split.
-    - `digests`: of their records, where indexes tell them.
+    - `digests`: of their records, if indexes have them.
     - `first`, `records`: it has `records` records, from number `first` of its shards on; None:
       all of whole shards, without an index that counts them.
-    - `bytes`: of the files, about as many as it reads."""
+    - `bytes`: approximate number of bytes of the files that it reads."""
 
     number: int
     paths: Tuple[str, ...]
@@ -143,12 +142,11 @@ class Split(NamedTuple):
         (`__arrow_c_array__`), and a stream (`__arrow_c_stream__`), which pyarrow, polars, duckdb
         and pandas read without pyarrow being needed here.
 
-        - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for
-          lists of n, sf.var(...) for lists of any length. By default all features, as the
-          manifest has them or, without one, records that are looked at; a record with another
-          feature is then an error that names it. Types are those that are stored; bytes stay binary. A record without the feature is a null.
+        - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for lists of n, sf.var(...) for lists of any
+          length. By default all features, as the manifest has them or, without one, a sample of the records; a record with another feature
+          is then an error that names it. Types are those that are stored; bytes stay binary. A record without the feature is a null.
         - `record`: the records themselves as the one column "record", binary; without `columns`.
-        - `rows`: at most so many in a batch. Batches also end at 64 MiB.
+        - `rows`: the maximum number of rows in a batch. Batches also end at 64 MiB.
 
         A record that does not fit raises ValueError; the message names shard and record."""
         return self.batches(columns_of(list(self.paths), columns, record), rows, **options)
@@ -234,9 +232,10 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
     here.
 
     - by default: a split for each shard; no index is needed.
-    - `n`: so many splits of consecutive records, as equal in number as possible; with indexes,
-      which are built where they are missing. There are fewer if there are fewer records.
-    - `bytes`: splits of about so many bytes of file, likewise.
+    - `n`: this number of splits of consecutive records, of sizes as equal as possible; this needs
+      indexes, which are built if they are missing. There are fewer splits if there are fewer
+      records.
+    - `bytes`: splits of about this number of bytes of files, in the same way.
 
     Together the splits have every record once, in order."""
     if n is not None and bytes is not None:
@@ -276,9 +275,9 @@ def verify_split(split: Split, *, level: Level = "payload") -> List[str]:
 @checked
 def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]],
                   reports: Sequence[Union[str, Sequence[str]]], *, level: Level = "payload") -> VerifyReport:
-    """Makes of the reports on all shards, in the order of the splits (or the lists that
-    verify_split returns), the report that `sf.verify` would have given: the manifest is compared
-    with them."""
+    """Merges the reports on all shards, in the order of the splits (or the lists that verify_split
+    returns), into the report that `sf.verify` would have given. The manifest is compared with
+    them."""
     specs = specs_of(spec)
     texts = [text for one in reports for text in ([one] if isinstance(one, str) else one)]
     merged = _core.merge_reports(specs, texts, level)

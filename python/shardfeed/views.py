@@ -10,7 +10,7 @@ from .frameworks import CONVERTERS
 
 
 class Drawn(Protocol):
-    """What a drawing needs to know of a chain."""
+    """What a drawing needs to know about a chain."""
 
     _text: str
 
@@ -20,7 +20,7 @@ class Drawn(Protocol):
 
 @checked_methods
 class Viewable:
-    """What can be iterated, and how it is seen through frameworks."""
+    """Something that can be iterated, also through frameworks."""
 
     def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False) -> Any:
         """Starts a run, and returns its iterator, whose elements `convert` has changed."""

@@ -68,22 +68,21 @@ class RecordWriter:
         _open.add(self)
 
     def write(self, record: Union[bytes, Mapping[str, Any]]) -> None:
-        """Writes a record: bytes unchanged, or a dict of features as a tf.train.Example. Values
-        are bytes (also bytearray and memoryview) and str, ints and bools (int64), floats
-        (float32), arrays of numbers, lists of these, and None, which is a record without the
-        feature. Only the precision of floats changes; what loses more digits than those of
-        fractions is told by close. The manifest notes types and shapes, with which parse()
-        restores arrays. Of bytes, the kinds and numbers of values are checked, not the values.
+        """Writes a record: bytes unchanged, or a dict of features as a tf.train.Example. Values are
+        bytes (also bytearray and memoryview) and str, ints and bools (int64), floats (float32),
+        arrays of numbers, lists of these, and None, which is a record without the feature. Only the
+        precision of floats changes; close reports values that lose more than digits of their
+        fractions. The manifest notes types and shapes, with which parse() restores arrays. For
+        bytes, only the kinds and numbers of values are checked.
 
         A feature has one kind in all records: 0.5 after 0 is a TypeError. An array of two or more
         dimensions has one shape, unless `features` declares another.
 
-        An empty list has no type: it takes the one that write(features=) declares. Without one
-        the record goes without the feature, which readers, including TensorFlow, take as no
-        elements.
+        An empty list has no type: it takes the one that write(features=) declares. Without one the
+        record lacks the feature, which readers, including TensorFlow, treat as no elements.
 
-        TypeError, ValueError: a value that features cannot hold, or another than the declared
-        one. The message names the record, by its number, and the feature; the record is not
+        TypeError, ValueError: a value that features cannot hold, or that does not match its
+        declaration. The message names the record, by its number, and the feature; the record is not
         written, and others may follow."""
         if isinstance(record, bytes):
             self._writer.write_bytes(record)
@@ -214,8 +213,9 @@ class Writer(RecordWriter):
         self.report: Optional[Dict[str, int]] = None
 
     def close(self) -> Dict[str, int]:
-        """Completes the dataset and returns {"shards", "records", "bytes"}. What lost digits is a note in
-        the manifest and a UserWarning; if warnings are errors, nothing is left of the dataset."""
+        """Completes the dataset and returns {"shards", "records", "bytes"}. Values that lost digits
+        become a note in the manifest and a UserWarning; if warnings are errors, nothing of the dataset
+        remains."""
         if self.report is None:
             self._ended = True
             self._tell_losses()
@@ -239,11 +239,11 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
     write("s3://bucket/train@16").
 
     - `compression`: "none", "gzip" or "zlib".
-    - `features`: all features, as for parse. Values are then checked: their kind, range and
-      shape, that none is missing (unless it is ragged or has a default), and that there is no
-      other. Ints are written as floats where floats are declared, if float32 has them exactly,
-      and empty lists have a type. parse() restores the types and shapes that are declared, but
-      no defaults: give it `features` for these.
+    - `features`: all features, as for parse. Values are then checked: their kind, range and shape,
+      that no feature is missing (unless it is ragged or has a default), and that there are no
+      others. Ints are written as floats where floats are declared, if float32 has them exactly, and
+      empty lists have a type. parse() restores the declared types and shapes, but not defaults:
+      pass `features` to parse() for these.
     - `made_by`: what the manifest says about the origin.
 
     FileExistsError: a dataset of that name exists, and overwrite is false."""

@@ -120,7 +120,7 @@ class TestArrow:
         (pa.int8(), 1.5, "the default 1.5 is not a value of its type int8: float64 where int8 is declared"),
         (pa.int8(), 300, "the default 300 is not a value of its type int8: 300 does not fit: int8 has -128 to 127"),
         (pa.uint32(), -1, "the default -1 is not a value of its type uint32: "),
-        (pa.int64(), None, "the default None is not a value of its type int64: it is a missing value itself"),
+        (pa.int64(), None, "the default None is not a value of its type int64: it is itself a missing value"),
         (pa.float32(), 1e300, r"the default 1e\+300 is not a value of its type float: 1e\+300 does not fit"),
         (pa.string(), 5, "the default 5 is not a value of its type large_binary: "),
         (pa.list_(pa.int64()), 5, "the default 5 is not a value of its type large_list")])
