@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_told(tmp_path):
     array_record_files.write(path, WRITTEN[:100])
     path.write_bytes(path.read_bytes()[:-2 * array_record_files.BLOCK])
     with pytest.raises(sf.DataLossError, match="a.array_record: no postscript at byte .* the file was cut off, or "
-                                               "Riegeli wrote it without ArrayRecord's footer; write it anew"):
+                                               "Riegeli wrote it without ArrayRecord's footer; write it again"):
         list(sf.read(path))
 
 

@@ -193,7 +193,7 @@ def test_wrong_arguments(url, tmp_path):
         sf.read(url, cache=7)
     (tmp_path / "file").write_text("x")
     for cache, size, said in [(tmp_path / "file", None, "a cache is a folder, not a file"),
-                              (tmp_path, None, "no cache of shardfeed, and not empty"),
+                              (tmp_path, None, "not a cache of shardfeed, and not empty"),
                               (tmp_path / "c", 1 << 20, "has no room for a block")]:
         with pytest.raises(ValueError, match=said):
             len(sf.read(url, cache=cache, cache_size=size))
@@ -365,7 +365,7 @@ def test_wrong_use_of_the_command(url, tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x/y").write_text("z")
     for name in ("ls", "clear"):
-        assert "no cache of shardfeed" in fail(USAGE + 1, "cache", name, tmp_path / "x")
+        assert "not a cache of shardfeed" in fail(USAGE + 1, "cache", name, tmp_path / "x")
     assert (tmp_path / "x/y").exists()
     assert "expected a size" in fail(USAGE, "cache", "trim", tmp_path, "--cache-size", "x")
     assert "there is no cache" in fail(USAGE, "bench", url, "--cache-size", "1GB")

@@ -562,7 +562,7 @@ TEST(ArrayRecordFilesTest, FilesAreKnownByTheirNameOrTheirFirstBytes) {
   EXPECT_FAILS(BuildIndex(folder.Write("a.array_record", ""), {}), kDataLoss,
                "a.array_record: the file has 0 bytes, but ArrayRecord files have a multiple");
   EXPECT_FAILS(BuildIndex(folder.Write("a.array_record", file.substr(0, 65'536)), {}), kDataLoss,
-               "write it anew with ArrayRecordWriter");
+               "write it again with ArrayRecordWriter");
 }
 
 TEST(ArrayRecordFilesTest, TextIndexesAreRefused) {

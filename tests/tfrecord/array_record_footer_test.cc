@@ -114,7 +114,7 @@ TEST(ArrayRecordFooterTest, FilesThatAreCutOffAreRefused) {
       Wrong(file.substr(0, file.size() - 1)),
       "the file has 327679 bytes, but ArrayRecord files have a multiple of 65536, and at least "
       "twice that; the file was cut off, or Riegeli wrote it without ArrayRecord's footer; "
-      "write it anew with ArrayRecordWriter");
+      "write it again with ArrayRecordWriter");
   EXPECT_THAT(Wrong(file.substr(0, 65536)), HasSubstr("the file has 65536 bytes"));
   EXPECT_THAT(Wrong(file.substr(0, 2 * 65536)),
               HasSubstr("no postscript at byte 65536: hash of the chunk's header expected 0x"));
