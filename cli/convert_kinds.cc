@@ -32,7 +32,7 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-// For kinds that take nothing over from another dataset but are compared with it all the same.
+// For kinds that take nothing over from another dataset but are still compared with it.
 MakeSource WithoutLike(std::function<absl::StatusOr<std::unique_ptr<Source>>(Paths)> make) {
   return [make = std::move(make)](Paths paths, const NamedManifest*) {
     return make(std::move(paths));

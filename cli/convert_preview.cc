@@ -176,7 +176,7 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
   }
   for (std::string& note : preview.notes) note = converting.Reworded(std::move(note));
   preview.datasets = Estimate(source, converting, preview.sample, input);
-  // The input is read once more, by one thread, while all of them build records.
+  // The input is read again, by one thread, while all of them build records.
   const double build_seconds = preview.sample.seconds /
                                static_cast<double>(std::max<uint64_t>(1, preview.sample.records)) *
                                static_cast<double>(wanted) / preview.threads;

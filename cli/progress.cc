@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kRedraw(125);
 constexpr std::chrono::milliseconds kPlainLine(10'000);
-// A name of fewer columns than this tells nothing.
+// A name cut to fewer columns than this says nothing.
 constexpr size_t kLeastName = 8;
 
 // Returns what can be said of the progress after the phase, from the most to the least.

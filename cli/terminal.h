@@ -20,7 +20,7 @@ std::string CutBeginning(std::string_view text, size_t columns);
 
 // Whether standard error is a terminal on which a line can be written again.
 bool StderrIsTerminal();
-// Returns the width of the terminal behind standard error now; 80 if it is not known.
+// Returns the width of the terminal that standard error is; 80 if it is not known.
 size_t TerminalColumns();
 
 // Prints a line to standard error. The status line, if there is one, stays below it. Thread safe,

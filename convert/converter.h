@@ -65,7 +65,7 @@ struct ConvertOptions {
   bool resume = false;
   // If set, only these shards of `output` are written, which ascend, as parts of a job that was
   // prepared with `output`, `encode`, `overwrite`, `sync` and `made_by`; parts that are finished
-  // are not written again. Everything that concerns the whole input is done all the same, but only
+  // are not written again. Everything that concerns the whole input is still done, but only
   // the records of these shards are built, besides the first ones of the input, which tell the size
   // of records. Cannot be combined with `splits` and `resume`.
   SharedJob* job = nullptr;

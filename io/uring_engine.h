@@ -18,7 +18,7 @@ namespace shardfeed {
 // Files are registered with the ring when they are first read, as long as it has room for them,
 // which saves a tenth of the time of a small cached read. Slabs are registered when direct reads
 // use them, which saves a third for 1 MiB in huge pages and two thirds in small ones. Files and
-// slabs that cannot be registered are used all the same, and EngineStats says why: older kernels
+// slabs that cannot be registered are still used, and EngineStats says why: older kernels
 // lack this, and the amount of locked memory is limited (ulimit -l).
 absl::StatusOr<std::unique_ptr<Engine>> MakeUringEngine(const EngineOptions& options,
                                                         std::string reason);

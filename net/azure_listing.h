@@ -17,13 +17,13 @@ struct ListedBlob {
   std::string name;  // without the folder's, and without '/' at its end
   bool is_folder = false;
   uint64_t size = 0;
-  std::string version;  // ETag, with its quotes; empty: only blocks of it are there
+  std::string version;  // ETag, with its quotes; empty: it has only blocks
   std::time_t modified = 0;
 };
 
 // Calls `found` with each blob and folder directly in a folder, whose path has no '/' at its end;
-// `uncommitted`: also with blobs of which only blocks are there. Waits for the store. Unavailable:
-// what it answers is no listing. Others: Store::ErrorOf's.
+// `uncommitted`: also with blobs that have only blocks. Waits for the store. Unavailable:
+// the answer is not a listing. Others: those of Store::ErrorOf.
 absl::Status ListBlobs(const Store& store, const std::string& folder, bool uncommitted,
                        const std::function<void(ListedBlob)>& found);
 

@@ -56,7 +56,7 @@ absl::StatusOr<std::string> AzureUploads::PartName(const std::string& /*path*/,
 }
 
 StoreCall AzureUploads::Complete(const PendingObject& object) const {
-  // "Uncommitted": a list that comes late does not commit once more what it has committed before,
+  // "Uncommitted": a list that comes late does not commit again what it committed before,
   // which would remove the blocks of a new writer.
   std::string body = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>";
   for (const std::string& block : object.parts) {

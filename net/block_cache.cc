@@ -253,7 +253,7 @@ class BlockCache::Live {
     return RemoveDamaged(folder_, job.name) ? Place::kEmpty : Place::kObstructed;
   }
 
-  // The bytes are there, or the error of the store.
+  // Handles the answer: the bytes, or the store's error.
   void Finish(const std::shared_ptr<Fetching>& job) {
     absl::Status status = std::move(job->status);
     if (!status.ok()) {

@@ -276,7 +276,7 @@ absl::Status CacheFolder::WriteUsed(uint64_t used) const {
   return absl::OkStatus();
 }
 
-// Without a number to add to, the next one to reserve counts anew.
+// Without a number to add to, the next one to reserve counts again.
 void CacheFolder::AddUsed(int64_t bytes) {
   SpaceLock lock(*this);
   if (!lock.status(path()).ok()) return;

@@ -124,7 +124,7 @@ std::shared_ptr<RemoteFile::Block> RemoteFile::BlockAt(uint64_t offset, size_t w
   const uint64_t forks = ForkCount();
   const bool follows = Follows(offset);
   next_ = std::min(size(), offset + wanted);
-  // What lies behind is not read again; what a parent began does not come to its child.
+  // What has been passed is not read again; what a parent began does not come to its child.
   while (!blocks_.empty() && (blocks_.front()->forks != forks || blocks_.front()->end <= offset)) {
     blocks_.pop_front();
   }

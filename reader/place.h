@@ -13,8 +13,8 @@ namespace shardfeed {
 // Ranks divide an epoch from a position `from` on: rank r of `world` delivers the positions from +
 // r, from + r + world ..., up to the end of the last whole round of `batch` records per rank. An
 // epoch begins with from = 0; when a run is resumed with another number of ranks or another batch
-// size, the rest is divided anew. Hence all ranks have the same number of records, and every record
-// comes once, however often the number of ranks changes.
+// size, the rest is divided again. Hence all ranks have the same number of records, and every
+// record comes once, however often the number of ranks changes.
 struct ReadPlace {
   uint64_t epoch = 0;
   // All records before it have been delivered, by this run or earlier ones.

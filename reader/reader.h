@@ -60,7 +60,7 @@ class Reader {
                                                       uint64_t records) const;
 
   // With a mixture: a number for all that the sequence before a place depends on, which it may
-  // differ in from another that goes on from there.
+  // differ in from another that continues from there.
   uint64_t PastOf(const ReadPlace& place) const;
 
   // The number of batches, and of records, that every rank delivers in an epoch without a packing.

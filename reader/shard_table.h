@@ -52,7 +52,7 @@ class ShardTable {
  public:
   // Reads the heads of all indexes, on `threads` threads; an index that is missing or made for a
   // shard of another size is built (headers only, for raw shards). In a store, the manifest and the
-  // index pack tell the same, as far as they are there and agree; then no shard costs a request.
+  // index pack replace them, if they exist and agree; then no shard costs a request.
   //
   // Errors: those of File::Open and of WriteIndex, and see ShardTableOptions. Aborted: the dataset
   // was replaced meanwhile.

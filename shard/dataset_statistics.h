@@ -40,7 +40,7 @@ class DatasetStatistics {
   // Number of records that are Examples.
   uint64_t num_examples() const { return schema_.records() - schema_.not_examples(); }
   // By name: the features of schema() that have a kind, at most ValueStatistics::kMaxFeatures.
-  // Context features and feature lists of the same name are together, as they are there.
+  // Context features and feature lists of the same name share an entry, as they do there.
   const ValueStatistics::Features& features() const { return values().features(); }
   const ValueStatistics& values() const { return values_.values(); }
 

@@ -104,7 +104,7 @@ bool TakePlainText(std::string_view* text, std::string_view* plain) {
 
 // Reads the list of shards, nearly all of a large manifest, as FormatManifest writes it, and
 // returns the manifest without it: of 200,000 shards, the JSON library takes a second. Nullopt: the
-// text is not laid out like that, but may be a manifest all the same.
+// text is not laid out like that, but may still be a manifest.
 std::optional<std::string> TakeShards(std::string_view text, std::vector<ManifestShard>* shards) {
   constexpr std::string_view kList = "\n \"shards\": [";
   const size_t list = text.find(kList);

@@ -49,7 +49,7 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text);
 std::string PartBase(const std::string& folder, uint64_t part);
 // Reads the statistics of a part that has them. DataLoss: they are gone or damaged.
 absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* message);
-// Checks that the files of a part are there and have their sizes. `job_folder` is the folder of the
+// Checks that the files of a part exist and have their sizes. `job_folder` is the folder of the
 // job. DataLoss: a file is gone, or has another size. FailedPrecondition: the whole job is gone.
 absl::Status CheckPartFiles(const std::string& job_folder, const PartMessage& message);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes everything in this folder anew, the same bytes each time with the same versions.
+"""Makes everything in this folder again; the same versions give the same bytes each time.
 
 Run by hand: python3 testdata/make.py, with TensorFlow, Pillow and python-snappy installed. The
 formats are written by those, never by shardfeed, so that a mistake of ours cannot pass as right.

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Only the values of the kind are there. Bytes are borrowed from the record.
+// Only the values of the kind are set. Bytes are borrowed from the record.
 struct Feature {
   FeatureKind kind = FeatureKind::kNone;
   std::vector<std::string_view> bytes;

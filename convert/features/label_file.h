@@ -101,7 +101,7 @@ class LabelFile {
   struct Column {
     TableColumn cells;
     bool is_feature = false;
-    ColumnKind kind = ColumnKind::kBytes;  // available once all rows are there
+    ColumnKind kind = ColumnKind::kBytes;  // known once all rows are read
 
     const std::string& name() const { return cells.name(); }
   };

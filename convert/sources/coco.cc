@@ -318,7 +318,7 @@ absl::Status CocoSource::Scan(std::stop_token stop,
   absl::StatusOr<std::unique_ptr<TextReader>> reader =
       json_.OpenFirst(0, /*check_text=*/true, stop, progress);
   if (!reader.ok()) return reader.status();
-  // COCO's own files have their categories behind the annotations, so these are read last.
+  // COCO's own files have their categories after the annotations, so these are read last.
   absl::Status status = ForEachObject(
       **reader, "images", [this](const auto& element, uint64_t) { return ScanImage(element); },
       "categories", [this](const auto& element, uint64_t) { return ScanCategory(element); }, stop);

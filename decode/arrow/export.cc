@@ -251,7 +251,7 @@ FeatureSpec SpecOf(const ArrowField& field) {
     return spec;
   }
   if (field.form == Form::kFixedList) spec.shape = {field.width};
-  // What is missing gets a value, and is null all the same.
+  // What is missing gets a value, but is null.
   switch (field.kind) {
     case FeatureKind::kInt64:
       spec.default_value = std::vector<int64_t>{0};

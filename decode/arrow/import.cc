@@ -36,7 +36,7 @@ std::optional<Type> TypeOf(std::string_view format) {
   return it == types->end() ? std::nullopt : std::optional(it->second);
 }
 
-// The number behind a prefix such as "+w:" or "w:".
+// The number after a prefix such as "+w:" or "w:".
 std::optional<uint64_t> NumberIn(std::string_view format, std::string_view prefix) {
   uint64_t number = 0;
   if (!format.starts_with(prefix)) return std::nullopt;
@@ -232,7 +232,7 @@ absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const 
   column->type = *type;
   if (*type == Type::kNull) return CheckShape(name, array, 0, 0);
   const bool strings = *type == Type::kString32 || *type == Type::kString64;
-  // Views have any number of buffers with bytes, and behind them one with the sizes of these.
+  // Views have any number of buffers with bytes, followed by one with their sizes.
   const bool views = *type == Type::kArrowView;
   absl::Status status = CheckShape(name, array,
                                    strings ? 3

@@ -24,7 +24,7 @@ struct NpyArray {
 
 // DataLoss: not a .npy file, one that is cut off or longer than its header says, a type that is not
 // a DType, big-endian numbers, or Fortran order in more than one dimension. The message says how to
-// save it anew. Any bytes are safe to pass.
+// save it again. Any bytes are safe to pass.
 absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes);
 
 }  // namespace shardfeed

@@ -14,7 +14,7 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view kExif = "Exif\0\0"sv;
 
-// The orientation in the first directory behind a TIFF header, or 0 if it has no valid one.
+// The orientation in the first directory after a TIFF header, or 0 if it has no valid one.
 int OrientationOf(std::string_view tiff) {
   const bool big = tiff.starts_with("II+\0\x08\0\0\0"sv) || tiff.starts_with("MM\0+\0\x08\0\0"sv);
   const bool little = tiff.starts_with("II");

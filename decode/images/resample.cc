@@ -237,7 +237,7 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     int64_t first;
     if (interpolation == Interpolation::kBilinear && !antialias) {
       // The two pixels around the centre, or the one at the edge. A fast path, because weights are
-      // computed anew for every image.
+      // computed again for every image.
       const double at = std::clamp(center - 0.5, 0.0, static_cast<double>(last));
       first = Floor(at);
       const auto second = Round(static_cast<float>((at - static_cast<double>(first)) * one));

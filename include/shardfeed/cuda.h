@@ -145,7 +145,7 @@ struct DeviceOptions {
   // consumer keeps needs one more.
   int depth = 2;
   // The most pinned memory for batches; 0 means RunOptions::budget_bytes, a quarter of which is for
-  // batches in transfer to the device. Batches that do not fit are copied once more.
+  // batches in transfer to the device. Batches that do not fit need one copy more.
   uint64_t pinned_bytes = 0;
   // Columns of images that are converted to floating point on the device, by name.
   std::map<std::string, Normalize> normalize;

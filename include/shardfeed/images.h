@@ -257,7 +257,8 @@ struct RandomAdjustSharpness {
   double sharpness_factor = 2;
   double p = 0.5;
 };
-// `num_ops` of 14 operations, each drawn anew, at `magnitude` of `num_magnitude_bins` (from 0).
+// `num_ops` of 14 operations, each drawn independently, at `magnitude` of `num_magnitude_bins`
+// (from 0).
 struct RandAugment {
   int num_ops = 2;
   int magnitude = 9;

@@ -24,7 +24,7 @@ Identity OrderIdentity(const OrderSpec& order) {
   return identity;
 }
 
-// Weights and sources of a mixture may be added behind what a state has delivered, so states keep
+// Weights and sources of a mixture may be added after what a state has delivered, so states keep
 // what was before (Stage::Save); the rest covers all of it.
 void AddMixture(const Mixture& mixture, Coverage coverage, Identity* identity) {
   Identity mix("mixture");

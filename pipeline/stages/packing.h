@@ -21,7 +21,7 @@ struct PackLayout {
   int64_t length = 0;
   std::vector<size_t> columns;    // the input's columns of sequences
   std::vector<PaddingValue> pad;  // the value that fills up each of them
-  // The value behind each of their sequences, which belongs to it; empty: none.
+  // The value after each of their sequences, which belongs to it; empty: none.
   std::vector<PaddingValue> separator;
   std::vector<size_t> kept;  // the input's columns with one value per segment
   bool cu_seqlens = false;

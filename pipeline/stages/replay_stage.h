@@ -16,7 +16,7 @@ namespace shardfeed {
 using NextFn = std::function<absl::Status(Batch* out)>;
 
 // Delivers what a function made by `make` returns. For work with more state than a state document
-// should hold: the state is the number of elements delivered, and Load makes the function anew and
+// should hold: the state is the number of elements delivered, and Load makes a new function and
 // drops that many elements.
 absl::StatusOr<std::unique_ptr<Stage>> MakeReplayStage(
     std::function<absl::StatusOr<NextFn>()> make);

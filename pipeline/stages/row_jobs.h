@@ -30,7 +30,7 @@ struct RowJob : StepsJob {
   size_t stretches_left = 0;  // stretches that threads have taken and not finished
   uint64_t bytes = 0;         // its share of the bytes ahead
   uint64_t made_bytes = 0;    // size of `output`
-  StateWords after;           // the input's state behind this job
+  StateWords after;           // the input's state after this job
   bool at_place = false;      // whether `after` is a place to resume from
   bool done = false;
   // The next job of the same task, and whether this is the task's last.

@@ -168,7 +168,7 @@ class ShardsStage : public Stage {
  private:
   bool Mixes() const { return reader_ != nullptr && reader_->shared_mix() != nullptr; }
 
-  // Moves the place in the words behind further elements. Returns false if none is there.
+  // Moves the place in the words past further elements. Returns false if there are none.
   bool Move(uint64_t elements, const ReadPlace& place, StateWords* state) const {
     StateWords& words = *state;
     if (reader_ != nullptr && reader_->shared_pack() != nullptr) {

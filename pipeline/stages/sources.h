@@ -57,7 +57,7 @@ std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source
 // call does not return, the thread is abandoned, so the function must own, or otherwise keep alive,
 // everything that it uses.
 //
-// To resume from a saved state, the generator is made anew, and what was delivered before is
+// To resume from a saved state, a new generator is made, and what was delivered before is
 // generated again and dropped.
 std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,
                                           std::shared_ptr<const RowSpec> spec, uint64_t epoch,

@@ -50,7 +50,7 @@ std::string_view NameOfFeature(nanobind::handle name);
 [[noreturn]] void RefuseType(std::string_view name, std::string_view what);
 // Raises a TypeError that also says which values a feature can have.
 [[noreturn]] void Refuse(std::string_view name, std::string_view what);
-// Raises what `act` raises about a feature with a row's number behind the feature.
+// Raises what `act` raises about a feature with a row's number after the feature.
 void AtRow(std::string_view name, uint64_t row, const std::function<void()>& act);
 
 // The name of a dtype that arrays of NumPy have, as one that stays; empty for others.

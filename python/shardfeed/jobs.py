@@ -117,7 +117,7 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
     if shards is not None:
         if "@" in os.path.basename(name):
             raise ValueError(f"write_job: {name} names a number of shards already; leave shards out")
-        _core.check_output(name)  # an @ behind a bucket would be taken for a user's name
+        _core.check_output(name)  # an @ after a bucket would be taken for a user's name
         name = f"{name}@{shards}"
     core = _core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync)
     return WriteJob(core.text, declared(features, "write_job: features"))

@@ -194,7 +194,7 @@ class RemoteIterator:
             if begin is None:
                 return
             stretch = _Stretch(begin, count, self._next_worker)
-            # Actors that go on where they are need not seek.
+            # Actors that continue where they are need not seek.
             if most > 1:
                 self._next_worker = (self._next_worker + 1) % self._remote._n
             self._stretches.append(stretch)

@@ -223,7 +223,7 @@ def interleave(*datasets: Any, **options: Any) -> Dataset:
     return _interleave(several, *rest, **options)
 
 
-# The arguments of read without options, behind the spec and the records.
+# The arguments of read without options, after the spec and the records.
 _READ_OPTIONS: Tuple[Any, ...] = (1, "drop", True, False, None, "auto", 0, 0, 0, "", 0, "")
 Source = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]], Dataset]
 

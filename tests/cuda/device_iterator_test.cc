@@ -454,7 +454,7 @@ TEST_F(DeviceIteratorTest, BytesOnTheHostAreOfTheirOwnMemory) {
   EXPECT_EQ(value, 40);
 }
 
-// Each run goes on until the verdict appears, however fast this machine is.
+// Each run continues until the verdict appears, however fast this machine is.
 TEST_F(DeviceIteratorTest, TheStatisticsTellWhoWaits) {
   if (!kStandIn) GTEST_SKIP() << "needs slow copies";
   const auto set_speed = Function<void (*)(double, double)>("StandInSetSpeed");

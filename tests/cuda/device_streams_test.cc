@@ -85,7 +85,7 @@ TEST_F(DeviceStreamsTest, WorkOnAStreamThatWaitsForANamedOneIsSeenToRace) {
   }
 }
 
-// Captures as torch.cuda.graph does by default, while this thread and the iterator's go on.
+// Captures as torch.cuda.graph does by default, while this thread and the iterator's continue.
 TEST_F(DeviceStreamsTest, AGraphMayBeCapturedBeside) {
   if (!kStandIn) GTEST_SKIP() << "captures are begun by the stand-in's own functions";
   const auto begin = Function<CuResult (*)(CuStream, int)>("cuStreamBeginCapture_v2");

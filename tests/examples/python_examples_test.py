@@ -115,7 +115,7 @@ def test_ddp_by_torchrun(images, alone, tmp_path):
 
 
 def check_goes_on(train, alone, checkpoint, processes):
-    """Kills two processes that train, and goes on with another number of processes, as `alone` was without a stop."""
+    """Kills two processes that train and continues with another number; the losses are those of `alone`, which ran on."""
     start, _ = train(2, checkpoint, kill_at=random.randint(2, STEPS - 3))
     rest, losses = train(processes, checkpoint)
     first = rest[0][0]  # after the last complete checkpoint

@@ -1,5 +1,5 @@
 // Any index pack is refused, or gives indexes that agree with its directory. Its sizes and CRCs are
-// made right first, as docs/index_pack.md has them, so that the fuzzer gets behind them.
+// made right first, as docs/index_pack.md has them, so that the fuzzer gets past them.
 
 #include <algorithm>
 #include <string>

@@ -481,7 +481,7 @@ def main():
                          "chain": "0123456789abcdef", "columns": "n: int64"}).encode()
     write("element_store", "pieces", b"\x00" + piece(header) + piece(batch(3)) + piece(batch(5)))
     write("element_store", "empty", b"\x00" + piece(header))
-    # The index of one piece behind the frames of the header and the piece.
+    # The index of one piece after the frames of the header and the piece.
     at = 16 + len(header)
     end = at + 16 + len(batch(2))
     write("element_store", "own_index", b"\x01" + piece(header) + piece(batch(2)) +

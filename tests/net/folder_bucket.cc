@@ -109,7 +109,7 @@ std::optional<FolderBucket::Content> FolderBucket::Read(const std::string& key) 
   read.resize(static_cast<size_t>(file.gcount()));
   const auto bytes = std::make_shared<const std::string>(std::move(read));
   Content content = {.bytes = bytes, .tag = TagOf(*bytes)};
-  // Files have the time of the kernel's last tick: one that changed just now may change once more
+  // Files have the time of the kernel's last tick: one that changed just now may change again
   // without another time.
   constexpr size_t kMostKnown = 64;
   if (known_.size() >= kMostKnown) known_.clear();

@@ -421,7 +421,7 @@ PROGRAM = """if True:
 
 @pytest.mark.parametrize("case", ["exit", "fork", "threads"])
 def test_functions_and_the_end_forks_and_threads(store, case):
-    """A program ends while its function sleeps; a child goes on with it; nobody waits for the GIL."""
+    """A program ends while its function sleeps; a child continues with it; nobody waits for the GIL."""
     sf.set_credentials(store.url, lambda: store.values)
     write(f"{store.url}/d@2")
     done = subprocess.run([sys.executable, "-c", PROGRAM, store.url, repr(store.values), case],

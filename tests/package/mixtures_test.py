@@ -82,7 +82,7 @@ def test_an_epoch_ends_before_a_source_would_repeat(folder):
     got = ids(mixed)
     assert len(got) == len(mixed) == len(set(got))
     assert 196 <= len(got) <= 205
-    # The next epoch goes on with what the others have left.
+    # The next epoch continues with what the others have left.
     both = ids(mixed.repeat(2))
     assert both[:len(got)] == got
     first_of_c = [n for n in both if source_of(n) == "c"]

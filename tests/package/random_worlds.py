@@ -1,4 +1,4 @@
-"""Planned rows in random worlds: runs that stop anywhere and go on with other numbers of ranks."""
+"""Planned rows in random worlds: runs that stop anywhere and continue with other numbers of ranks."""
 
 WORLDS = [1, 2, 3, 4, 8]
 

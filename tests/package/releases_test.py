@@ -77,6 +77,6 @@ def test_the_order_is_the_same(release, version, name):
 
 @every_version
 def test_a_snapshot_is_used(release):
-    file = (release / "raw.snapshot").stat().st_ino  # another one if it is written anew
+    file = (release / "raw.snapshot").stat().st_ino  # another one if it is rewritten
     assert len(list(chains(release)["snapshot"])) == 15
     assert (release / "raw.snapshot").stat().st_ino == file

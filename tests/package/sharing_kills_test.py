@@ -75,7 +75,7 @@ def expected(dataset, chain, world):
 
 
 def everything(ranks, most=10):
-    """Lets all ranks go on to the end, a few batches at a time."""
+    """Lets all ranks continue to the end, a few batches at a time."""
     made = [[] for _ in ranks]
     while any(not m or m[-1] is not None for m in made):
         for rank in ranks:

@@ -144,7 +144,7 @@ def test_records_that_do_not_fit_are_named(tmp_path):
 def test_features_of_several_kinds_must_be_named(tmp_path):
     kinds = [next(iter(sf.read(written(tmp_path / "b@1", [row], overwrite=True))))
              for row in ({"n": 1, "m": 1}, {"n": 0.5, "m": 2})]
-    # Records of both, one file behind the other; a writer would refuse it.
+    # Records of both, one file after the other; a writer would refuse it.
     spec = str(tmp_path / "a@1")
     (tmp_path / "a-00000-of-00001").write_bytes(b"".join(
         pathlib.Path(written(tmp_path / f"{i}@1", [kind]).replace("@1", "-00000-of-00001")).read_bytes()

@@ -37,7 +37,7 @@ def refuses(tmp_path, error, message, *records, features=None):
         assert str(info.value).startswith(f"record {len(records) - 1}: "), str(info.value)
         assert writer.records_written == len(records) - 1
         if len(records) > 1:
-            writer.write(records[0])  # the writer goes on
+            writer.write(records[0])  # the writer continues
     finally:
         writer.abort()
 
@@ -325,7 +325,7 @@ def test_kinds_that_differ_between_parts_are_refused(tmp_path, first, then, mess
         job.commit(messages)
     assert message in str(info.value), str(info.value)
     assert not list(tmp_path.glob("j-*"))
-    job.commit([*messages[:2], part(job, 2, first)])  # the job goes on
+    job.commit([*messages[:2], part(job, 2, first)])  # the job continues
 
 
 def test_parts_agree_on_types(tmp_path):

@@ -1,4 +1,4 @@
-"""Datasets of TFDS whose records other commands write anew: parse() gives what it gave, as far as a manifest can say it."""
+"""Datasets of TFDS whose records other commands rewrite: parse() gives what it gave, as far as a manifest can say it."""
 
 import json
 import pathlib

@@ -67,7 +67,7 @@ TEST(DatasetTest, ShuffleOfAWindow) {
   EXPECT_NE(first, Collect(Dataset::Range(0, 1000)));
   EXPECT_THAT(first, UnorderedElementsAreArray(Collect(Dataset::Range(0, 1000))));
   EXPECT_NE(first, Collect(Dataset::Range(0, 1000).Shuffle(4, 100)));
-  // Each epoch draws anew.
+  // Each epoch draws again.
   const std::vector<std::string> twice = Collect(ds.Repeat(2));
   ASSERT_EQ(twice.size(), 2000);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), twice.begin()));
@@ -129,7 +129,7 @@ TEST(DatasetTest, ExactMixesMeetTheirWeights) {
     EXPECT_THAT(counts, ElementsAre(i / 6 * 3 + 3, i / 6 * 2 + 2, i / 6 + 1));
   }
   EXPECT_EQ(counts[0], 600);
-  // The rest is shared anew; the seed has no effect.
+  // The rest is shared again; the seed has no effect.
   const auto rest = ValuesOf(
       Dataset::Mix({a.Take(2), b.Take(6), c.Take(6)}, {1, 1, 1}, 7, {Exhausted::kDrop}, true));
   EXPECT_THAT(rest, ElementsAre(0, 1000, 2000, 1, 1001, 2001, 1002, 2002, 1003, 2003, 1004, 2004,

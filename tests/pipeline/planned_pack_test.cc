@@ -171,7 +171,7 @@ TEST_F(PlannedPackTest, ResumesOnAnyNumberOfRanks) {
       std::vector<std::string> states;
       std::vector<std::vector<std::string>> delivered(world);
       for (uint64_t rank = 0; rank < world; ++rank) {
-        // Where the rows are batched, a state is behind whole batches, read ahead or not.
+        // Where the rows are batched, a state is after whole batches, read ahead or not.
         const auto it = Start(Packed(Documents()).ShardSources(rank, world).Batch(1).Prefetch(2));
         if (!state.empty()) ASSERT_OK(it->LoadStateDict(state));
         delivered[rank] = Batches(*it, batches);

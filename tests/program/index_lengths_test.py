@@ -84,7 +84,7 @@ def test_lengths_stay_and_are_not_measured_twice(tmp_path):
     assert "3 shards had these lengths already\n" in succeed("index", spec, "--length", "tokens").out.decode()
     assert "lengths of tokens: " in succeed("index", spec).out.decode()
     assert tree(tmp_path) == before
-    # Another feature leaves those that are there.
+    # Measuring another feature keeps those that exist.
     succeed("index", spec, "--length", "score")
     assert columns_of(spec) == {"score": [1] * 500, "tokens": list(map(len, TOKENS))}
 
@@ -108,7 +108,7 @@ def test_other_records_lose_the_lengths(tmp_path):
     assert (f"note: {first}: has other records than when its lengths were measured, which were left out: text, tokens\n"
             in done.out.decode())
     assert columns(tmp_path / ".shardfeed/d-00000-of-00003.index") == {}
-    # Asked for, they are measured anew.
+    # Asked for, they are measured again.
     second.write_bytes((tmp_path / "d-00002-of-00003").read_bytes())
     done = succeed("index", second, "--length", "tokens", "--json").json
     assert done["shards_measured"] == 1 and "left out: text" in done["notes"][0]

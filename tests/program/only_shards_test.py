@@ -272,7 +272,7 @@ def test_parts_that_are_finished_are_not_written_again(sources, tmp_path):
 
 
 def test_tasks_do_not_build_records_of_others(tmp_path):
-    """A broken image behind the sample, whose records tell the size of a record."""
+    """A broken image after the sample, whose records show the size of a record."""
     folder = tmp_path / "images/a"
     folder.mkdir(parents=True)
     image = (TESTDATA / "images").rglob("*.jpg")

@@ -392,7 +392,7 @@ TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
     EXPECT_FAILS(BuildIndex(set.paths[0], {}), kDataLoss,
                  fmt::format("record 17: zeros instead of a header at byte {}", header));
   }
-  // An index that lists other samples tells nothing.
+  // An index that lists other samples says nothing.
   const ShardSet set = Write();
   std::filesystem::create_directories(folder_ / ".shardfeed");
   ASSERT_OK(WriteIndex(set.paths[1], {}));

@@ -227,7 +227,7 @@ TEST_F(IndexPackTest, WriterWithTooFewIndexesFails) {
   EXPECT_FAILS(writer.Finish(), kInternal, "not all indexes were added");
 }
 
-// ---- Packs for shards that are there
+// ---- Packs for shards that exist
 
 TEST_F(IndexPackTest, IsMadeForShardsOfOthers) {
   fs::remove_all(folder_ / ".shardfeed");

@@ -257,7 +257,7 @@ TEST(LengthColumn, ContradictionsAreFound) {
   put(second + 5 + 8, UINT64_MAX - 5);  // The sum exceeds 64 bits.
   refused([&](std::string& bytes) { bytes.insert(trailer, 1, '\0'); });
   refused([&](std::string& bytes) { bytes.erase(trailer - 1, 1); });
-  // Something else behind the index, perhaps of a later version, is no column.
+  // Something else after the index, perhaps of a later version, is no column.
   EXPECT_TRUE(
       Opened(Changed(*index, [](std::string& bytes) { bytes.back() = '2'; }))->lengths().empty());
   EXPECT_TRUE(

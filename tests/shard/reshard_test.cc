@@ -209,7 +209,7 @@ TEST_F(ReshardTest, WholeCompressedShardsAreCopied) {
   Write("a@3", 3000, Compression::kGzip);
   ReshardOptions options;
   options.encode.compression = Compression::kGzip;
-  options.encode.member_bytes = 1 << 20;  // would be noticed if they were compressed anew
+  options.encode.member_bytes = 1 << 20;  // would be noticed if they were compressed again
   ASSERT_OK(All({"a@3"}, "b@3", options));
   EXPECT_EQ(Files("b"), Files("a"));
   ExpectSound("b@3");

@@ -146,7 +146,7 @@ bool JpegSkimmer::Step(State* state, const Block& block) const {
 }
 
 // Advances until all streams have reached their goals, or one of them cannot go on. If a stream
-// comes upon invalid data, either its assumed beginning was wrong and it begins anew, or the data
+// comes upon invalid data, either its assumed beginning was wrong and it begins again, or the data
 // is damaged.
 template <int kNum>
 void JpegSkimmer::Advance(Stream* streams) {

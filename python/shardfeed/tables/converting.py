@@ -219,7 +219,7 @@ def rows_of(source: Source, total: int, shuffle: Optional[int], out: str) -> Ite
     with contextlib.closing(ahead(source.batches(total if shuffle is None else source.rows))) as batches:
         if shuffle is None:
             yield batches
-            # What is behind the last record may still be damaged.
+            # What follows the last record may still be damaged.
             for _ in batches:
                 pass
             return
@@ -235,7 +235,7 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
                   progress: Callable[..., None] = lambda *_: None) -> Report:
     """Writes the rows of a source, in their order or shuffled with a seed, which reading shard after shard restores.
 
-    With `resume`, the fingerprint of source and options, it goes on from the shards that an interrupted run with the
+    With `resume`, the fingerprint of source and options, it continues from the shards that an interrupted run with the
     same one finished, and keeps those of this run if it is interrupted."""
     from ..jobs import write_job
     total = source.rows if limit is None else min(limit, source.rows)
@@ -274,7 +274,7 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
     kept: Mapping[str, str] = {} if finished is None else dict(finished.messages)
 
     def begin(part: int) -> Any:
-        # Rows of shards that are kept are read all the same, since they may have notes.
+        # Rows of shards that are kept are still read, since they may have notes.
         return contextlib.nullcontext() if str(part) in kept else job.shard(part, threads=threads)
 
     try:

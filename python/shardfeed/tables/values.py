@@ -394,7 +394,7 @@ class Conversion:
     # ---- What is said of it
 
     def forget(self) -> None:
-        """Counts and notes anew, as if nothing had been converted."""
+        """Forgets counts and notes, as if nothing had been converted."""
         self.told.clear()
         self.losses.clear()
 
