@@ -31,10 +31,9 @@ namespace {
 
 constexpr size_t kWakeBlocks = 4;
 
-// A run processes the blocks and units of a ReadPlanner. When a block is planned, the units that it
-// introduces are queued for reading. Blocks are planned in order, and only as far as the budget
-// allows, except that the block that the consumer waits for is always allowed. A unit leaves memory
-// when the last block with a record of it has been released.
+// A run processes the blocks and units of a ReadPlanner. A planned block queues its new units for
+// reading. Blocks are planned in order as the budget allows; the one that the consumer waits for
+// always is. A unit leaves memory when the last block with one of its records is released.
 //
 // Every thread does any kind of work: planning (one thread at a time), reading and checking.
 // `mutex_` guards what they share; the planner belongs to the thread that has set `planning_`.

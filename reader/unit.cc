@@ -238,28 +238,27 @@ std::shared_ptr<Buffer> WithoutTheRest(std::shared_ptr<Buffer> buffer, BufferPoo
   return copy;
 }
 
-}  // namespace
-
-std::string DamagedRecord::Message() const {
-  return fmt::format("{}: record {} at byte {}: {}", path, shard_record, offset, what);
-}
-
-namespace {
-
 // ResourceExhausted: one of the chunks that are read has too many bytes when it is decompressed.
-absl::Status CheckChunkSizes(const Extent& extent) {
+absl::Status CheckChunkSizes(const Extent& extent, const std::string& path) {
   const uint64_t most = MaxRecordBytes();
   if (extent.content_bytes <= most) return absl::OkStatus();
   const uint64_t end = extent.first_record + extent.records;
   for (uint64_t record = extent.first_record; record < end;) {
     const ArrayRecordChunk chunk = extent.index->ChunkOf(record);
-    if (absl::Status status = chunk.CheckSize(most); !status.ok()) return status;
+    if (const absl::Status status = chunk.CheckSize(most); !status.ok()) {
+      return absl::Status(status.code(),
+                          fmt::format("{}: {}", path, std::string(status.message())));
+    }
     record = chunk.end_record();
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+std::string DamagedRecord::Message() const {
+  return fmt::format("{}: record {} at byte {}: {}", path, shard_record, offset, what);
+}
 
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            Extents* extents) {
@@ -298,11 +297,8 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
           extent.content_bytes =
               extent.index->Offset(extent.index->ChunkOf(begin + n - 1).end_record()) -
               extent.index->Offset(extent.index->ChunkOf(begin).first_record);
-          const absl::Status status = CheckChunkSizes(extent);
-          if (!status.ok()) {
-            return absl::Status(status.code(), fmt::format("{}: {}", table.path(shard),
-                                                           std::string(status.message())));
-          }
+          absl::Status status = CheckChunkSizes(extent, table.path(shard));
+          if (!status.ok()) return status;
         }
       }
       extents->push_back(std::move(extent));
