@@ -1,5 +1,5 @@
-// The arguments of the kernels in normalize.cu. Plain types, because the device's code includes
-// this, too.
+// What the kernels of normalize.cu are called with. Included by the device's code, too: plain
+// types.
 
 #ifndef SHARDFEED_CUDA_NORMALIZE_ARGS_H_
 #define SHARDFEED_CUDA_NORMALIZE_ARGS_H_

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "reader/interleave_order.h"
 #include "reader/shuffle_order.h"
@@ -42,7 +43,7 @@ class SequentialOrder : public Order {
 
 absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
                                                          std::vector<uint64_t> shard_begin,
-                                                         uint64_t mean_bytes, bool in_shards) {
+                                                         uint64_t mean_bytes, uint64_t together) {
   const uint64_t size = shard_begin.back();
   mean_bytes = std::max<uint64_t>(mean_bytes, 1);
   if (spec.cycle_length == 0 || spec.block_length == 0) {
@@ -55,11 +56,14 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
   if (size > (uint64_t{1} << 40)) {
     return absl::InvalidArgumentError(fmt::format("{} records are too many", size));
   }
-  if (spec.chunk == 0) spec.chunk = std::max<uint64_t>(1, kDefaultChunkBytes / mean_bytes);
+  const bool any_chunk = spec.chunk == 0;
+  if (any_chunk) {
+    spec.chunk = RoundUp(std::max<uint64_t>(1, kDefaultChunkBytes / mean_bytes), together);
+  }
   spec.chunk = std::clamp<uint64_t>(spec.chunk, 1, std::max<uint64_t>(size, 1));
   switch (spec.kind) {
     case OrderSpec::Kind::kSequential:
-      if (!in_shards) shard_begin = {0, size};
+      if (together == 1) shard_begin = {0, size};
       return std::make_shared<SequentialOrder>(spec, std::move(shard_begin));
     case OrderSpec::Kind::kInterleave:
       return MakeInterleaveOrder(spec, std::move(shard_begin));
@@ -74,6 +78,9 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
   }
   // A lane's part of the window consists of whole chunks, at least one.
   spec.window = std::min(spec.window, std::max<uint64_t>(size, 1));
+  if (any_chunk && together > 1) {
+    spec.lanes = std::clamp<uint64_t>(spec.window / spec.chunk, 1, spec.lanes);
+  }
   const uint64_t stretch = std::max<uint64_t>(1, spec.window / spec.lanes);
   spec.chunk = std::min(spec.chunk, stretch);
   spec.window = stretch / spec.chunk * spec.chunk * spec.lanes;

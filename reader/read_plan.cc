@@ -71,7 +71,7 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       whole_epoch_{.batch = options.batch, .world = options.world},
       chunk_divider_(order_->spec().chunk),
       first_epoch_(place.epoch),
-      any_compressed_(AnyCompressed(*table_)),
+      decodes_others_(AnyCompressed(*table_) || RecordsDecodedTogether(*table_) > 1),
       epoch_(place.epoch),
       position_(position),
       cursor_(order_->MakeCursor()),
@@ -92,7 +92,7 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
   const uint64_t least = plan_options_.cached ? kMinCachedWindowBytes : kMinWindowBytes;
   if (plan_options_.whole_pieces && !plan_options_.remote && pack_ == nullptr &&
       order_->spec().kind == OrderSpec::Kind::kShuffle && mean <= kMergeGapBytes &&
-      order_->span() * mean >= least && !any_compressed_) {
+      order_->span() * mean >= least && !decodes_others_) {
     singly_until_ = position + kSingleRecords * options.world;
   }
 }
@@ -235,7 +235,7 @@ absl::Status ReadPlanner::AddExtentsOf(size_t n, uint64_t gap_bytes, const ItemA
     uint64_t last = begin;
     for (j = i + 1; j < n; ++j) {
       const uint64_t item = item_at(j);
-      const bool near = item - last - 1 <= gap || (any_compressed_ && InOneCell(last, item));
+      const bool near = item - last - 1 <= gap || (decodes_others_ && InOneCell(last, item));
       if (!near || (item > last + 1 && item - begin > most)) break;
       last = item;
     }
@@ -502,7 +502,7 @@ absl::StatusOr<bool> ReadPlanner::NextOfOrder(PlannedBlock* block) {
   // The records used as padding were delivered before, and their units released.
   if (in_pieces < n) {
     const bool may_cut =
-        in_pieces == 0 && options_.block_records == 0 && (plan_options_.remote || any_compressed_);
+        in_pieces == 0 && options_.block_records == 0 && (plan_options_.remote || decodes_others_);
     absl::StatusOr<uint64_t> added =
         AddSingly(absl::MakeSpan(items_).subspan(in_pieces), may_cut, block);
     if (!added.ok()) return added.status();
@@ -516,6 +516,17 @@ absl::StatusOr<bool> ReadPlanner::NextOfOrder(PlannedBlock* block) {
     cut_units_.erase(cut_units_.begin());
   }
   return true;
+}
+
+uint64_t RecordsDecodedTogether(const ShardTable& table) {
+  for (size_t shard = 0; shard < table.num_shards(); ++shard) {
+    const IndexSummary& summary = table.summary(shard);
+    if (summary.records == 0) continue;
+    if (summary.framing != Framing::kArrayRecord) return 1;
+    const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
+    return index.ok() ? (*index)->ChunkOf(0).records : 1;  // reading tells of the error
+  }
+  return 1;
 }
 
 MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options) {

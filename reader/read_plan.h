@@ -184,7 +184,7 @@ class ReadPlanner {
   const ReadPlace whole_epoch_;  // how an epoch is divided from its first position on
   const Divider chunk_divider_;
   const uint64_t first_epoch_;
-  const bool any_compressed_;  // records of some shards cannot be read without those before them
+  const bool decodes_others_;  // some records cannot be read without decoding others
   uint64_t block_records_ = 0;
   bool ramp_ = false;  // the first blocks are smaller
   // Blocks of records that are read one by one have no more, so that several fit the budget.
@@ -215,6 +215,10 @@ class ReadPlanner {
   uint64_t singly_until_ = 0;
   uint64_t pieces_from_ = 0;
 };
+
+// The number of records in the chunks of ArrayRecord shards, each of which is decoded as a whole:
+// in the first one, since all but the last of a shard have as many. 1: shards are of another kind.
+uint64_t RecordsDecodedTogether(const ShardTable& table);
 
 // The memory that the window of an order takes, and whether units are whole pieces of it.
 MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options);

@@ -81,19 +81,6 @@ absl::StatusOr<Selection> SelectSources(const ShardTable& table, const Mixture& 
   return Selection::Ranges(ranges, table.num_records());
 }
 
-// The number of records in the chunks of ArrayRecord shards, each of which is decoded as a whole:
-// in the first one, since all but the last of a shard have as many.
-uint64_t DecodedTogether(const ShardTable& table) {
-  for (size_t shard = 0; shard < table.num_shards(); ++shard) {
-    const IndexSummary& summary = table.summary(shard);
-    if (summary.records == 0) continue;
-    if (summary.framing != Framing::kArrayRecord) return 1;
-    const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
-    return index.ok() ? (*index)->ChunkOf(0).records : 1;  // reading tells of the error
-  }
-  return 1;
-}
-
 // The order of a mixture. Its tables take milliseconds to make, and elements that are asked for one
 // by one need it each time, so the last ones are kept.
 absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrderOf(const OrderSpec& spec,
@@ -198,7 +185,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
                                  : 0;
     }
   }
-  const uint64_t together = DecodedTogether(*table);
+  const uint64_t together = RecordsDecodedTogether(*table);
   if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
       mixture == nullptr) {
     // The size of reads does not affect these orders, so the budget determines it.
@@ -216,12 +203,6 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));
     options.order.chunk = RoundUp(options.order.chunk, together);
   }
-  if (options.order.kind == OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
-      mixture == nullptr && together > 1) {
-    options.order.chunk =
-        RoundUp(std::max<uint64_t>(1, kReadBlockBytes / std::max<uint64_t>(1, table->mean_bytes())),
-                together);
-  }
   std::unique_ptr<Reader> reader(
       new Reader(std::move(table), std::move(options), std::move(selection)));
   if (mixture != nullptr) {
@@ -230,9 +211,8 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     if (!mix.ok()) return mix.status();
     reader->order_ = reader->mix_ = *std::move(mix);
   } else {
-    absl::StatusOr<std::shared_ptr<const Order>> order =
-        Order::Make(reader->options_.order, std::move(begins), reader->table_->mean_bytes(),
-                    /*in_shards=*/together > 1);
+    absl::StatusOr<std::shared_ptr<const Order>> order = Order::Make(
+        reader->options_.order, std::move(begins), reader->table_->mean_bytes(), together);
     if (!order.ok()) return order.status();
     reader->order_ = *std::move(order);
   }

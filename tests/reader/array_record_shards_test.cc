@@ -269,6 +269,24 @@ TEST_P(ArrayRecordShardsTest, RecordsInTheirOrderDecodeEachChunkOnce) {
   EXPECT_LE(reader->stats().bytes_read, bytes + kShards * (64 << 10));
 }
 
+TEST(ArrayRecordFilesTest, ShufflesKeepChunksTogether) {
+  TestFolder folder;
+  constexpr uint64_t kGroup = 500;
+  std::vector<std::string> records(20 * kGroup, std::string(1000, 'x'));
+  for (size_t i = 0; i < records.size(); ++i) records[i] += fmt::format("{}", i);
+  const std::string path = folder.Write("a.array_record", ArrayRecordFile(records, kGroup));
+  ReaderOptions options;
+  options.order.kind = OrderSpec::Kind::kShuffle;
+  const auto reader = MakeReader(OpenTable(*ResolveSpecs({path})), options);
+  const OrderSpec& order = reader->order().spec();
+  EXPECT_EQ(order.chunk % kGroup, 0u);
+  EXPECT_EQ(order.lanes, records.size() / order.chunk);
+  const auto all = Drain(*reader);
+  ASSERT_OK(all);
+  EXPECT_EQ(std::set<std::string>(all->records.begin(), all->records.end()).size(), records.size());
+  EXPECT_LE(reader->stats().bytes_read, 2 * std::filesystem::file_size(path));
+}
+
 TEST_P(ArrayRecordShardsTest, RecordsOfAPartOfAChunkHoldNoMoreThanTheirBytes) {
   const ShardSet set = Write();
   const auto table = OpenTable(set);
