@@ -127,8 +127,8 @@ std::vector<std::string> FormatNotes(const ShardIndex& index) {
   if (chunks == 0 || chunks == index.records()) return {};
   return {
       fmt::format("a chunk of the ArrayRecord shards has up to {} records: for one of them it is "
-                  "read and decoded whole, which a shuffle does for each record unless they were "
-                  "written with group_size:1",
+                  "read and decoded whole, which an exact shuffle and random access do for each "
+                  "record; write shards for these with group_size:1",
                   (index.records() + chunks - 1) / chunks)};
 }
 
