@@ -269,7 +269,7 @@ TEST(DecodeImageTest, RawSamplesHaveOptionsOfTheirOwn) {
   EXPECT_THAT(message(options), HasSubstr("mean: raw samples are not normalised"));
   options.image.mean.clear();
   options.image.channels = 0;
-  EXPECT_THAT(message(options), HasSubstr("as the files store, 1 to 1024, got 0"));
+  EXPECT_THAT(message(options), HasSubstr("the number that the files store, 1 to 1024, got 0"));
   options.image.channels = 4;
   EXPECT_EQ(DecodeImageText("encoded", options),
             "encoded, 12x16, raw=true, channels=4, interpolation=nearest, dtype=uint16, "
