@@ -391,9 +391,10 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
                     unzoned_ == 0 ? "" : fmt::format(", {} without a time zone", unzoned)));
     if (numbers_.count > 0) {
       notes.push_back(fmt::format(
-          "{}: {} no date but {}, the first is {}", column,
-          numbers_.count == 1 ? "1 value is" : fmt::format("{} values are", numbers_.count),
-          numbers_.count == 1 ? "a number" : "numbers", first(numbers_)));
+          "{}: {}, the first is {}", column,
+          numbers_.count == 1 ? "1 value is not a date but a number"
+                              : fmt::format("{} values are not dates but numbers", numbers_.count),
+          first(numbers_)));
     }
   }
   if (padded_.count > 0) {

@@ -166,7 +166,13 @@ def test_an_index_stands_in_for_a_damaged_footer(tmp_path):
     path.write_bytes(content)
     assert list(sf.read(path)) == WRITTEN[:8]
     (defect,) = harness.verify(path, status=harness.DEFECTS)["defects"]
-    assert "no postscript at byte" in defect["detail"] and defect["detail"].endswith("; all of it is lost")
+    assert "no postscript at byte" in defect["detail"]
+    assert defect["detail"].endswith("; the index tells where the chunks are")
+    harness.succeed("repair", path, tmp_path / "whole@1")
+    assert list(sf.read(tmp_path / "whole@1")) == WRITTEN[:8]
+    (tmp_path / ".shardfeed/a.array_record.index").unlink()
+    (defect,) = harness.verify(path, status=harness.DEFECTS)["defects"]
+    assert defect["detail"].endswith("; all of it is lost")
 
 
 @pytest.mark.folder_only("makes files")

@@ -238,7 +238,7 @@ def test_shared_access_signatures(uploaded, monkeypatch):
     it = iter(sf.read(f"{PLACE}/raw@4").shuffle(seed=1))
     next(it)
     assert "sig" not in json.dumps(it.state_dict(), default=str)
-    assert "; it has expired, or is not valid yet; get another one, then go on" in by(sas(uploaded, hours=-1))
+    assert "; it has expired, or is not valid yet; get another one, then resume" in by(sas(uploaded, hours=-1))
     assert "Azure refuses the shared access signature of AZURE_STORAGE_SAS_TOKEN (AuthenticationFailed" in \
         by(sas(uploaded, key=base64.b64encode(b"wrong").decode()))
     assert "it is wrong, or that of another account" in by(sas(uploaded, key=base64.b64encode(b"x").decode()))

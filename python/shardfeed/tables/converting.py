@@ -317,8 +317,8 @@ def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerp
         def begin(part: int) -> Any:
             return PartWriter(task.open(part, threads, ())) if part in wanted else contextlib.nullcontext()
 
-        with rows_of(source, bounds[-1], shuffle, out) as batches:
-            for writer in write_parts(batches, bounds, begin, progress):
+        with rows_of(source, bounds[-1], shuffle, out) as rows:
+            for writer in write_parts(rows, bounds, begin, progress):
                 if writer is not None:
                     records += writer.records_written
                     size += json.loads(writer.message)["shard"]["bytes"]
