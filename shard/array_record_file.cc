@@ -40,9 +40,9 @@ absl::StatusOr<uint64_t> ReadFooterOffset(const File& file) {
 
 // The header of the first chunk with records before the footer.
 struct FirstChunk {
-  // Nullopt: there is no such chunk, or it is not known because of damage.
-  std::optional<RiegeliChunkHeader> header;
-  bool damaged = false;  // reading the chunk reports how
+  std::optional<RiegeliChunkHeader> header;  // nullopt: there is no such chunk, or it is unknown
+  bool unknown =
+      false;  // a header is damaged, which reading the chunk reports, or too many precede
 };
 
 // Metadata and padding may precede it.
@@ -57,7 +57,7 @@ absl::StatusOr<FirstChunk> ReadFirstChunk(const File& file, uint64_t footer) {
     constexpr uint64_t kMostBytes = uint64_t{1} << 60;
     if (!ReadRiegeliHeader(*bytes, begin, CrcCheck::kAll, &header).empty() ||
         header.data_bytes > kMostBytes || header.records > kMostBytes) {
-      first.damaged = true;
+      first.unknown = true;
       return first;
     }
     if (header.records > 0) {
@@ -66,6 +66,7 @@ absl::StatusOr<FirstChunk> ReadFirstChunk(const File& file, uint64_t footer) {
     }
     begin = RiegeliChunkEnd(begin, header);
   }
+  first.unknown = begin < footer;
   return first;
 }
 
@@ -125,9 +126,9 @@ absl::StatusOr<std::optional<uint32_t>> ReadArrayRecordDigest(const File& file) 
   const absl::StatusOr<FirstChunk> first = ReadFirstChunk(file, *offset);
   if (!first.ok()) return first.status();
   if (first->header) return DigestOf(head->digest, *first->header);
-  if (!first->damaged) return std::nullopt;
+  if (!first->unknown) return std::nullopt;
   return absl::DataLossError(
-      fmt::format("{}: the header of its first chunk is damaged", file.path()));
+      fmt::format("{}: the header of its first chunk with records is not found", file.path()));
 }
 
 }  // namespace shardfeed

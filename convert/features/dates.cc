@@ -124,4 +124,9 @@ std::string NoteOfNoDates(std::string_view what) {
          "numbers";
 }
 
+std::string NumbersAmongDates(uint64_t values) {
+  return values == 1 ? "1 value is not a date but a number"
+                     : std::to_string(values) + " values are not dates but numbers";
+}
+
 }  // namespace shardfeed

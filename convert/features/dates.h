@@ -33,6 +33,8 @@ std::optional<int64_t> DateNumber(std::string_view text, DatesAs as);
 
 // The note that no `what` (column, key) has a date although dates were to become numbers.
 std::string NoteOfNoDates(std::string_view what);
+// Says that so many values among dates are numbers.
+std::string NumbersAmongDates(uint64_t values);
 
 }  // namespace shardfeed
 

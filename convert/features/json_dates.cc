@@ -37,10 +37,7 @@ std::string NoteOfDates(std::string_view key, const JsonDates& found, DatesAs as
                   ", {} without a time zone",
                   found.unzoned == found.dates ? "all" : fmt::format("{} of them", found.unzoned)));
     if (found.others > 0) {
-      note += fmt::format("; {}, the first is {}",
-                          found.others == 1
-                              ? "1 value is not a date but a number"
-                              : fmt::format("{} values are not dates but numbers", found.others),
+      note += fmt::format("; {}, the first is {}", NumbersAmongDates(found.others),
                           first(found.first_other));
     }
     return note;

@@ -390,11 +390,8 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
                     seconds ? "seconds" : "microseconds", Values(dates_.count),
                     unzoned_ == 0 ? "" : fmt::format(", {} without a time zone", unzoned)));
     if (numbers_.count > 0) {
-      notes.push_back(fmt::format(
-          "{}: {}, the first is {}", column,
-          numbers_.count == 1 ? "1 value is not a date but a number"
-                              : fmt::format("{} values are not dates but numbers", numbers_.count),
-          first(numbers_)));
+      notes.push_back(fmt::format("{}: {}, the first is {}", column,
+                                  NumbersAmongDates(numbers_.count), first(numbers_)));
     }
   }
   if (padded_.count > 0) {

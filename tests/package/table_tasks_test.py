@@ -146,6 +146,7 @@ def test_functions(sources, tmp_path):
                                                        "folder/name@N"),
     (["t", "o/x@5", "--job", "7", "--only-shards", "5"], "shard 5 does not exist: there are 5 shards, numbered from 0"),
     (["t", "o/x@5", "--job", "7", "--only-shards", "1-9"], "shard 9 does not exist"),
+    (["t", "o/x@99999999999", "--job", "7", "--only-shards", "0-"], "the number of shards must be from 1 to 1000000"),
     (["t", "o/x@5", "--job", "7", "--only-shards", "3-1"], "'3-1': expected a list of shard numbers such as 0,5,10-19 or "
                                                            "100-"),
     (["t", "o/x@5", "--job", "7", "--only-shards", "1,,2"], "'1,,2': expected a list"),

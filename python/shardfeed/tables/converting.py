@@ -31,6 +31,10 @@ class Source(NamedTuple):
     def rows(self) -> int:
         return sum(table.rows for table in self.tables)
 
+    def total(self, limit: Optional[int]) -> int:
+        """The number of rows that are written."""
+        return self.rows if limit is None else min(limit, self.rows)
+
     def batches(self, limit: int) -> Generator[Any, None, None]:
         """The rows as batches of Arrow that the writer takes, at most `limit` of them."""
         left = limit
@@ -63,6 +67,10 @@ class Source(NamedTuple):
             more = f" and {len(where) - 1} more" * (len(where) > 1)
             notes.append(note if len(where) == len(self.tables) else f"{where[0]}{more}: {note}")
         return notes + self.conversion.notes()
+
+    def notes_for_manifest(self, told: Callable[[str], str]) -> List[str]:
+        """The notes as people are told them, in UTF-8."""
+        return [in_utf8(told(note)) for note in self.notes()]
 
 
 # ---- What is read
@@ -238,7 +246,7 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
     With `resume`, the fingerprint of source and options, it continues from the shards that an interrupted run with the
     same one finished, and keeps those of this run if it is interrupted."""
     from ..jobs import write_job
-    total = source.rows if limit is None else min(limit, source.rows)
+    total = source.total(limit)
     job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
                     sync=sync)
     if resume is None:
@@ -284,7 +292,7 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
                 messages.append(kept[str(part)] if writer is None else writer.message)
                 if finished is not None and writer is not None:
                     finished.add(part, writer.message)
-        notes = [in_utf8(told(note)) for note in source.notes()]
+        notes = source.notes_for_manifest(told)
         written = job.commit(messages, made_by=made_by, notes=notes)
     except BaseException:
         if finished is None:
@@ -300,14 +308,14 @@ def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerp
     """Writes those of `shards` that no task has finished. `fingerprint` identifies all that they depend on, and the other
     arguments are as for write_dataset."""
     from ..jobs import PartWriter
-    total = source.rows if limit is None else min(limit, source.rows)
+    total = source.total(limit)
     # Notes depend on all rows, and belong to the description that comes before the first finished shard.
     with contextlib.closing(ahead(source.batches(total if shuffle is None else source.rows))) as batches:
         done = 0
         for batch in batches:
             done += batch.num_rows
             progress(min(done, total), total, "reading")
-    notes = [in_utf8(told(note)) for note in source.notes()]
+    notes = source.notes_for_manifest(told)
     missing = task.join(shards.numbers, notes, fingerprint)
     records = size = 0
     if missing:
@@ -327,7 +335,7 @@ def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerp
 
 def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:
     """How many records and bytes would be written, by the first records, and these; nothing is written."""
-    total = source.rows if limit is None else min(limit, source.rows)
+    total = source.total(limit)
     first: List[Dict[str, Any]] = []
     with contextlib.closing(source.batches(min(total, _SAMPLE))) as batches:
         for batch in batches:
