@@ -22,12 +22,12 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "io/output_file.h"
-#include "reader/shard_table.h"
-#include "shard/index.h"
-#include "shard/index_pack.h"
-#include "shard/manifest.h"
-#include "shard/names.h"
-#include "shard/spec.h"
+#include "reader/shards/shard_table.h"
+#include "shard/index/index.h"
+#include "shard/index/index_pack.h"
+#include "shard/manifest/manifest.h"
+#include "shard/names/names.h"
+#include "shard/spec/spec.h"
 #include "tests/net/fault_server.h"
 
 namespace {

@@ -25,7 +25,7 @@
 #include "io/file.h"
 #include "io/parallel.h"
 #include "pipeline/dataset.h"
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {

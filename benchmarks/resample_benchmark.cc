@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/images/resample.h"
+#include "decode/images/pixels/resample.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "opencv2/imgproc.hpp"

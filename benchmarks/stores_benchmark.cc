@@ -42,8 +42,8 @@
 #include "net/http_client.h"
 #include "net/transfers.h"
 #include "reader/reader.h"
-#include "reader/shard_table.h"
-#include "shard/spec.h"
+#include "reader/shards/shard_table.h"
+#include "shard/spec/spec.h"
 #include "tests/net/fault_server.h"
 
 namespace {

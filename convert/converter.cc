@@ -14,8 +14,8 @@
 #include "convert/items/split_names.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
-#include "shard/block.h"
-#include "shard/job_input.h"
+#include "shard/writing/block.h"
+#include "shard/writing/job_input.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {

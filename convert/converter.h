@@ -15,12 +15,12 @@
 
 #include "absl/status/statusor.h"
 #include "convert/items/source.h"
-#include "shard/manifest.h"
-#include "shard/named_manifest.h"
-#include "shard/shared_job.h"
-#include "shard/skipped_records.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "shard/declarations/named_manifest.h"
+#include "shard/manifest/manifest.h"
+#include "shard/schema/skipped_records.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/shared_job.h"
+#include "shard/writing/writer.h"
 
 namespace shardfeed {
 

@@ -15,9 +15,9 @@
 #include "pipeline/stages/parallel_stage.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/sources.h"
-#include "reader/lazy_shard_table.h"
-#include "reader/shard_table.h"
-#include "shard/skipped_records.h"
+#include "reader/shards/lazy_shard_table.h"
+#include "reader/shards/shard_table.h"
+#include "shard/schema/skipped_records.h"
 #include "shardfeed/dataset.h"  // IWYU pragma: export
 
 #endif  // SHARDFEED_PIPELINE_DATASET_H_

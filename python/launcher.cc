@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   void* const program = extension != nullptr ? dlsym(extension, "shardfeed_program") : nullptr;
   if (program == nullptr) {
     std::fprintf(stderr, "shardfeed: %s; reinstall the Python package\n", dlerror());
-    return 3;  // the system failed: cli/console.h
+    return 3;  // the system failed: cli/terminal/console.h
   }
   return reinterpret_cast<int (*)(int, char**)>(program)(argc, argv);
 }

@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "reader/scan.h"
-#include "shard/dataset_statistics.h"
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
+#include "shard/statistics/dataset_statistics.h"
 
 namespace shardfeed {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 #include "shardfeed/reader.h"
 
 namespace shardfeed {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/rounding.h"
-#include "reader/read_plan.h"
+#include "reader/plan/read_plan.h"
 
 namespace shardfeed {
 

@@ -7,9 +7,9 @@
 #include "io/file.h"
 #include "io/parallel.h"
 #include "net/remote_engine.h"
-#include "reader/shard_table.h"
-#include "reader/unit.h"
-#include "shard/shard_reader.h"
+#include "reader/plan/unit.h"
+#include "reader/shards/shard_table.h"
+#include "shard/formats/shard_reader.h"
 #include "shardfeed/index.h"
 #include "tfrecord/framing.h"
 

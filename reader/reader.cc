@@ -13,11 +13,11 @@
 #include "io/bounded_json.h"
 #include "io/page_cache.h"
 #include "nlohmann/json.hpp"
-#include "reader/io_choice.h"
-#include "reader/leftover.h"
-#include "reader/permutation.h"
-#include "reader/read_plan.h"
-#include "reader/shared_run.h"
+#include "reader/order/leftover.h"
+#include "reader/order/permutation.h"
+#include "reader/plan/read_plan.h"
+#include "reader/run/shared_run.h"
+#include "reader/shards/io_choice.h"
 
 namespace shardfeed {
 namespace {

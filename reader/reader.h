@@ -11,13 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "reader/mix_order.h"
-#include "reader/order.h"
-#include "reader/pack_plan.h"
-#include "reader/place.h"
-#include "reader/run.h"
-#include "reader/selection.h"
-#include "reader/shard_table.h"
+#include "reader/order/mix_order.h"
+#include "reader/order/order.h"
+#include "reader/order/place.h"
+#include "reader/plan/pack_plan.h"
+#include "reader/run/run.h"
+#include "reader/shards/selection.h"
+#include "reader/shards/shard_table.h"
 #include "shardfeed/reader.h"
 
 namespace shardfeed {

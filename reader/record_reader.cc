@@ -2,7 +2,7 @@
 
 #include "reader/disk_cache.h"
 #include "reader/reader.h"
-#include "reader/shard_table.h"
+#include "reader/shards/shard_table.h"
 #include "shardfeed/reader.h"
 
 namespace shardfeed {

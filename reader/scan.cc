@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "io/parallel.h"
-#include "shard/shard_reader.h"
+#include "shard/formats/shard_reader.h"
 
 namespace shardfeed {
 

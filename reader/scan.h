@@ -9,7 +9,7 @@
 #include <stop_token>
 
 #include "absl/status/status.h"
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 #include "tfrecord/record_stream.h"
 
 namespace shardfeed {

@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
-#include "shard/shard_reader.h"
+#include "reader/shards/lazy_shard_table.h"
+#include "shard/formats/shard_reader.h"
 
 namespace shardfeed {
 

@@ -10,7 +10,7 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
-#include "shard/manifest_seal.h"
+#include "shard/manifest/manifest_seal.h"
 
 namespace shardfeed {
 namespace {

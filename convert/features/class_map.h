@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "shard/class_names.h"
-#include "shard/manifest.h"
-#include "shard/named_manifest.h"
+#include "shard/declarations/named_manifest.h"
+#include "shard/manifest/manifest.h"
+#include "shard/schema/class_names.h"
 
 namespace shardfeed {
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "convert/features/column.h"
 #include "convert/input/name_list.h"
-#include "shard/schema.h"
+#include "shard/schema/schema.h"
 
 namespace shardfeed {
 

@@ -34,7 +34,7 @@
 #include <string>
 #include <vector>
 
-#include "shard/class_names.h"
+#include "shard/schema/class_names.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "shard/braces.h"
+#include "shard/names/braces.h"
 
 namespace shardfeed {
 

@@ -10,9 +10,9 @@
 
 namespace shardfeed {
 
-// Replaces braces with the paths that they stand for (shard/braces.h), and globs (* ? [) with the
-// matching files and folders, sorted by their bytes. A path that exists literally is left as it is.
-// NotFound: nothing matches a glob. InvalidArgument: see NamesInBraces.
+// Replaces braces with the paths that they stand for (shard/names/braces.h), and globs (* ? [) with
+// the matching files and folders, sorted by their bytes. A path that exists literally is left as it
+// is. NotFound: nothing matches a glob. InvalidArgument: see NamesInBraces.
 absl::StatusOr<std::vector<std::string>> ExpandGlobs(const std::vector<std::string>& paths);
 
 }  // namespace shardfeed

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convert/items/split_names.h"
-#include "shard/class_names.h"
-#include "shard/schema.h"
+#include "shard/schema/class_names.h"
+#include "shard/schema/schema.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed {

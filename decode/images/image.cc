@@ -6,9 +6,9 @@
 #include <new>
 #include <utility>
 
-#include "decode/images/codecs.h"
 #include "decode/images/exif.h"
-#include "decode/images/gather_samples.h"
+#include "decode/images/formats/codecs.h"
+#include "decode/images/pixels/gather_samples.h"
 #include "fmt/format.h"
 #include "media/image_header.h"
 

@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "decode/images/formats/raw_samples.h"
 #include "decode/images/jpeg/jpeg.h"
-#include "decode/images/normalize.h"
-#include "decode/images/raw_samples.h"
-#include "decode/images/resample.h"
+#include "decode/images/pixels/normalize.h"
+#include "decode/images/pixels/resample.h"
 #include "shardfeed/images.h"
 
 namespace shardfeed {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "decode/images/codecs.h"
+#include "decode/images/formats/codecs.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "fmt/format.h"
 #include "media/image_header.h"

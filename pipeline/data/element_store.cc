@@ -10,7 +10,7 @@
 #include "io/file.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/data/batch_bytes.h"
-#include "shard/file_replacement.h"
+#include "shard/commit/file_replacement.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {

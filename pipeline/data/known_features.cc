@@ -8,9 +8,9 @@
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "net/open.h"
-#include "shard/index.h"
-#include "shard/manifest.h"
-#include "shard/shard_reader.h"
+#include "shard/formats/shard_reader.h"
+#include "shard/index/index.h"
+#include "shard/manifest/manifest.h"
 
 namespace shardfeed {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "decode/features/feature_spec.h"
-#include "reader/shard_table.h"
-#include "shard/schema.h"
-#include "shard/spec.h"
-#include "shard/tfds_features.h"
+#include "reader/shards/shard_table.h"
+#include "shard/declarations/tfds_features.h"
+#include "shard/schema/schema.h"
+#include "shard/spec/spec.h"
 #include "shardfeed/batch.h"
 
 namespace shardfeed {

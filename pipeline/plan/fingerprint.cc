@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "reader/pack_plan.h"
+#include "reader/plan/pack_plan.h"
 
 namespace shardfeed {
 namespace {

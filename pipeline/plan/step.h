@@ -19,7 +19,7 @@
 #include "pipeline/stages/parallel_stage.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
-#include "reader/lazy_shard_table.h"
+#include "reader/shards/lazy_shard_table.h"
 #include "shardfeed/batch.h"
 #include "shardfeed/dataset.h"
 #include "shardfeed/reader.h"

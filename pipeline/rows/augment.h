@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "decode/images/image_view.h"
-#include "decode/images/moved_pixels.h"
+#include "decode/images/pixels/image_view.h"
+#include "decode/images/pixels/moved_pixels.h"
 #include "pipeline/rows/augmentations.h"
 #include "shardfeed/functions.h"
 

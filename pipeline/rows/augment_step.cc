@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "decode/images/moved_pixels.h"
+#include "decode/images/pixels/moved_pixels.h"
 #include "fmt/format.h"
 #include "pipeline/data/nearest_column.h"
 #include "pipeline/data/random_stream.h"

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "decode/features/columns.h"
-#include "decode/images/projection.h"
+#include "decode/images/pixels/projection.h"
 #include "pipeline/rows/row_step.h"
 #include "shardfeed/images.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "pipeline/data/batch_builder.h"
-#include "reader/shard_table.h"
+#include "reader/shards/shard_table.h"
 #include "shardfeed/batch.h"
 #include "shardfeed/reader.h"
 

@@ -11,7 +11,7 @@
 #include "pipeline/stages/padding_value.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
-#include "reader/pack_plan.h"
+#include "reader/plan/pack_plan.h"
 #include "shardfeed/batch.h"
 
 namespace shardfeed {

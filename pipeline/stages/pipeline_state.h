@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/stages/stage.h"
-#include "reader/leftover.h"
+#include "reader/order/leftover.h"
 #include "shardfeed/batch.h"
 #include "shardfeed/iterator.h"
 

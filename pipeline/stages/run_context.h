@@ -17,7 +17,7 @@
 
 #include "base/mutex.h"
 #include "pipeline/stages/pipeline_state.h"
-#include "shard/skipped_records.h"
+#include "shard/schema/skipped_records.h"
 #include "shardfeed/batch.h"
 #include "shardfeed/iterator.h"
 

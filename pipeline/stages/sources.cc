@@ -18,8 +18,8 @@
 #include "pipeline/data/batch_builder.h"
 #include "pipeline/data/work_stop.h"
 #include "pipeline/rows/row_step.h"
-#include "reader/leftover.h"
-#include "reader/place.h"
+#include "reader/order/leftover.h"
+#include "reader/order/place.h"
 #include "reader/reader.h"
 #include "reader/unindexed_reader.h"
 

@@ -14,8 +14,8 @@
 #include "pipeline/stages/number_columns.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
-#include "reader/lazy_shard_table.h"
-#include "reader/pack_plan.h"
+#include "reader/plan/pack_plan.h"
+#include "reader/shards/lazy_shard_table.h"
 #include "shardfeed/functions.h"
 #include "shardfeed/reader.h"
 

@@ -4,7 +4,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
-#include "reader/order.h"
+#include "reader/order/order.h"
 
 namespace shardfeed {
 namespace {

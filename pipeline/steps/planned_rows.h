@@ -9,7 +9,7 @@
 
 #include "pipeline/plan/step.h"
 #include "pipeline/stages/stage.h"
-#include "reader/pack_plan.h"
+#include "reader/plan/pack_plan.h"
 
 namespace shardfeed {
 

@@ -4,7 +4,7 @@
 #include "pipeline/dataset.h"
 #include "pipeline/steps/columns.h"
 #include "reader/disk_cache.h"
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 
 namespace shardfeed {
 

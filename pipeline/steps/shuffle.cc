@@ -6,7 +6,7 @@
 #include "pipeline/data/random_stream.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/reordered_rows.h"
-#include "reader/order.h"
+#include "reader/order/order.h"
 #include "shardfeed/functions.h"
 
 namespace shardfeed {

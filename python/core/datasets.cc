@@ -28,8 +28,8 @@
 #include "python/core/iterator.h"
 #include "python/core/notes.h"
 #include "python/core/reading.h"
-#include "reader/shard_table.h"
-#include "shard/index_write.h"
+#include "reader/shards/shard_table.h"
+#include "shard/indexing/index_write.h"
 #include "shardfeed/index.h"
 
 namespace shardfeed::python {

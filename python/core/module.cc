@@ -13,7 +13,7 @@
 #include "python/core/shared_object.h"
 #include "python/core/tasks.h"
 #include "python/core/writing.h"
-#include "reader/shared_run.h"
+#include "reader/run/shared_run.h"
 #include "shardfeed/iterator.h"
 #include "shardfeed/version.h"
 #include "tfrecord/record_stream.h"

@@ -5,7 +5,7 @@
 #include "python/core/errors.h"
 #include "python/core/gil.h"
 #include "python/core/notes.h"
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 
 namespace shardfeed::python {
 namespace {

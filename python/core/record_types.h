@@ -19,7 +19,7 @@
 #include "nanobind/nanobind.h"
 #include "python/core/example_values.h"
 #include "python/core/number_rule.h"
-#include "shard/schema.h"
+#include "shard/schema/schema.h"
 #include "shardfeed/schema.h"
 #include "tfrecord/example_reader.h"
 

@@ -18,10 +18,10 @@
 #include "python/core/example_values.h"
 #include "python/core/gil.h"
 #include "python/core/record_types.h"
-#include "shard/names.h"
-#include "shard/shared_job.h"
-#include "shard/write_job.h"
-#include "shard/writer.h"
+#include "shard/names/names.h"
+#include "shard/writing/shared_job.h"
+#include "shard/writing/write_job.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/examples.h"
 
 namespace shardfeed::python {

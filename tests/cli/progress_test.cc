@@ -1,6 +1,6 @@
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 #include "gtest/gtest.h"
 
 namespace shardfeed {

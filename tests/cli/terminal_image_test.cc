@@ -1,4 +1,4 @@
-#include "cli/terminal_image.h"
+#include "cli/terminal/terminal_image.h"
 
 #include <map>
 #include <string>

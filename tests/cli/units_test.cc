@@ -1,4 +1,4 @@
-#include "cli/units.h"
+#include "cli/terminal/units.h"
 
 #include "tests/testing/files.h"
 

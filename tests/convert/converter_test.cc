@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "shard/manifest.h"
+#include "shard/manifest/manifest.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"
 #include "tests/testing/files.h"

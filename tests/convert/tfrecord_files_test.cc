@@ -1,5 +1,5 @@
 #include "convert/sources/tfrecord.h"
-#include "shard/index_build.h"
+#include "shard/indexing/index_build.h"
 #include "tests/convert/source_fixture.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/gzip_members.h"

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "decode/images/augment_color.h"
-#include "decode/images/augment_filter.h"
-#include "decode/images/augment_geometry.h"
+#include "decode/images/pixels/augment_color.h"
+#include "decode/images/pixels/augment_filter.h"
+#include "decode/images/pixels/augment_geometry.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

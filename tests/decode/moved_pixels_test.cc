@@ -1,11 +1,11 @@
-#include "decode/images/moved_pixels.h"
+#include "decode/images/pixels/moved_pixels.h"
 
 #include <algorithm>
 #include <random>
 #include <vector>
 
-#include "decode/images/augment_geometry.h"
-#include "decode/images/image_view.h"
+#include "decode/images/pixels/augment_geometry.h"
+#include "decode/images/pixels/image_view.h"
 #include "gtest/gtest.h"
 
 namespace shardfeed::augment {

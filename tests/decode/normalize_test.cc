@@ -1,4 +1,4 @@
-#include "decode/images/normalize.h"
+#include "decode/images/pixels/normalize.h"
 
 #include <bit>
 #include <cmath>

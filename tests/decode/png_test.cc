@@ -1,4 +1,4 @@
-#include "decode/images/png.h"
+#include "decode/images/formats/png.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "decode/images/resample.h"
+#include "decode/images/pixels/resample.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 
 #include "base/little_endian.h"
 #include "io/byte_source.h"
-#include "shard/index.h"
+#include "shard/index/index.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/array_record_footer.h"
 #include "tfrecord/highway_hash.h"

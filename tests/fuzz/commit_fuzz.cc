@@ -7,8 +7,8 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "shard/names.h"
-#include "shard/staging.h"
+#include "shard/commit/staging.h"
+#include "shard/names/names.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/crc32c.h"
 

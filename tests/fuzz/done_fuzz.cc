@@ -4,8 +4,8 @@
 #include <fstream>
 #include <string>
 
-#include "shard/names.h"
-#include "shard/writer.h"
+#include "shard/names/names.h"
+#include "shard/writing/writer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/images/codecs.h"
 #include "decode/images/exif.h"
-#include "decode/images/grey.h"
-#include "decode/images/raw_samples.h"
+#include "decode/images/formats/codecs.h"
+#include "decode/images/formats/grey.h"
+#include "decode/images/formats/raw_samples.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed::testing {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/little_endian.h"
-#include "shard/index.h"
+#include "shard/index/index.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/crc32c.h"
 

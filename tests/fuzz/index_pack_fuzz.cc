@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/little_endian.h"
-#include "shard/index_pack.h"
+#include "shard/index/index_pack.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/crc32c.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "decode/images/codecs.h"
+#include "decode/images/formats/codecs.h"
 #include "media/image_header.h"
 #include "media/jxl_header.h"
 #include "tests/fuzz/image_fuzz.h"

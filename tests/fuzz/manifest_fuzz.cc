@@ -2,7 +2,7 @@
 // is even, the rest is a document without its end, which is sealed first (docs/manifest.md).
 
 #include "fmt/format.h"
-#include "shard/manifest.h"
+#include "shard/manifest/manifest.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/crc32c.h"
 

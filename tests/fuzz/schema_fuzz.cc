@@ -1,7 +1,7 @@
 // Records separated by "||": a schema that remembers the layout of earlier records equals the sum
 // of the schemas of single records, and that of its halves.
 
-#include "shard/schema.h"
+#include "shard/schema/schema.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

@@ -1,6 +1,6 @@
 // Names of shards and specs: a name that can be parsed is formatted to itself.
 
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

@@ -12,8 +12,8 @@
 #include "nlohmann/json.hpp"
 #include "pipeline/data/batch_bytes.h"
 #include "pipeline/dataset.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/writer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

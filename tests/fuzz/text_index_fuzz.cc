@@ -1,6 +1,6 @@
 // A text index agrees with a shard only if it equals what WriteTextIndex writes, except for blanks.
 
-#include "shard/text_index.h"
+#include "shard/indexing/text_index.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

@@ -2,7 +2,7 @@
 
 #include "decode/features/example_parser.h"
 #include "pipeline/data/known_features.h"
-#include "shard/tfds_features.h"
+#include "shard/declarations/tfds_features.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

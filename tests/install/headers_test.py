@@ -1,5 +1,5 @@
-"""The public headers: each compiles alone, and none includes more than it should. And all headers: none includes itself,
-directly or through others."""
+"""The public headers: each compiles alone, and none includes more than it should. And all headers and folders: none
+includes itself, directly or through others."""
 
 import graphlib
 import pathlib
@@ -62,3 +62,17 @@ def test_headers_do_not_include_in_circles():
     assert len(headers) > 300
     sorter = graphlib.TopologicalSorter({name: set(includes(path)) for name, path in headers.items()})
     sorter.prepare()  # raises CycleError, which names the headers
+
+
+def test_folders_do_not_include_in_circles():
+    library = ["base", "cli", "convert", "cuda", "decode", "io", "media", "net", "pipeline", "python", "reader", "shard",
+               "tfrecord"]
+    used = {}
+    for path in (path for folder in library for path in (REPOSITORY / folder).rglob("*.*")
+                 if path.suffix in (".h", ".cc") and "build" not in path.parts):
+        folder = path.parent.relative_to(REPOSITORY)
+        headers = (pathlib.Path(name) for name in includes(path))
+        used.setdefault(folder, set()).update(
+            header.parent for header in headers if (REPOSITORY / header).exists() and header.parent != folder)
+    assert len(used) > 40
+    graphlib.TopologicalSorter(used).prepare()  # raises CycleError, which names the folders

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "fmt/format.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/dataset.h"
 #include "shardfeed/examples.h"
 #include "shardfeed/index.h"

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/dataset.h"
-#include "shard/index.h"
+#include "shard/index/index.h"
 #include "shardfeed/examples.h"
 #include "tests/pipeline/dataset_chains.h"
 #include "tests/reader/dataset_fixture.h"

@@ -1,4 +1,4 @@
-#include "reader/lazy_shard_table.h"
+#include "reader/shards/lazy_shard_table.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

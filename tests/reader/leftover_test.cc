@@ -1,4 +1,4 @@
-#include "reader/leftover.h"
+#include "reader/order/leftover.h"
 
 #include <set>
 

@@ -10,9 +10,9 @@
 
 #include "fmt/format.h"
 #include "reader/reader.h"
-#include "shard/index_build.h"
-#include "shard/index_check.h"
-#include "shard/text_index.h"
+#include "shard/indexing/index_build.h"
+#include "shard/indexing/index_check.h"
+#include "shard/indexing/text_index.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"
 #include "tests/reader/reader_fixture.h"

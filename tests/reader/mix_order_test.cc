@@ -1,4 +1,4 @@
-#include "reader/mix_order.h"
+#include "reader/order/mix_order.h"
 
 #include <gtest/gtest.h>
 

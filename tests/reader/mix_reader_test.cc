@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "reader/mix_order.h"
+#include "reader/order/mix_order.h"
 #include "reader/reader.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/reader/reader_fixture.h"

@@ -1,4 +1,4 @@
-#include "reader/mix_schedule.h"
+#include "reader/order/mix_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "reader/order.h"
+#include "reader/order/order.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "reader/divider.h"
-#include "reader/permutation.h"
+#include "reader/order/divider.h"
+#include "reader/order/permutation.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {

@@ -1,6 +1,6 @@
 // Tests packing by lengths: each element of each record in one row, whatever the number of ranks,
 // and wherever a run stops and resumes.
-#include "reader/pack_plan.h"
+#include "reader/plan/pack_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "reader/place.h"
+#include "reader/order/place.h"
 #include "reader/reader.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/reader/reader_fixture.h"

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "reader/shard_table.h"
+#include "reader/shards/shard_table.h"
 #include "shardfeed/index.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/testing/files.h"

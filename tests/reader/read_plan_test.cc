@@ -1,5 +1,5 @@
 // Tests plans without threads or reading: every position once, in units that are read once.
-#include "reader/read_plan.h"
+#include "reader/plan/read_plan.h"
 
 #include <set>
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "reader/reader.h"
-#include "shard/index_build.h"
+#include "shard/indexing/index_build.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/reader/reader_fixture.h"
 #include "tests/testing/deflate.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "reader/reader.h"
-#include "shard/salvage.h"
+#include "shard/verify/salvage.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/reader/reader_fixture.h"
 #include "tests/testing/files.h"

@@ -17,7 +17,7 @@
 #include "net/transfers.h"
 #include "reader/epoch_cost.h"
 #include "reader/reader.h"
-#include "shard/index_build.h"
+#include "shard/indexing/index_build.h"
 #include "shardfeed/index.h"
 #include "tests/net/fault_server.h"
 #include "tests/reader/dataset_fixture.h"

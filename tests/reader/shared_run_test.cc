@@ -1,4 +1,4 @@
-#include "reader/shared_run.h"
+#include "reader/run/shared_run.h"
 
 #include <thread>
 

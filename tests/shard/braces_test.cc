@@ -1,4 +1,4 @@
-#include "shard/braces.h"
+#include "shard/names/braces.h"
 
 #include "tests/testing/files.h"
 

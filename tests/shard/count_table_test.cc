@@ -1,4 +1,4 @@
-#include "shard/count_table.h"
+#include "shard/statistics/count_table.h"
 
 #include <map>
 #include <random>

@@ -1,4 +1,4 @@
-#include "shard/dataset_statistics.h"
+#include "shard/statistics/dataset_statistics.h"
 
 #include <map>
 #include <optional>

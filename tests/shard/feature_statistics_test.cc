@@ -1,4 +1,4 @@
-#include "shard/feature_statistics.h"
+#include "shard/statistics/feature_statistics.h"
 
 #include <algorithm>
 #include <cmath>

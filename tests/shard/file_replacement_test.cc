@@ -1,4 +1,4 @@
-#include "shard/file_replacement.h"
+#include "shard/commit/file_replacement.h"
 
 #include <filesystem>
 #include <set>

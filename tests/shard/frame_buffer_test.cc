@@ -1,4 +1,4 @@
-#include "shard/frame_buffer.h"
+#include "shard/verify/frame_buffer.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "shard/image_statistics.h"
+#include "shard/statistics/image_statistics.h"
 
 #include <array>
 #include <string>

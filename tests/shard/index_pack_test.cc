@@ -1,4 +1,4 @@
-#include "shard/index_pack.h"
+#include "shard/index/index_pack.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,10 +10,10 @@
 #include "base/little_endian.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
-#include "shard/index_pack_write.h"
-#include "shard/names.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "shard/indexing/index_pack_write.h"
+#include "shard/names/names.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"
 #include "tests/testing/files.h"

@@ -1,13 +1,13 @@
-#include "shard/index.h"
+#include "shard/index/index.h"
 
 #include <functional>
 #include <random>
 #include <thread>
 
 #include "base/little_endian.h"
-#include "shard/index_build.h"
-#include "shard/spec.h"
-#include "shard/text_index.h"
+#include "shard/indexing/index_build.h"
+#include "shard/indexing/text_index.h"
+#include "shard/spec/spec.h"
 #include "tests/testing/files.h"
 #include "tests/testing/index_lies.h"
 #include "tfrecord/framing.h"

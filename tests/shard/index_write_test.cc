@@ -1,4 +1,4 @@
-#include "shard/index_write.h"
+#include "shard/indexing/index_write.h"
 
 #include <filesystem>
 #include <memory>
@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "shard/dataset_indexes.h"
-#include "shard/index_build.h"
-#include "shard/index_pack.h"
-#include "shard/spec.h"
+#include "shard/index/index_pack.h"
+#include "shard/indexing/dataset_indexes.h"
+#include "shard/indexing/index_build.h"
+#include "shard/spec/spec.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 #include "tests/testing/tar_members.h"

@@ -1,11 +1,11 @@
-#include "shard/length_column.h"
+#include "shard/index/length_column.h"
 
 #include <filesystem>
 #include <functional>
 #include <random>
 
 #include "base/little_endian.h"
-#include "shard/index.h"
+#include "shard/index/index.h"
 #include "tests/testing/files.h"
 #include "tests/testing/index_lies.h"
 

@@ -1,9 +1,9 @@
-#include "shard/manifest.h"
+#include "shard/manifest/manifest.h"
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "shard/manifest_seal.h"
-#include "shard/spec.h"
+#include "shard/manifest/manifest_seal.h"
+#include "shard/spec/spec.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 #include "tfrecord/crc32c.h"

@@ -1,8 +1,8 @@
-#include "shard/named_manifest.h"
+#include "shard/declarations/named_manifest.h"
 
 #include <filesystem>
 
-#include "shard/names.h"
+#include "shard/names/names.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {

@@ -1,4 +1,4 @@
-#include "shard/names.h"
+#include "shard/names/names.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 
 namespace shardfeed {
 namespace {

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstdarg>
 
-#include "reader/shard_table.h"
-#include "shard/index_build.h"
-#include "shard/manifest.h"
-#include "shard/writer.h"
+#include "reader/shards/shard_table.h"
+#include "shard/indexing/index_build.h"
+#include "shard/manifest/manifest.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/examples.h"
 #include "shardfeed/verify.h"
 #include "tests/testing/files.h"

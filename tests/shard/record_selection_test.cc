@@ -1,4 +1,4 @@
-#include "shard/record_selection.h"
+#include "shard/reshard/record_selection.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,11 +1,11 @@
-#include "shard/reshard.h"
+#include "shard/reshard/reshard.h"
 
 #include <map>
 #include <tuple>
 
 #include "fmt/format.h"
-#include "shard/shard_reader.h"
-#include "shard/writer.h"
+#include "shard/formats/shard_reader.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/examples.h"
 #include "shardfeed/verify.h"
 #include "tests/testing/files.h"

@@ -1,14 +1,14 @@
 // Tests all small damages of small shards: each undamaged record is kept, and no record is
 // delivered that was not written.
-#include "shard/salvage.h"
+#include "shard/verify/salvage.h"
 
 #include <functional>
 #include <map>
 #include <set>
 
-#include "shard/index_build.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "shard/indexing/index_build.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/writer.h"
 #include "tests/testing/deflate.h"
 #include "tests/testing/files.h"
 #include "tfrecord/framing.h"

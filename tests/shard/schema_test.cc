@@ -1,4 +1,4 @@
-#include "shard/schema.h"
+#include "shard/schema/schema.h"
 
 #include "nlohmann/json.hpp"
 #include "shardfeed/examples.h"

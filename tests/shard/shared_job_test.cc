@@ -1,13 +1,13 @@
-#include "shard/shared_job.h"
+#include "shard/writing/shared_job.h"
 
 #include <functional>
 #include <map>
 #include <thread>
 
 #include "fmt/format.h"
-#include "shard/names.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "shard/names/names.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 

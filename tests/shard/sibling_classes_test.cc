@@ -1,8 +1,8 @@
-#include "shard/sibling_classes.h"
+#include "shard/declarations/sibling_classes.h"
 
 #include <filesystem>
 
-#include "shard/names.h"
+#include "shard/names/names.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {

@@ -1,4 +1,4 @@
-#include "shard/spec.h"
+#include "shard/spec/spec.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "shard/staging.h"
+#include "shard/commit/staging.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,10 +9,10 @@
 
 #include "fmt/format.h"
 #include "reader/scan.h"
-#include "reader/shard_table.h"
-#include "shard/reshard.h"
-#include "shard/spec.h"
-#include "shard/writer.h"
+#include "reader/shards/shard_table.h"
+#include "shard/reshard/reshard.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/spec.h"
 #include "shardfeed/verify.h"
 #include "tests/testing/files.h"

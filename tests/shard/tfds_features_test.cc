@@ -1,4 +1,4 @@
-#include "shard/tfds_features.h"
+#include "shard/declarations/tfds_features.h"
 
 #include <string>
 #include <vector>

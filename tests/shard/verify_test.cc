@@ -1,8 +1,8 @@
 #include "shardfeed/verify.h"
 
 #include "nlohmann/json.hpp"
-#include "shard/manifest_seal.h"
-#include "shard/writer.h"
+#include "shard/manifest/manifest_seal.h"
+#include "shard/writing/writer.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 #include "tfrecord/framing.h"

@@ -1,11 +1,11 @@
-#include "shard/writer.h"
+#include "shard/writing/writer.h"
 
 #include <map>
 #include <thread>
 
 #include "io/remedy.h"
 #include "reader/scan.h"
-#include "shard/index.h"
+#include "shard/index/index.h"
 #include "shardfeed/examples.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"

@@ -11,7 +11,7 @@
 #include "decode/images/jpeg/jpeg_layout.h"
 #include "decode/images/jpeg/libjpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
-#include "decode/images/resample.h"
+#include "decode/images/pixels/resample.h"
 #include "fmt/format.h"
 #include "media/jpeg_markers.h"
 

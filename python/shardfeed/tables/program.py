@@ -1,5 +1,5 @@
 """The command line of the kinds of `convert` that Python reads. What it accepts, prints and returns is as for the
-kinds of the program (cli/convert_command.cc)."""
+kinds of the program (cli/commands/convert_command.cc)."""
 
 from __future__ import annotations
 

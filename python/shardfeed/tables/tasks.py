@@ -1,5 +1,5 @@
 """--only-shards and --job, by which tasks write a dataset together: as the kinds of the program have them
-(cli/job_flags.cc)."""
+(cli/flags/job_flags.cc)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence
 from ..command_line import Misuse
 
 
-_MOST_SHARDS = 1_000_000  # of a dataset (shard/spec.cc)
+_MOST_SHARDS = 1_000_000  # of a dataset (shard/spec/spec.cc)
 
 
 class Shards(NamedTuple):

@@ -1,0 +1,545 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "cli/commands/commands.h"
+#include "cli/flags/cache_flags.h"
+#include "cli/flags/common_flags.h"
+#include "cli/flags/order_flags.h"
+#include "cli/reports/packed_rows.h"
+#include "cli/terminal/units.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "reader/epoch_cost.h"
+#include "reader/plan/read_plan.h"
+#include "reader/reader.h"
+
+namespace shardfeed {
+namespace {
+
+// How well an order mixes, estimated from a sample of the first epoch.
+struct Mixing {
+  // Mean distance between a record's positions in the dataset and in the epoch, divided by that of
+  // the exact permutation (a third of the size): 0 for no mixing, 1 for exact mixing.
+  double displacement = 0;
+  // Share of a batch's records that were read together with another record of the batch.
+  double batch_neighbours = 0;
+};
+
+Mixing Measure(const Order& order, uint64_t global_batch) {
+  constexpr uint64_t kSamples = 20'000;
+  Mixing mixing;
+  const uint64_t size = order.size();
+  if (size < 2) return mixing;
+  const uint64_t samples = std::min(size, kSamples);
+  double sum = 0;
+  for (uint64_t i = 0; i < samples; ++i) {
+    const auto position = static_cast<uint64_t>(static_cast<unsigned __int128>(i) * size / samples);
+    sum += std::abs(static_cast<double>(order.ItemAt(0, position)) - static_cast<double>(position));
+  }
+  mixing.displacement = sum / static_cast<double>(samples) / (static_cast<double>(size) / 3);
+  const uint64_t batch = std::min(std::max<uint64_t>(global_batch, 2), size);
+  const uint64_t batches = std::clamp<uint64_t>(kSamples / batch, 1, size / batch);
+  std::vector<uint64_t> items(batch);
+  uint64_t neighbours = 0;
+  for (uint64_t b = 0; b < batches; ++b) {
+    order.Fill(0, b * (size / batch / batches) * batch, 1, absl::MakeSpan(items));
+    std::multiset<uint64_t> pieces;
+    for (uint64_t item : items) pieces.insert(order.PieceOf(0, item).begin);
+    for (uint64_t piece : pieces) neighbours += pieces.count(piece) > 1 ? 1 : 0;
+  }
+  mixing.batch_neighbours = static_cast<double>(neighbours) / static_cast<double>(batches * batch);
+  return mixing;
+}
+
+// Prints what the first sources of a mixture contribute to the first epoch.
+void PrintSources(const MixOrder& mix) {
+  constexpr size_t kShown = 16;
+  const std::vector<MixSource>& sources = mix.spec().mixture->sources;
+  const MixSchedule& schedule = mix.schedule();
+  for (uint32_t s = 0; s < std::min(sources.size(), kShown); ++s) {
+    // By the shares, from which the exact number differs by a few.
+    double share = 0;
+    for (size_t i = 0; i < schedule.num_segments(); ++i) {
+      const uint64_t begin = std::min(schedule.SegmentBegin(i), mix.size());
+      const uint64_t end = i + 1 < schedule.num_segments()
+                               ? std::min(schedule.SegmentBegin(i + 1), mix.size())
+                               : mix.size();
+      share += static_cast<double>(end - begin) * static_cast<double>(schedule.SharesOf(i)[s]) /
+               static_cast<double>(schedule.PeriodOf(i));
+    }
+    const auto taken = static_cast<uint64_t>(std::llround(share));
+    fmt::print("source:  {}: about {}, {:.1f} % of an epoch, of {} records\n", sources[s].name,
+               FormatCount(taken),
+               100 * static_cast<double>(taken) / static_cast<double>(std::max(mix.size(), 1ul)),
+               FormatCount(mix.SourceSize(s)));
+  }
+  if (sources.size() > kShown) fmt::print("source:  ... ({} in all)\n", sources.size());
+}
+
+// The list price of a thousand GET requests to Amazon S3 (standard), in dollars.
+constexpr double kRequestPrice = 0.0004;
+
+struct PlanFlags {
+  OrderFlags order;
+  PackFlags pack;
+  uint64_t rate = 10'000;
+  double price = kRequestPrice;
+};
+
+double PriceOf(const EpochCost& cost, double price) {
+  return static_cast<double>(cost.requests) / 1000 * price;
+}
+
+// "12,000 ranges, 96 GiB, $0.0048"
+std::string CostText(const EpochCost& cost, double price) {
+  return fmt::format("{}{} ranges, {}, ${:.2g}", cost.estimated ? "about " : "",
+                     FormatCount(cost.requests), FormatSize(cost.bytes), PriceOf(cost, price));
+}
+
+// The shuffle whose chunks have 8 MiB, where those of `options` are smaller and the window has room
+// for them; null if it has not.
+absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader,
+                                                        ReaderOptions options) {
+  const OrderSpec& spec = reader.order().spec();
+  const uint64_t mean = std::max<uint64_t>(1, reader.table().mean_bytes());
+  const uint64_t chunk = std::max<uint64_t>(1, kRemoteReadBytes / mean);
+  const uint64_t lanes = std::min(spec.lanes, spec.window / chunk) / options.world * options.world;
+  if (spec.mixture != nullptr || spec.kind != OrderSpec::Kind::kShuffle ||
+      spec.window == OrderSpec::kAll || 2 * spec.chunk > chunk || lanes == 0) {
+    return nullptr;
+  }
+  options.order = spec;
+  options.order.chunk = chunk;
+  options.order.lanes = lanes;
+  return Reader::Open(reader.shared_table(), std::move(options));
+}
+
+// What an epoch asks of the store, and what it would with larger chunks.
+struct StorePlan {
+  EpochCost cost;
+  std::optional<EpochCost> large;
+  uint64_t lanes = 0;  // lanes for the larger chunks
+};
+
+absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& options) {
+  StorePlan plan;
+  absl::StatusOr<EpochCost> cost = PlanEpoch(reader);
+  if (!cost.ok()) return cost.status();
+  plan.cost = *cost;
+  absl::StatusOr<std::unique_ptr<Reader>> large = WithLargeChunks(reader, options);
+  if (!large.ok()) return large.status();
+  if (*large == nullptr) return plan;
+  cost = PlanEpoch(**large);
+  if (!cost.ok()) return cost.status();
+  // Ranges end where shards do: in small ones, larger chunks are no fewer.
+  if (2 * cost->requests > plan.cost.requests) return plan;
+  plan.large = *cost;
+  plan.lanes = (*large)->order().spec().lanes;
+  return plan;
+}
+
+// What cannot be kept of MDS shards (MdsColumns::Notes), and what it costs to shuffle ArrayRecord
+// shards: by the first one of each folder. None if its index cannot be opened, which reading tells.
+std::vector<std::string> NotesOf(const ShardTable& table) {
+  std::vector<std::string> notes;
+  std::optional<std::string_view> folder;
+  for (size_t shard = 0; shard < table.num_shards(); ++shard) {
+    const std::string_view path = table.path(shard);
+    const std::string_view its_folder = path.substr(0, path.rfind('/') + 1);
+    const Framing framing = table.summary(shard).framing;
+    if (framing != Framing::kMds && framing != Framing::kArrayRecord) continue;
+    if (folder == its_folder) continue;
+    folder = its_folder;
+    const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
+    if (!index.ok()) continue;
+    for (std::string& note : FormatNotes(**index)) {
+      if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
+        notes.push_back(std::move(note));
+      }
+    }
+  }
+  return notes;
+}
+
+int Plan(const PlanFlags& flags, const CommandOptions& options) {
+  const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
+  if (!pack.ok()) return ReportError(pack.status());
+  absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
+  if (!opened.ok()) return ReportError(opened.status());
+  const ShardTable& table = **opened;
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
+  if (!reading.ok()) return ReportError(reading.status());
+  reading->pack = *pack;
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*opened, *reading);
+  if (!reader.ok()) return ReportError(reader.status());
+  const Order& order = (*reader)->order();
+  const OrderSpec& spec = order.spec();
+  const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
+  const bool exact = shuffled && spec.window == OrderSpec::kAll;
+  const uint64_t mean = table.mean_bytes();
+  const uint64_t window = exact ? order.size() : shuffled ? spec.window : 1;
+  const uint64_t delivered = (*reader)->records_per_epoch() * flags.order.world;
+  const uint64_t left_over =
+      !reading->pack && order.size() > delivered ? order.size() - delivered : 0;
+  const uint64_t padding = delivered > order.size() ? delivered - order.size() : 0;
+  const MemoryPlan memory = (*reader)->memory_plan();
+  const double records_per_read =
+      memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
+  const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
+  const std::vector<std::string> notes = NotesOf(table);
+  const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
+  std::optional<PackedEpoch> packed;
+  if (reading->pack) {
+    absl::StatusOr<PackedEpoch> epoch = DescribePackedEpoch(**reader);
+    if (!epoch.ok()) return ReportError(epoch.status());
+    packed = *epoch;
+  }
+  const uint64_t batches = packed ? packed->batches_per_rank : (*reader)->batches_per_epoch();
+  std::optional<StorePlan> store;
+  // A window that does not fit the budget is not read from a store.
+  if (table.remote() && (memory.whole_chunks || exact)) {
+    absl::StatusOr<StorePlan> plan = PlanStore(**reader, *reading);
+    if (!plan.ok()) return ReportError(plan.status());
+    store = *std::move(plan);
+  }
+  if (options.json) {
+    nlohmann::ordered_json json = {{"shards", table.num_shards()},
+                                   {"records", order.size()},
+                                   {"bytes", table.stream_bytes()},
+                                   {"mean_record_bytes", mean},
+                                   {"order", order.Describe()},
+                                   {"batches_per_rank", batches},
+                                   {"records_per_rank", (*reader)->records_per_epoch()},
+                                   {"left_over", left_over},
+                                   {"padding", padding},
+                                   {"window_records", window},
+                                   {"window_bytes", window * mean},
+                                   {"displacement", mixing.displacement},
+                                   {"batch_neighbours", mixing.batch_neighbours},
+                                   {"reads_per_second", reads_per_second},
+                                   {"bytes_per_read", records_per_read * static_cast<double>(mean)},
+                                   {"whole_chunks", memory.whole_chunks},
+                                   {"held_bytes", memory.held_bytes},
+                                   {"budget_bytes", memory.budget_bytes}};
+    // How far records move means nothing between several datasets.
+    if ((*reader)->shared_mix() != nullptr) json.erase("displacement");
+    if (packed) {
+      json.erase("records_per_rank");
+      json["packing"] = {{"rows", packed->rows},
+                         {"row_elements", reading->pack->length},
+                         {"elements", packed->elements},
+                         {"left_out_records", packed->left_out},
+                         {"full", packed->Full(reading->pack->length)},
+                         {"left_over_rows", packed->left_over},
+                         {"balance", packed->balance}};
+    }
+    if (store) {
+      json["store"] = {{"requests", store->cost.requests},
+                       {"bytes", store->cost.bytes},
+                       {"estimated", store->cost.estimated},
+                       {"price_of_1000", flags.price},
+                       {"price", PriceOf(store->cost, flags.price)}};
+      if (store->large) {
+        json["store"]["requests_with_chunks_of_8MiB"] = store->large->requests;
+        json["store"]["lanes_with_chunks_of_8MiB"] = store->lanes;
+      }
+    }
+    if (!notes.empty()) json["notes"] = notes;
+    fmt::print("{}\n", json.dump(1));
+    return kExitDone;
+  }
+  fmt::print("data:    {} records in {} shards, {}, {} per record\n",
+             FormatCount((*reader)->selection().size()), FormatCount(table.num_shards()),
+             FormatSize(table.stream_bytes()), FormatSize(mean));
+  fmt::print("order:   {}\n", order.Describe());
+  if ((*reader)->shared_mix() != nullptr) PrintSources(*(*reader)->shared_mix());
+  fmt::print("epoch:   {} batches of {}{} on each of {} ranks", FormatCount(batches),
+             flags.order.batch, packed ? " rows" : "", flags.order.world);
+  if (packed && packed->left_over > 0) {
+    fmt::print("; {} rows are left over", FormatCount(packed->left_over));
+  }
+  if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
+  if (padding > 0) fmt::print("; {} records appear twice", FormatCount(padding));
+  fmt::print("\n");
+  if (packed && reading->pack->how == PackSpec::How::kSteps) {
+    fmt::print("rows:    {} steps, which '{}' tells\n", FormatCount(packed->rows),
+               reading->pack->lengths);
+  } else if (packed) {
+    fmt::print(
+        "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most{} has on average "
+        "{:.3f} times the mean\n",
+        FormatCount(packed->rows), FormatCount(reading->pack->length), reading->pack->lengths,
+        100 * packed->Full(reading->pack->length),
+        reading->pack->cost == PackSpec::Cost::kQuadratic ? " attention" : "", packed->balance);
+    if (packed->left_out > 0) {
+      fmt::print("         {} records are left out because of their lengths\n",
+                 FormatCount(packed->left_out));
+    }
+  }
+  if (shuffled) {
+    fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
+  }
+  if (shuffled && (*reader)->shared_mix() == nullptr) {
+    fmt::print(
+        "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
+        "global batch's records were read together with another of them\n",
+        mixing.displacement * 100, mixing.batch_neighbours * 100);
+  }
+  fmt::print("reads:   {} of {} per second for {} records/s on this rank\n",
+             FormatCount(static_cast<uint64_t>(std::ceil(reads_per_second))),
+             FormatSize(static_cast<uint64_t>(records_per_read * static_cast<double>(mean))),
+             FormatCount(flags.rate));
+  fmt::print("memory:  {} for the window and reading ahead, of a budget of {}\n",
+             FormatSize(memory.held_bytes), FormatSize(memory.budget_bytes));
+  if (store) {
+    fmt::print("store:   {} for an epoch of this rank, by ${} for 1,000 requests (--price)\n",
+               CostText(store->cost, flags.price), flags.price);
+    if (store->large) {
+      fmt::print(
+          "note: --chunk 8MiB --lanes {} takes {}; it is another order, which mixes chunks of that "
+          "size\n",
+          store->lanes, CostText(*store->large, flags.price));
+    }
+  }
+  if (!memory.whole_chunks && !exact) {
+    fmt::print(
+        "note: the window does not fit the budget, so records {}; a larger --budget or a "
+        "smaller --window is {}\n",
+        table.remote() ? "would be read one by one, which is refused in a store"
+                       : "will be read one by one",
+        table.remote() ? "needed" : "faster");
+  }
+  for (const std::string& note : notes) fmt::print("note: {}\n", note);
+  return kExitDone;
+}
+
+struct ReplayFlags {
+  OrderFlags order;
+  PackFlags pack;
+  uint64_t epoch = 0;
+  std::optional<uint64_t> step;
+  std::optional<uint64_t> find;
+};
+
+nlohmann::ordered_json Describe(const ShardTable& table, uint64_t record) {
+  const size_t shard = table.ShardOf(record);
+  return {{"record", record},
+          {"shard", table.path(shard)},
+          {"shard_record", record - table.begins()[shard]}};
+}
+
+// Prints the parts of records that rows consist of. `find`: with the batches that have the rows.
+int PrintParts(const Reader& reader, absl::Span<const PlacedPart> parts, bool find, bool as_json) {
+  const uint64_t world = reader.options().world;
+  const uint64_t batch = reader.options().batch;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const PlacedPart& placed : parts) {
+    nlohmann::ordered_json json =
+        Describe(reader.table(), reader.selection().RecordAt(placed.part.item));
+    json.update(
+        {{"row", placed.row}, {"begin", placed.part.begin}, {"elements", placed.part.count}});
+    const uint64_t of_rank = placed.row / world;
+    if (find) {
+      json.update({{"delivered", placed.delivered},
+                   {"rank", placed.row % world},
+                   {"step", of_rank / batch},
+                   {"index", of_rank % batch}});
+    }
+    if (as_json) {
+      list.push_back(std::move(json));
+    } else if (find && !placed.delivered) {
+      fmt::print("elements {} to {} are in row {}, which is dropped at the end of the epoch\n",
+                 placed.part.begin, placed.part.begin + placed.part.count - 1, placed.row);
+    } else if (find) {
+      fmt::print("elements {} to {} are in row {}: rank {}, step {}, index {} in the batch\n",
+                 placed.part.begin, placed.part.begin + placed.part.count - 1, placed.row,
+                 placed.row % world, of_rank / batch, of_rank % batch);
+    } else {
+      fmt::print("{}\t{}\t{}\t{}\t{}\t{}\n", placed.row, json["record"].get<uint64_t>(),
+                 json["shard"].get<std::string>(), json["shard_record"].get<uint64_t>(),
+                 placed.part.begin, placed.part.count);
+    }
+  }
+  if (as_json) fmt::print("{}\n", list.dump(1));
+  return kExitDone;
+}
+
+// `items`: those to find.
+int ReplayRows(const Reader& reader, const ReplayFlags& flags, const std::vector<uint64_t>& items,
+               const CommandOptions& options) {
+  std::vector<PlacedPart> parts;
+  const auto add = [&](const absl::StatusOr<std::vector<PlacedPart>>& some) {
+    if (some.ok()) parts.insert(parts.end(), some->begin(), some->end());
+    return some.status();
+  };
+  absl::Status status = absl::OkStatus();
+  if (!flags.find) status = add(PartsOfBatch(reader, flags.epoch, flags.step.value_or(0)));
+  for (uint64_t item : items) {
+    if (status.ok()) status = add(PartsOfItem(reader, flags.epoch, item));
+  }
+  if (!status.ok()) return ReportError(status);
+  if (parts.empty() && !options.json) {
+    const uint64_t length = items.empty() ? 0 : reader.shared_pack()->LengthOf(items[0]);
+    if (reader.shared_pack()->IsKept(length)) {
+      fmt::print("record {} has no elements, so no row has it\n", *flags.find);
+    } else {
+      fmt::print(
+          "record {} has {} elements, and is left out because of its length, so no row has it\n",
+          *flags.find, length);
+    }
+  }
+  return PrintParts(reader, parts, flags.find.has_value(), options.json);
+}
+
+// Prints where an item is delivered, and returns the same as JSON.
+nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags, uint64_t item,
+                                  bool as_json) {
+  const uint64_t world = flags.order.world;
+  const uint64_t batch = flags.order.batch;
+  const uint64_t position = reader.order().PositionOf(flags.epoch, item);
+  const uint64_t rank = position % world;
+  const uint64_t step = position / world / batch;
+  const uint64_t index = position / world % batch;
+  const bool delivered = step < reader.batches_per_epoch();
+  nlohmann::ordered_json json = Describe(reader.table(), *flags.find);
+  json.update({{"epoch", flags.epoch},
+               {"position", position},
+               {"delivered", delivered},
+               {"rank", rank},
+               {"step", step},
+               {"index", index}});
+  if (!as_json && delivered) {
+    fmt::print("record {} of epoch {} is at position {}: rank {}, step {}, index {} in the batch\n",
+               *flags.find, flags.epoch, position, rank, step, index);
+  } else if (!as_json) {
+    fmt::print(
+        "record {} is at position {} of epoch {}, which is dropped at the end of the epoch\n",
+        *flags.find, position, flags.epoch);
+  }
+  return json;
+}
+
+int Replay(const ReplayFlags& flags, const CommandOptions& options) {
+  const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
+  if (!pack.ok()) return ReportError(pack.status());
+  absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
+  if (!opened.ok()) return ReportError(opened.status());
+  const ShardTable& table = **opened;
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
+  if (!reading.ok()) return ReportError(reading.status());
+  reading->pack = *pack;
+  absl::StatusOr<std::unique_ptr<Reader>> made = Reader::Open(*opened, *reading);
+  if (!made.ok()) return ReportError(made.status());
+  const Reader& reader = **made;
+  const uint64_t world = flags.order.world;
+  const uint64_t batch = flags.order.batch;
+  if (flags.find) {
+    const uint64_t item = reader.selection().ItemOf(*flags.find);
+    if (item >= reader.selection().size()) {
+      return ReportError(absl::InvalidArgumentError(
+          fmt::format("--find {}: this record is not among the {} records that are read",
+                      *flags.find, reader.selection().size())));
+    }
+    const MixOrder* const mix = reader.shared_mix().get();
+    const std::vector<uint64_t> items =
+        mix != nullptr ? mix->ItemsOf(flags.epoch, item) : std::vector<uint64_t>{item};
+    if (items.empty() && !options.json) {
+      fmt::print("record {} is not in epoch {}\n", *flags.find, flags.epoch);
+      return kExitDone;
+    }
+    if (reading->pack) return ReplayRows(reader, flags, items, options);
+    nlohmann::ordered_json places = nlohmann::ordered_json::array();
+    for (uint64_t one : items) places.push_back(PrintPlace(reader, flags, one, options.json));
+    // Only a mixture may have several.
+    if (options.json) fmt::print("{}\n", (mix != nullptr ? places : places[0]).dump(1));
+    return kExitDone;
+  }
+  if (reading->pack) return ReplayRows(reader, flags, {}, options);
+  const uint64_t step = flags.step.value_or(0);
+  if (step >= reader.batches_per_epoch()) {
+    return ReportError(absl::InvalidArgumentError(fmt::format(
+        "--step {}: an epoch has {} batches, numbered from 0", step, reader.batches_per_epoch())));
+  }
+  // Records are printed one by one, since a batch may have any number of them.
+  for (uint64_t i = 0; i < batch; ++i) {
+    if (InterruptToken().stop_requested()) return ReportError(absl::CancelledError("interrupted"));
+    const uint64_t position = (step * batch + i) * world + flags.order.rank;
+    const nlohmann::ordered_json record = Describe(table, reader.RecordAt(flags.epoch, position));
+    if (options.json) {
+      fmt::print("{}\n {}", i == 0 ? "[" : ",",
+                 absl::StrReplaceAll(record.dump(1), {{"\n", "\n "}}));
+    } else {
+      fmt::print("{}\t{}\t{}\n", record["record"].get<uint64_t>(),
+                 record["shard"].get<std::string>(), record["shard_record"].get<uint64_t>());
+    }
+  }
+  if (options.json) fmt::print("\n]\n");
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "Show what an order means before it is run: batches, memory, mixing");
+  auto flags = std::make_shared<PlanFlags>();
+  AddOrderFlags(*command, flags->order);
+  AddMixFlags(*command, flags->order);
+  AddPackFlags(*command, flags->pack);
+  command->add_option("--rate", flags->rate, "records/s that training needs; default 10000")
+      ->check(WholeNumber(1));
+  command
+      ->add_option("--price", flags->price,
+                   "data in a store: price of 1,000 requests; default 0.0004, in dollars at Amazon "
+                   "S3")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("PRICE");
+  AddCacheOptions(*command, options);
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Examples:\n"
+      "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
+      "  shardfeed plan out/train@64 --shuffle --window 64MiB --chunk 256KiB --json\n"
+      "  shardfeed plan out/tokens@64 --shuffle 1 --pack 4096 --lengths tokens --world 8\n"
+      "  shardfeed plan out/web@64 out/code@8 --weights 0.8,0.2 --shuffle 1 --world 8\n");
+  command->callback([flags, &options, exit] { *exit = Plan(*flags, options); });
+}
+
+void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command = app.add_subcommand(
+      "replay", "List the records of a batch, or find when a record is delivered");
+  auto flags = std::make_shared<ReplayFlags>();
+  AddOrderFlags(*command, flags->order);
+  AddMixFlags(*command, flags->order);
+  AddPackFlags(*command, flags->pack);
+  command->add_option("--epoch", flags->epoch, "counted from 0; default 0")->check(WholeNumber(0));
+  CLI::Option* step =
+      command->add_option("--step", flags->step, "number of the batch on this rank; default 0")
+          ->check(WholeNumber(0));
+  command
+      ->add_option("--find", flags->find,
+                   "find when and where the record with this number is delivered")
+      ->check(WholeNumber(0))
+      ->excludes(step);
+  AddCacheOptions(*command, options);
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Prints a line for each record: its number, its shard, and its number in the shard. With "
+      "--pack,\na line for each part of a row: the row, these, the part's first element, and how "
+      "many it has.\n\n"
+      "Examples:\n"
+      "  shardfeed replay out/train@64 --seed 1 --epoch 2 --step 1234 --batch 256 --rank 3 --world "
+      "8\n"
+      "  shardfeed replay out/train@64 --seed 1 --batch 256 --world 8 --find 90210\n");
+  command->callback([flags, &options, exit] { *exit = Replay(*flags, options); });
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,42 @@
+// The flags that every command has, and checks of the values of flags.
+
+#ifndef SHARDFEED_CLI_FLAGS_COMMON_FLAGS_H_
+#define SHARDFEED_CLI_FLAGS_COMMON_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "cli/terminal/console.h"
+
+namespace shardfeed {
+
+// Adds the options that every command has: --json, --quiet, --jobs and --max-record-bytes.
+void AddCommonOptions(CLI::App& command, CommandOptions& options);
+
+// Accepts integers that are not less than `least`.
+CLI::Validator WholeNumber(uint64_t least);
+
+// Accepts one of these words and replaces it with the number of its value in the enumeration E.
+template <typename E>
+CLI::Validator OneOf(const std::vector<std::pair<std::string, E>>& choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) names += (names.empty() ? "{" : ",") + name;
+  names += "}";
+  return CLI::Validator(
+      [choices, names](std::string& word) {
+        for (const auto& [name, value] : choices) {
+          if (word != name) continue;
+          word = std::to_string(static_cast<int64_t>(value));
+          return std::string();
+        }
+        return word + " not in " + names;
+      },
+      names);
+}
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_FLAGS_COMMON_FLAGS_H_

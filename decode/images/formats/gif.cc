@@ -1,0 +1,121 @@
+#include "decode/images/formats/gif.h"
+
+#include <gif_lib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "decode/images/formats/grey.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+int ReadGifBytes(GifFileType* gif, GifByteType* to, int count) {
+  auto& left = *static_cast<std::string_view*>(gif->UserData);
+  const size_t n = std::min<size_t>(left.size(), count);
+  std::memcpy(to, left.data(), n);
+  left.remove_prefix(n);
+  return static_cast<int>(n);
+}
+
+struct CloseGif {
+  void operator()(GifFileType* gif) const { ::DGifCloseFile(gif, nullptr); }
+};
+
+// Reads the first image. Calls `start` before its pixels, which may return an error, and
+// `take` with each of its rows: its place in the canvas, the palette indices, and the colours.
+template <class Start, class Take>
+absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const Start& start,
+                     const Take& take) {
+  const auto damaged = [&](int error) {
+    const char* text = ::GifErrorString(error);
+    return absl::DataLossError(fmt::format("gif of {} bytes is cut off or damaged: {}",
+                                           bytes.size(), text != nullptr ? text : "unknown"));
+  };
+  std::string_view left = bytes;
+  int error = 0;
+  const std::unique_ptr<GifFileType, CloseGif> gif(::DGifOpen(&left, ReadGifBytes, &error));
+  if (gif == nullptr) return damaged(error);
+  while (true) {
+    GifRecordType type;
+    if (::DGifGetRecordType(gif.get(), &type) == GIF_ERROR) return damaged(gif->Error);
+    if (type == IMAGE_DESC_RECORD_TYPE) break;
+    if (type == TERMINATE_RECORD_TYPE) return absl::DataLossError("gif without an image");
+    int code;
+    GifByteType* extension = nullptr;
+    if (::DGifGetExtension(gif.get(), &code, &extension) == GIF_ERROR) return damaged(gif->Error);
+    while (extension != nullptr) {
+      if (::DGifGetExtensionNext(gif.get(), &extension) == GIF_ERROR) return damaged(gif->Error);
+    }
+  }
+  if (::DGifGetImageDesc(gif.get()) == GIF_ERROR) return damaged(gif->Error);
+  const GifImageDesc& image = gif->Image;
+  const ColorMapObject* colours = image.ColorMap != nullptr ? image.ColorMap : gif->SColorMap;
+  if (colours == nullptr) return absl::DataLossError("gif without a colour table");
+  if (image.Left < 0 || image.Top < 0 || image.Width < 1 || image.Height < 1 ||
+      uint64_t(image.Left) + image.Width > header.width ||
+      uint64_t(image.Top) + image.Height > header.height) {
+    return absl::DataLossError(
+        fmt::format("gif has an image of {} x {} at ({}, {}), outside its canvas of {} x {}",
+                    image.Width, image.Height, image.Left, image.Top, header.width, header.height));
+  }
+  if (absl::Status status = start(); !status.ok()) return status;
+  std::vector<GifPixelType> line(image.Width);
+  const auto read_line = [&](int y) {
+    if (::DGifGetLine(gif.get(), line.data(), image.Width) == GIF_ERROR) return false;
+    take(size_t(image.Left), size_t(image.Top) + y, line, *colours);
+    return true;
+  };
+  if (image.Interlace) {
+    for (const auto& [first, step] : {std::pair{0, 8}, {4, 8}, {2, 4}, {1, 2}}) {
+      for (int y = first; y < image.Height; y += step) {
+        if (!read_line(y)) return damaged(gif->Error);
+      }
+    }
+  } else {
+    for (int y = 0; y < image.Height; ++y) {
+      if (!read_line(y)) return damaged(gif->Error);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
+                       std::vector<uint8_t>* pixels) {
+  const auto start = [&] {
+    pixels->assign(size_t{header.width} * header.height * channels, 0);
+    return absl::OkStatus();
+  };
+  return ReadGif(bytes, header, start,
+                 [&](size_t x, size_t y, const std::vector<GifPixelType>& line,
+                     const ColorMapObject& colours) {
+                   uint8_t* to = pixels->data() + (y * header.width + x) * channels;
+                   for (GifPixelType number : line) {
+                     const GifColorType colour =
+                         number < colours.ColorCount ? colours.Colors[number] : GifColorType{};
+                     if (channels == 3) {
+                       to[0] = colour.Red;
+                       to[1] = colour.Green;
+                       to[2] = colour.Blue;
+                     } else {
+                       to[0] = GreyOf(colour.Red, colour.Green, colour.Blue);
+                     }
+                     to += channels;
+                   }
+                 });
+}
+
+absl::Status ReadRawGif(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  return ReadGif(
+      bytes, header, [&] { return samples->Start("gif", header.width, header.height, 1, 8); },
+      [&](size_t x, size_t y, const std::vector<GifPixelType>& line, const ColorMapObject&) {
+        std::copy(line.begin(), line.end(), samples->row(y) + x);
+      });
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,389 @@
+#include "decode/images/formats/heif.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "decode/images/formats/grey.h"
+#include "decode/images/formats/loaded_library.h"
+#include "decode/images/formats/ycbcr.h"
+#include "fmt/format.h"
+#include "media/heif_header.h"
+
+namespace shardfeed {
+namespace {
+
+// The part of libheif's interface that is used. It has been the same since version 1.8 of 2020:
+// objects are opaque, and its structs only grow at their ends.
+
+struct Context;
+struct Handle;
+struct Image;
+
+struct Error {
+  int code;
+  int subcode;
+  const char* message;
+};
+enum ErrorCode : int {
+  kOk = 0,
+  kUnsupportedFile = 3,
+  kUnsupportedFeature = 4,
+  kNoMemory = 6,
+};
+constexpr int kSecurityLimitExceeded = 1000;  // a subcode
+
+struct DecodingOptions {
+  uint8_t version;
+  uint8_t ignore_transformations;
+};
+
+struct ColorProfile {
+  uint8_t version;
+  int primaries;
+  int transfer;
+  int matrix;
+  uint8_t full_range;
+};
+
+// Since version 1.19; later ones have more members.
+struct SecurityLimits {
+  uint8_t version;
+  uint64_t max_pixels;
+  uint64_t max_tiles;
+  uint32_t max_bayer_pixels;
+  uint32_t max_items;
+  uint32_t max_profile_bytes;
+  uint64_t max_block_bytes;
+  uint32_t max_components;
+  uint32_t max_extents;
+  uint32_t max_group;
+  uint32_t max_children;
+  uint64_t max_total_bytes;  // from version 2 of the limits on
+};
+
+enum Colorspace : int { kYcbcr = 0, kMonochrome = 2 };
+enum Chroma : int { kNoChroma = 0, k420 = 1, k422 = 2, k444 = 3 };
+enum Channel : int { kY = 0, kCb = 1, kCr = 2, kAlpha = 6 };
+enum Compression : int { kHevc = 1, kAv1 = 4 };
+
+struct Library {
+  Context* (*make_context)();
+  void (*free_context)(Context*);
+  void (*set_max_size)(Context*, int);
+  void (*set_max_threads)(Context*, int);
+  Error (*read)(Context*, const void*, size_t, const void*);
+  Error (*get_primary)(Context*, Handle**);
+  void (*release_handle)(const Handle*);
+  int (*has_alpha)(const Handle*);
+  int (*is_premultiplied)(const Handle*);
+  int (*have_decoder)(int);
+  DecodingOptions* (*make_options)();
+  void (*free_options)(DecodingOptions*);
+  Error (*decode)(const Handle*, Image**, int, int, const DecodingOptions*);
+  void (*release_image)(const Image*);
+  int (*width)(const Image*, int);
+  int (*height)(const Image*, int);
+  int (*bits)(const Image*, int);
+  const uint8_t* (*plane)(const Image*, int, int*);
+  Error (*get_profile)(const Image*, ColorProfile**);
+  void (*free_profile)(ColorProfile*);
+  int (*get_warnings)(Image*, int, Error*, int);
+  SecurityLimits* (*get_limits)(Context*);  // null in versions that have none
+};
+
+absl::StatusOr<Library> OpenLibrary() {
+  absl::StatusOr<LoadedLibrary> loaded = LoadedLibrary::Open("libheif", "libheif.so.1", "libheif1");
+  if (!loaded.ok()) return loaded.status();
+  Library library;
+  loaded->Find("heif_context_alloc", &library.make_context);
+  loaded->Find("heif_context_free", &library.free_context);
+  loaded->Find("heif_context_set_maximum_image_size_limit", &library.set_max_size);
+  loaded->Find("heif_context_set_max_decoding_threads", &library.set_max_threads);
+  loaded->Find("heif_context_read_from_memory_without_copy", &library.read);
+  loaded->Find("heif_context_get_primary_image_handle", &library.get_primary);
+  loaded->Find("heif_image_handle_release", &library.release_handle);
+  loaded->Find("heif_image_handle_has_alpha_channel", &library.has_alpha);
+  loaded->Find("heif_image_handle_is_premultiplied_alpha", &library.is_premultiplied);
+  loaded->Find("heif_have_decoder_for_format", &library.have_decoder);
+  loaded->Find("heif_decoding_options_alloc", &library.make_options);
+  loaded->Find("heif_decoding_options_free", &library.free_options);
+  loaded->Find("heif_decode_image", &library.decode);
+  loaded->Find("heif_image_release", &library.release_image);
+  loaded->Find("heif_image_get_width", &library.width);
+  loaded->Find("heif_image_get_height", &library.height);
+  loaded->Find("heif_image_get_bits_per_pixel_range", &library.bits);
+  loaded->Find("heif_image_get_plane_readonly", &library.plane);
+  loaded->Find("heif_image_get_nclx_color_profile", &library.get_profile);
+  loaded->Find("heif_nclx_color_profile_free", &library.free_profile);
+  loaded->Find("heif_image_get_decoding_warnings", &library.get_warnings);
+  loaded->FindIfThere("heif_context_get_security_limits", &library.get_limits);
+  if (!loaded->found_all()) return absl::UnimplementedError("libheif is older than 1.13");
+  library.have_decoder(kAv1);  // loads it, if it is a plugin
+  LoadedLibrary::Silence("libdav1d.so");
+  return library;
+}
+
+absl::StatusOr<const Library*> GetLibrary(std::string_view format) {
+  static const auto* library = new absl::StatusOr<Library>(OpenLibrary());
+  if (library->ok()) return &**library;
+  return absl::UnimplementedError(
+      fmt::format("{}: {}", format, std::string(library->status().message())));
+}
+
+// libheif's messages may have several lines.
+std::string MessageOf(const Error& error) {
+  std::string message = error.message != nullptr ? error.message : "";
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return message;
+}
+
+absl::Status StatusOf(const Error& error, std::string_view format, std::string_view bytes) {
+  const std::string message = MessageOf(error);
+  switch (error.code) {
+    case kOk:
+      return absl::OkStatus();
+    case kUnsupportedFile:
+    case kUnsupportedFeature:
+      return absl::UnimplementedError(
+          fmt::format("{} of a kind that libheif cannot decode: {}", format, message));
+    case kNoMemory:
+      if (error.subcode == kSecurityLimitExceeded) {  // SetLimits sets them for this header
+        return absl::DataLossError(
+            fmt::format("{} of {} bytes needs more memory than its header says: {}", format,
+                        bytes.size(), message));
+      }
+      return absl::ResourceExhaustedError(fmt::format("no memory for a {}: {}", format, message));
+    default:
+      return absl::DataLossError(
+          fmt::format("{} of {} bytes is cut off or damaged: {}", format, bytes.size(), message));
+  }
+}
+
+// An image that libheif has decoded, with the planes that it stores.
+struct Decoded {
+  std::unique_ptr<Image, decltype(Library::release_image)> image;
+  HeifHeader header;
+  YcbcrImage colour;
+  SamplePlane alpha;  // no data: there is none
+  bool premultiplied = false;
+
+  bool grey() const { return colour.cb.data == nullptr; }
+  int channels() const { return (grey() ? 1 : 3) + (alpha.data != nullptr ? 1 : 0); }
+};
+
+SamplePlane PlaneOf(const Library& library, const Image* image, Channel channel) {
+  int row_bytes = 0;
+  SamplePlane plane;
+  plane.data = library.plane(image, channel, &row_bytes);
+  if (plane.data == nullptr) return plane;
+  plane.row_bytes = row_bytes;
+  plane.width = library.width(image, channel);
+  plane.height = library.height(image, channel);
+  plane.bits = library.bits(image, channel);
+  return plane;
+}
+
+// Whether a plane has the expected size, and rows that hold it.
+bool IsWhole(const SamplePlane& plane, uint32_t width, uint32_t height) {
+  const uint64_t bytes = uint64_t{plane.width} * (plane.bits > 8 ? 2 : 1);
+  return plane.data != nullptr && plane.width == width && plane.height == height &&
+         plane.bits >= 8 && plane.bits <= 16 && plane.row_bytes >= bytes;
+}
+
+// Takes the planes of `image`. Its sizes are what the bitstream says, which need not be true to the
+// file's header.
+absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, const HeifHeader& header,
+                                   std::string_view format) {
+  Decoded decoded{{image, library.release_image}, header, {}, {}, false};
+  const uint32_t width = header.stored_width;
+  const uint32_t height = header.stored_height;
+  YcbcrImage& colour = decoded.colour;
+  colour.y = PlaneOf(library, image, kY);
+  if (colour.y.data != nullptr && (colour.y.width != width || colour.y.height != height)) {
+    return absl::DataLossError(fmt::format("{} has {} x {} pixels, but its header says {} x {}",
+                                           format, colour.y.width, colour.y.height, width, height));
+  }
+  bool whole = IsWhole(colour.y, width, height);
+  if (header.chroma != kNoChroma) {
+    const uint32_t columns = header.chroma == k444 ? width : width / 2 + width % 2;
+    const uint32_t rows = header.chroma == k420 ? height / 2 + height % 2 : height;
+    colour.cb = PlaneOf(library, image, kCb);
+    colour.cr = PlaneOf(library, image, kCr);
+    whole = whole && IsWhole(colour.cb, columns, rows) && IsWhole(colour.cr, columns, rows) &&
+            colour.cb.bits == colour.y.bits && colour.cr.bits == colour.y.bits;
+  }
+  decoded.alpha = PlaneOf(library, image, kAlpha);
+  if (decoded.alpha.data != nullptr) whole = whole && IsWhole(decoded.alpha, width, height);
+  if (!whole) {
+    return absl::UnimplementedError(
+        fmt::format("{} with planes of different sizes or depths", format));
+  }
+  ColorProfile* profile = nullptr;
+  if (library.get_profile(image, &profile).code == kOk && profile != nullptr) {
+    colour.matrix = profile->matrix;
+    colour.full_range = profile->full_range != 0;
+    library.free_profile(profile);
+  }
+  if (!IsKnownMatrix(colour.matrix)) {
+    return absl::UnimplementedError(
+        fmt::format("{} with colours of matrix {} (ITU-T H.273)", format, colour.matrix));
+  }
+  return decoded;
+}
+
+// Keeps libheif from allocating much more than the image takes, whatever else the file says.
+void SetLimits(const Library& library, const HeifHeader& header, Context* context) {
+  // Small images may consist of a larger tile, and codecs work on whole blocks.
+  const auto with_blocks = [](uint32_t pixels) {
+    constexpr uint32_t kTile = 1024;
+    constexpr uint32_t kBlock = 256;
+    return std::min<uint64_t>(uint64_t{std::max(pixels, kTile)} + kBlock, INT32_MAX);
+  };
+  const uint64_t width = with_blocks(header.stored_width);
+  const uint64_t height = with_blocks(header.stored_height);
+  library.set_max_size(context, static_cast<int>(std::max(width, height)));
+  library.set_max_threads(context, 0);  // in this thread
+  if (library.get_limits == nullptr) return;
+  SecurityLimits* const limits = library.get_limits(context);
+  if (limits == nullptr) return;
+  limits->max_pixels = width * height;
+  if (limits->version < 2) return;
+  // Several copies of four planes of 16 bits, and what does not depend on the size.
+  constexpr uint64_t kBytesPerPixel = 64;
+  constexpr uint64_t kOtherBytes = uint64_t{64} << 20;
+  if (limits->max_pixels < limits->max_total_bytes / kBytesPerPixel) {
+    limits->max_total_bytes =
+        std::min(limits->max_total_bytes, limits->max_pixels * kBytesPerPixel + kOtherBytes);
+  }
+}
+
+absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
+                               std::string_view format) {
+  const absl::StatusOr<HeifHeader> header = ReadHeifHeader(bytes);
+  if (!header.ok()) return header.status();
+  const bool av1 = format == "avif";
+  if (library.have_decoder(av1 ? kAv1 : kHevc) == 0) {
+    return absl::UnimplementedError(fmt::format(
+        "{}: libheif has no decoder for {}: install its plugin (on Debian: apt-get install "
+        "libheif-plugin-{})",
+        format, av1 ? "AV1" : "HEVC", av1 ? "dav1d" : "libde265"));
+  }
+  const std::unique_ptr<Context, decltype(library.free_context)> context(library.make_context(),
+                                                                         library.free_context);
+  if (context == nullptr) {
+    return absl::ResourceExhaustedError(fmt::format("no memory for a {}", format));
+  }
+  SetLimits(library, *header, context.get());
+  Error error = library.read(context.get(), bytes.data(), bytes.size(), nullptr);
+  if (error.code != kOk) return StatusOf(error, format, bytes);
+  Handle* primary = nullptr;
+  error = library.get_primary(context.get(), &primary);
+  if (error.code != kOk) return StatusOf(error, format, bytes);
+  const std::unique_ptr<const Handle, decltype(library.release_handle)> handle(
+      primary, library.release_handle);
+  const std::unique_ptr<DecodingOptions, decltype(library.free_options)> options(
+      library.make_options(), library.free_options);
+  if (options == nullptr) {
+    return absl::ResourceExhaustedError(fmt::format("no memory for a {}", format));
+  }
+  options->ignore_transformations = 1;
+  Image* image = nullptr;
+  const int chroma = header->chroma;
+  error = library.decode(handle.get(), &image, chroma == kNoChroma ? kMonochrome : kYcbcr, chroma,
+                         options.get());
+  if (error.code != kOk) return StatusOf(error, format, bytes);
+  absl::StatusOr<Decoded> decoded = TakePlanes(library, image, *header, format);
+  if (!decoded.ok()) return decoded;
+  Error warning = {};
+  if (library.get_warnings(image, 0, &warning, 1) > 0) {
+    return absl::DataLossError(
+        fmt::format("{} of {} bytes is damaged: {}", format, bytes.size(), MessageOf(warning)));
+  }
+  decoded->premultiplied =
+      decoded->alpha.data != nullptr && library.is_premultiplied(handle.get()) != 0;
+  return decoded;
+}
+
+// Rounds a level of 0 to 1 to 0 to `max`.
+uint32_t Quantized(float level, uint32_t max) {
+  return static_cast<uint32_t>(
+      std::lround(std::clamp(level, 0.0f, 1.0f) * static_cast<float>(max)));
+}
+
+}  // namespace
+
+absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int channels,
+                        std::vector<uint8_t>* pixels) {
+  const absl::StatusOr<const Library*> library = GetLibrary(header.format);
+  if (!library.ok()) return library.status();
+  const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header.format);
+  if (!decoded.ok()) return decoded.status();
+  YcbcrRows rows(decoded->colour);
+  const HeifHeader& part = decoded->header;
+  std::vector<float> row(size_t{3} * part.stored_width);
+  pixels->resize(size_t{part.width} * part.height * channels);
+  uint8_t* to = pixels->data();
+  for (uint32_t y = part.top; y < part.top + part.height; ++y) {
+    rows.Convert(y, row.data());
+    for (uint32_t x = part.left; x < part.left + part.width; ++x) {
+      float factor = 1;
+      if (decoded->premultiplied) {
+        const uint32_t alpha = decoded->alpha.At(x, y);
+        factor = alpha == 0 ? 0 : static_cast<float>(decoded->alpha.max()) / alpha;
+      }
+      uint8_t rgb[3];
+      for (size_t c = 0; c < 3; ++c) rgb[c] = Quantized(row[3 * x + c] * factor, 255);
+      if (channels == 1) {
+        *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+      } else {
+        to = std::copy_n(rgb, 3, to);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRawHeif(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  const absl::StatusOr<const Library*> library = GetLibrary(header.format);
+  if (!library.ok()) return library.status();
+  const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header.format);
+  if (!decoded.ok()) return decoded.status();
+  const YcbcrImage& colour = decoded->colour;
+  const SamplePlane& alpha = decoded->alpha;
+  const int bits = std::max(colour.y.bits, alpha.data != nullptr ? alpha.bits : 0);
+  const HeifHeader& part = decoded->header;
+  absl::Status status =
+      samples->Start(header.format, part.width, part.height, decoded->channels(), bits);
+  if (!status.ok()) return status;
+  YcbcrRows rows(colour);
+  std::vector<float> row(size_t{3} * part.stored_width);
+  for (uint32_t y = part.top; y < part.top + part.height; ++y) {
+    uint8_t* to = samples->row(y - part.top);
+    const auto put = [&](uint32_t sample) {
+      const auto value = static_cast<uint16_t>(sample);
+      if (samples->sample_bytes() == 1) {
+        *to = static_cast<uint8_t>(value);
+      } else {
+        std::memcpy(to, &value, sizeof(value));
+      }
+      to += samples->sample_bytes();
+    };
+    if (!decoded->grey()) rows.Convert(y, row.data());
+    for (uint32_t x = part.left; x < part.left + part.width; ++x) {
+      if (decoded->grey()) {
+        put(colour.y.At(x, y));
+      } else {
+        for (size_t c = 0; c < 3; ++c) put(Quantized(row[size_t{3} * x + c], colour.y.max()));
+      }
+      if (alpha.data != nullptr) put(alpha.At(x, y));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

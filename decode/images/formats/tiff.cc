@@ -1,0 +1,379 @@
+#include "decode/images/formats/tiff.h"
+
+#include <tiffio.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "decode/images/formats/grey.h"
+#include "decode/images/formats/loaded_library.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// The most that a damaged file may make libtiff allocate at once. An image takes at most half of
+// it.
+constexpr tmsize_t kMaxAllocation = tmsize_t{1} << 30;
+
+// libtiff depends on a dozen libraries, so it is loaded only when needed.
+struct Library {
+  decltype(&TIFFOpenOptionsAlloc) make_options;
+  decltype(&TIFFOpenOptionsFree) free_options;
+  decltype(&TIFFOpenOptionsSetMaxSingleMemAlloc) set_max_allocation;
+  decltype(&TIFFOpenOptionsSetErrorHandlerExtR) set_error_handler;
+  decltype(&TIFFOpenOptionsSetWarningHandlerExtR) set_warning_handler;
+  decltype(&TIFFClientOpenExt) open;
+  decltype(&TIFFClose) close;
+  decltype(&TIFFSetField) set_field;
+  decltype(&TIFFGetFieldDefaulted) get_field;
+  decltype(&TIFFRGBAImageBegin) begin;
+  decltype(&TIFFRGBAImageGet) get;
+  decltype(&TIFFRGBAImageEnd) end;
+  decltype(&TIFFIsTiled) is_tiled;
+  decltype(&TIFFScanlineSize) row_size;
+  decltype(&TIFFReadScanline) read_row;
+  decltype(&TIFFTileSize) tile_size;
+  decltype(&TIFFTileRowSize) tile_row_size;
+  decltype(&TIFFReadTile) read_tile;
+};
+
+absl::StatusOr<Library> OpenLibrary() {
+  absl::StatusOr<LoadedLibrary> loaded = LoadedLibrary::Open("libtiff", "libtiff.so.6", "libtiff6");
+  if (!loaded.ok()) return loaded.status();
+  Library library;
+  loaded->Find("TIFFOpenOptionsAlloc", &library.make_options);
+  loaded->Find("TIFFOpenOptionsFree", &library.free_options);
+  loaded->Find("TIFFOpenOptionsSetMaxSingleMemAlloc", &library.set_max_allocation);
+  loaded->Find("TIFFOpenOptionsSetErrorHandlerExtR", &library.set_error_handler);
+  loaded->Find("TIFFOpenOptionsSetWarningHandlerExtR", &library.set_warning_handler);
+  loaded->Find("TIFFClientOpenExt", &library.open);
+  loaded->Find("TIFFClose", &library.close);
+  loaded->Find("TIFFSetField", &library.set_field);
+  loaded->Find("TIFFGetFieldDefaulted", &library.get_field);
+  loaded->Find("TIFFRGBAImageBegin", &library.begin);
+  loaded->Find("TIFFRGBAImageGet", &library.get);
+  loaded->Find("TIFFRGBAImageEnd", &library.end);
+  loaded->Find("TIFFIsTiled", &library.is_tiled);
+  loaded->Find("TIFFScanlineSize", &library.row_size);
+  loaded->Find("TIFFReadScanline", &library.read_row);
+  loaded->Find("TIFFTileSize", &library.tile_size);
+  loaded->Find("TIFFTileRowSize", &library.tile_row_size);
+  loaded->Find("TIFFReadTile", &library.read_tile);
+  if (!loaded->found_all()) return absl::UnimplementedError("libtiff is older than 4.5");
+  return library;
+}
+
+const absl::StatusOr<Library>& GetLibrary() {
+  static const auto* library = new absl::StatusOr<Library>([]() -> absl::StatusOr<Library> {
+    absl::StatusOr<Library> opened = OpenLibrary();
+    if (opened.ok()) return opened;
+    return absl::UnimplementedError(
+        fmt::format("tiff: {}", std::string(opened.status().message())));
+  }());
+  return *library;
+}
+
+// The file in memory, and libtiff's first error.
+struct Input {
+  std::string_view bytes;
+  toff_t at = 0;
+  std::string error;
+};
+
+tmsize_t Read(thandle_t handle, void* to, tmsize_t count) {
+  auto& input = *static_cast<Input*>(handle);
+  const toff_t left = input.bytes.size() - std::min<toff_t>(input.at, input.bytes.size());
+  const toff_t n = std::min<toff_t>(left, static_cast<toff_t>(std::max<tmsize_t>(count, 0)));
+  if (n > 0) std::memcpy(to, input.bytes.data() + input.at, n);
+  input.at += n;
+  return static_cast<tmsize_t>(n);
+}
+
+tmsize_t Write(thandle_t, void*, tmsize_t) { return 0; }
+
+toff_t Seek(thandle_t handle, toff_t offset, int whence) {
+  auto& input = *static_cast<Input*>(handle);
+  if (whence == SEEK_SET) input.at = offset;
+  if (whence == SEEK_CUR) input.at += offset;
+  if (whence == SEEK_END) input.at = input.bytes.size() + offset;
+  return input.at;
+}
+
+int Close(thandle_t) { return 0; }
+toff_t Size(thandle_t handle) { return static_cast<Input*>(handle)->bytes.size(); }
+
+// Lets libtiff read directly from memory.
+int Map(thandle_t handle, void** base, toff_t* size) {
+  const std::string_view bytes = static_cast<Input*>(handle)->bytes;
+  *base = const_cast<char*>(bytes.data());
+  *size = bytes.size();
+  return 1;
+}
+void Unmap(thandle_t, void*, toff_t) {}
+
+int OnError(TIFF*, void* user, const char*, const char* format, va_list arguments) {
+  auto& input = *static_cast<Input*>(user);
+  if (input.error.empty()) {
+    char text[200];
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    input.error = text;
+  }
+  return 1;
+}
+int OnWarning(TIFF*, void*, const char*, const char*, va_list) { return 1; }
+
+absl::Status Damaged(const Input& input) {
+  return absl::DataLossError(fmt::format("tiff of {} bytes is cut off or damaged{}{}",
+                                         input.bytes.size(), input.error.empty() ? "" : ": ",
+                                         input.error));
+}
+
+using File = std::unique_ptr<TIFF, decltype(Library::close)>;
+
+// Opens `input`, which must outlive the result.
+absl::StatusOr<File> Open(const Library& library, Input* input) {
+  const std::unique_ptr<TIFFOpenOptions, decltype(library.free_options)> options(
+      library.make_options(), library.free_options);
+  if (options == nullptr) return absl::ResourceExhaustedError("no memory for a tiff");
+  library.set_max_allocation(options.get(), kMaxAllocation);
+  library.set_error_handler(options.get(), OnError, input);
+  library.set_warning_handler(options.get(), OnWarning, nullptr);
+  File tiff(
+      library.open("tiff", "r", input, Read, Write, Seek, Close, Size, Map, Unmap, options.get()),
+      library.close);
+  if (tiff == nullptr) return Damaged(*input);
+  return tiff;
+}
+
+// Undoes the multiplication of a level by `alpha`.
+uint8_t Divided(uint32_t level, uint32_t alpha) {
+  if (alpha == 0) return 0;
+  return static_cast<uint8_t>(std::min<uint32_t>(255, level * 255 / alpha));
+}
+
+// How samples are stored.
+struct Storage {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint16_t channels = 1;
+  uint16_t bits = 1;
+  uint16_t sample_format = SAMPLEFORMAT_UINT;
+  uint16_t photometric = PHOTOMETRIC_MINISBLACK;
+  uint16_t compression = COMPRESSION_NONE;
+  uint16_t planes = PLANARCONFIG_CONTIG;
+
+  // Channels that stand beside each other, and how often rows or tiles of them are stored.
+  uint16_t beside() const { return planes == PLANARCONFIG_SEPARATE ? uint16_t{1} : channels; }
+  uint16_t times() const { return planes == PLANARCONFIG_SEPARATE ? channels : uint16_t{1}; }
+  uint64_t BytesOf(uint64_t pixels) const { return (pixels * beside() * bits + 7) / 8; }
+};
+
+absl::StatusOr<Storage> StorageOf(const Library& library, TIFF* tiff) {
+  Storage storage;
+  library.get_field(tiff, TIFFTAG_IMAGEWIDTH, &storage.width);
+  library.get_field(tiff, TIFFTAG_IMAGELENGTH, &storage.height);
+  library.get_field(tiff, TIFFTAG_SAMPLESPERPIXEL, &storage.channels);
+  library.get_field(tiff, TIFFTAG_BITSPERSAMPLE, &storage.bits);
+  library.get_field(tiff, TIFFTAG_SAMPLEFORMAT, &storage.sample_format);
+  library.get_field(tiff, TIFFTAG_PHOTOMETRIC, &storage.photometric);
+  library.get_field(tiff, TIFFTAG_COMPRESSION, &storage.compression);
+  library.get_field(tiff, TIFFTAG_PLANARCONFIG, &storage.planes);
+  const uint16_t format = storage.sample_format;
+  if (format != SAMPLEFORMAT_UINT && format != SAMPLEFORMAT_VOID) {
+    return absl::UnimplementedError(fmt::format("tiff with {} samples of {} bits",
+                                                format == SAMPLEFORMAT_IEEEFP ? "floating-point"
+                                                : format == SAMPLEFORMAT_INT  ? "signed"
+                                                                              : "complex",
+                                                storage.bits));
+  }
+  const uint16_t bits = storage.bits;
+  if (bits != 1 && bits != 2 && bits != 4 && bits != 8 && bits != 16) {
+    return absl::UnimplementedError(fmt::format("tiff with samples of {} bits", bits));
+  }
+  const bool ycbcr = storage.photometric == PHOTOMETRIC_YCBCR;
+  if (ycbcr && storage.compression == COMPRESSION_JPEG) {
+    library.set_field(tiff, TIFFTAG_JPEGCOLORMODE, static_cast<int>(JPEGCOLORMODE_RGB));
+  } else if (ycbcr || storage.photometric == PHOTOMETRIC_LOGL ||
+             storage.photometric == PHOTOMETRIC_LOGLUV) {
+    return absl::UnimplementedError(fmt::format(
+        "tiff with colours of kind {} (PhotometricInterpretation)", storage.photometric));
+  }
+  return storage;
+}
+
+// Writes `count` samples of `bits` bits, which are packed from the highest bit, to every
+// `step`-th sample from `to` on.
+void Unpack(const uint8_t* from, int bits, size_t count, size_t step, uint8_t* to) {
+  const size_t bytes = bits > 8 ? 2 : 1;
+  if (bits >= 8 && step == 1) {
+    std::memcpy(to, from, count * bytes);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i, to += step * bytes) {
+    if (bits >= 8) {
+      std::memcpy(to, from + i * bytes, bytes);
+    } else {
+      const size_t bit = i * bits;
+      *to = from[bit / 8] >> (8 - bits - bit % 8) & ((1 << bits) - 1);
+    }
+  }
+}
+
+// Writes `width` pixels of a row or a tile, beginning at (x, y), to the samples.
+void Place(const uint8_t* from, const Storage& storage, uint16_t plane, uint32_t x, uint32_t y,
+           uint32_t width, RawSamples* samples) {
+  const size_t pixel = size_t{storage.channels} * samples->sample_bytes();
+  const size_t step = storage.channels / storage.beside();
+  Unpack(from, storage.bits, size_t{width} * storage.beside(), step,
+         samples->row(y) + x * pixel + size_t{plane} * samples->sample_bytes());
+}
+
+absl::Status ReadRows(const Library& library, TIFF* tiff, const Storage& storage,
+                      const Input& input, RawSamples* samples) {
+  const tmsize_t row_size = library.row_size(tiff);
+  if (static_cast<uint64_t>(row_size) != storage.BytesOf(storage.width)) return Damaged(input);
+  std::vector<uint8_t> row(row_size);
+  for (uint16_t plane = 0; plane < storage.times(); ++plane) {
+    for (uint32_t y = 0; y < storage.height; ++y) {
+      if (library.read_row(tiff, row.data(), y, plane) < 0) {
+        return Damaged(input);
+      }
+      Place(row.data(), storage, plane, 0, y, storage.width, samples);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTiles(const Library& library, TIFF* tiff, const Storage& storage,
+                       const Input& input, RawSamples* samples) {
+  // A tile may be larger than a small image, but not by any amount.
+  constexpr uint64_t kMaxTile = 64 << 20;
+  uint32_t width = 0;
+  uint32_t height = 0;
+  library.get_field(tiff, TIFFTAG_TILEWIDTH, &width);
+  library.get_field(tiff, TIFFTAG_TILELENGTH, &height);
+  const tmsize_t row_size = library.tile_row_size(tiff);
+  const tmsize_t size = library.tile_size(tiff);
+  if (width == 0 || height == 0 || static_cast<uint64_t>(row_size) != storage.BytesOf(width) ||
+      size / height != row_size) {
+    return Damaged(input);
+  }
+  if (static_cast<uint64_t>(size) > std::max<uint64_t>(samples->size(), kMaxTile)) {
+    return absl::ResourceExhaustedError(fmt::format("tiff of {} x {} pixels with tiles of {} x {}",
+                                                    storage.width, storage.height, width, height));
+  }
+  std::vector<uint8_t> tile(size);
+  for (uint16_t plane = 0; plane < storage.times(); ++plane) {
+    for (uint64_t y = 0; y < storage.height; y += height) {
+      for (uint64_t x = 0; x < storage.width; x += width) {
+        if (library.read_tile(tiff, tile.data(), x, y, 0, plane) < 0) {
+          return Damaged(input);
+        }
+        const auto columns = static_cast<uint32_t>(std::min<uint64_t>(width, storage.width - x));
+        const uint64_t rows = std::min<uint64_t>(height, storage.height - y);
+        for (uint64_t line = 0; line < rows; ++line) {
+          Place(tile.data() + line * row_size, storage, plane, x, y + line, columns, samples);
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int channels,
+                        std::vector<uint8_t>* pixels) {
+  const absl::StatusOr<Library>& found = GetLibrary();
+  if (!found.ok()) return found.status();
+  const Library& library = *found;
+  Input input = {bytes};
+  const absl::StatusOr<File> opened = Open(library, &input);
+  if (!opened.ok()) return opened.status();
+  const File& tiff = *opened;
+
+  uint16_t num_extra = 0;
+  uint16_t* extra = nullptr;
+  library.get_field(tiff.get(), TIFFTAG_EXTRASAMPLES, &num_extra, &extra);
+  const uint16_t alpha = num_extra > 0 ? extra[0] : uint16_t{EXTRASAMPLE_UNSPECIFIED};
+  const bool multiplied = alpha == EXTRASAMPLE_ASSOCALPHA;
+  if (alpha == EXTRASAMPLE_UNASSALPHA) {
+    // Keeps libtiff from multiplying by alpha: it takes the colours to be multiplied already.
+    std::vector<uint16_t> kinds(extra, extra + num_extra);
+    kinds[0] = EXTRASAMPLE_ASSOCALPHA;
+    library.set_field(tiff.get(), TIFFTAG_EXTRASAMPLES, static_cast<int>(num_extra), kinds.data());
+  }
+  // Keeps libtiff from applying the orientation.
+  library.set_field(tiff.get(), TIFFTAG_ORIENTATION, static_cast<int>(ORIENTATION_TOPLEFT));
+
+  char why[1024] = {};
+  TIFFRGBAImage image = {};
+  input.error.clear();
+  if (library.begin(&image, tiff.get(), /*stop=*/1, why) == 0) {
+    if (!input.error.empty()) return Damaged(input);
+    return absl::UnimplementedError(
+        fmt::format("tiff of a kind that libtiff cannot decode: {}", why));
+  }
+  const std::unique_ptr<TIFFRGBAImage, decltype(library.end)> ended(&image, library.end);
+  if (image.width != header.width || image.height != header.height) {
+    return absl::DataLossError(fmt::format("tiff has {} x {} pixels, but its header says {} x {}",
+                                           image.width, image.height, header.width, header.height));
+  }
+  image.req_orientation = ORIENTATION_TOPLEFT;
+  if (image.Bitdepth16To8 != nullptr) {
+    for (uint32_t i = 0; i < 65536; ++i) image.Bitdepth16To8[i] = static_cast<uint8_t>(i >> 8);
+  }
+  const size_t count = size_t{header.width} * header.height;
+  std::vector<uint32_t> raster(count);
+  if (library.get(&image, raster.data(), header.width, header.height) == 0 ||
+      !input.error.empty()) {
+    return Damaged(input);
+  }
+  pixels->resize(count * channels);
+  uint8_t* to = pixels->data();
+  for (uint32_t pixel : raster) {
+    uint8_t rgb[] = {static_cast<uint8_t>(TIFFGetR(pixel)), static_cast<uint8_t>(TIFFGetG(pixel)),
+                     static_cast<uint8_t>(TIFFGetB(pixel))};
+    if (multiplied) {
+      for (uint8_t& level : rgb) level = Divided(level, TIFFGetA(pixel));
+    }
+    if (channels == 1) {
+      *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+    } else {
+      to = std::copy_n(rgb, 3, to);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRawTiff(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
+  const absl::StatusOr<Library>& found = GetLibrary();
+  if (!found.ok()) return found.status();
+  const Library& library = *found;
+  Input input = {bytes};
+  const absl::StatusOr<File> tiff = Open(library, &input);
+  if (!tiff.ok()) return tiff.status();
+  const absl::StatusOr<Storage> storage = StorageOf(library, tiff->get());
+  if (!storage.ok()) return storage.status();
+  if (storage->width != header.width || storage->height != header.height) {
+    return absl::DataLossError(fmt::format("tiff has {} x {} pixels, but its header says {} x {}",
+                                           storage->width, storage->height, header.width,
+                                           header.height));
+  }
+  absl::Status status =
+      samples->Start("tiff", header.width, header.height, storage->channels, storage->bits);
+  if (!status.ok()) return status;
+  status = library.is_tiled(tiff->get()) != 0
+               ? ReadTiles(library, tiff->get(), *storage, input, samples)
+               : ReadRows(library, tiff->get(), *storage, input, samples);
+  if (status.ok() && !input.error.empty()) return Damaged(input);
+  return status;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,44 @@
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fmt/format.h"
+#include "net/open.h"
+#include "shard/names/file_identity.h"
+#include "shard/names/names.h"
+#include "shardfeed/spec.h"
+
+namespace shardfeed {
+namespace {
+
+// A dataset without a manifest, or whose manifest cannot be looked up, has none.
+std::vector<uint64_t> IdentityOrNone(const std::string& manifest) {
+  absl::StatusOr<std::vector<uint64_t>> identity = FileIdentity(manifest);
+  return identity.ok() ? *std::move(identity) : std::vector<uint64_t>();
+}
+
+}  // namespace
+
+DatasetVersion::DatasetVersion(std::string directory, std::string stem)
+    : directory_(std::move(directory)), stem_(std::move(stem)) {}
+
+DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
+  DatasetVersion version(directory, stem);
+  version.manifest_ = IdentityOrNone(ManifestPath(directory, stem));
+  return version;
+}
+
+absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
+  if (stem_.empty() || absl::IsCancelled(so_far)) return so_far;
+  const std::string manifest = ManifestPath(directory_, stem_);
+  // The order matters: the commit record is removed after the manifest was put into place.
+  struct stat info;
+  // In a store, the old manifest is removed before anything else is touched.
+  const bool being_replaced =
+      !IsRemote(directory_) && ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
+  if (!being_replaced && IdentityOrNone(manifest) == manifest_) return so_far;
+  return absl::AbortedError(
+      fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
+}
+
+}  // namespace shardfeed

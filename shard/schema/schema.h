@@ -1,0 +1,159 @@
+// The schema of a dataset: a summary of each feature over all records.
+
+#ifndef SHARDFEED_SHARD_SCHEMA_SCHEMA_H_
+#define SHARDFEED_SHARD_SCHEMA_SCHEMA_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "nlohmann/json_fwd.hpp"
+#include "tfrecord/example_reader.h"
+
+namespace shardfeed {
+
+// What a feature was before it became a list of 64-bit integers, 32-bit floats or bytes. No record
+// tells it: the writer notes it, so that whoever parses the records can restore it.
+struct FeatureType {
+  std::string dtype;  // a DTypeName, "bool" or another name of NumPy's; empty: not known
+  // Shape of the value in each record that has the feature; a first size of -1 is any length.
+  // Empty: a single value, or not known.
+  std::vector<int64_t> shape;
+
+  bool empty() const { return dtype.empty() && shape.empty(); }
+  friend bool operator==(const FeatureType&, const FeatureType&) = default;
+};
+using FeatureTypes = std::map<std::string, FeatureType, std::less<>>;
+
+// One feature over all records.
+struct FeatureSchema {
+  // The kind of the first record in which the feature has a kind.
+  FeatureKind kind = FeatureKind::kNone;
+  // True for a feature list of SequenceExamples.
+  bool is_list = false;
+  // Number of records that have the feature.
+  uint64_t records = 0;
+  // Number of records in which the feature has another kind than `kind`.
+  uint64_t mixed_kinds = 0;
+  // Range of the number of values in a record that has the feature.
+  uint64_t min_values = UINT64_MAX;
+  uint64_t max_values = 0;
+  // Range of the size of a value; for bytes features only.
+  uint64_t min_bytes = UINT64_MAX;
+  uint64_t max_bytes = 0;
+  FeatureType type;
+
+  friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
+};
+
+// Is shown the values of a record while a schema looks at it, so that they need not be searched for
+// again.
+class ValueVisitor {
+ public:
+  virtual ~ValueVisitor() = default;
+  // The `count` values of a feature, which has a kind. `position` is its place in the record, or in
+  // a similar one that has more features. `name` is the one in Schema::features, which stays where
+  // it is.
+  virtual void Visit(size_t position, const std::string& name, FeatureKind kind, uint64_t count,
+                     absl::Span<const ValueSpan> spans) = 0;
+  // Called instead for a record with values that spans do not show: unpacked numbers, repeated
+  // features, lists of steps of several kinds.
+  virtual void VisitIrregular(std::string_view record) = 0;
+};
+
+// Not thread-safe: collect one schema per thread and merge them.
+class Schema {
+ public:
+  // Adds a record, and shows its values to `visitor`, unless it is null. DataLoss: it is not an
+  // Example; only the record itself is counted.
+  absl::Status AddRecord(std::string_view record, ValueVisitor* visitor = nullptr);
+  // If both have types of a feature, whatever differs between them becomes unknown.
+  void Merge(const Schema& other);
+  // Notes the types of those features that the records have. A shape that they do not have is left
+  // out.
+  void SetTypes(const FeatureTypes& types);
+  FeatureTypes Types() const;
+
+  uint64_t records() const { return records_; }
+  uint64_t not_examples() const { return not_examples_; }
+  const std::map<std::string, FeatureSchema, std::less<>>& features() const { return features_; }
+
+  // Returns {"NAME": {"kind": "bytes", "records": 10, "min_values": 1, ...}}; docs/manifest.md
+  // explains the keys.
+  nlohmann::json ToJson() const;
+  // DataLoss: ToJson cannot have written `json` for a schema of `records` records.
+  absl::Status FromJson(const nlohmann::json& json, uint64_t records, uint64_t not_examples = 0);
+
+ private:
+  // The layout of a record of some size: all of its bytes except the values.
+  struct Seen {
+    FeatureSchema* schema;
+    const std::string* name;  // The key in features_.
+  };
+  struct LayoutFeature {
+    Seen seen;
+    size_t position;
+    FeatureKind kind;
+    uint64_t count;
+    size_t end;  // end of its spans in Layout::values
+    // Sizes of the shortest and the longest value of bytes.
+    uint64_t min_bytes;
+    uint64_t max_bytes;
+  };
+  struct Layout {
+    size_t record_bytes = 0;
+    // The bytes outside the values; empty if a record of this size was seen but not stored.
+    std::string structure;
+    std::vector<ValueSpan> values;
+    std::vector<LayoutFeature> features;
+
+    bool Fits(std::string_view record) const;
+    void Remember(std::string_view record);
+    void Show(ValueVisitor& visitor) const;
+  };
+  // Records mostly repeat the features of the previous one in the same order, and many repeat its
+  // whole layout; such records only need to be counted. A copy of a schema starts with empty
+  // memories, because they point into the original.
+  struct Memories {
+    std::vector<Seen> last_order;
+    // How many of these features, from the first, have different names.
+    size_t num_different = 0;
+    // Indexed by the size of the record modulo 8.
+    std::array<Layout, 8> layouts;
+
+    Memories() = default;
+    Memories(const Memories&) {}
+    Memories& operator=(const Memories&);
+    Memories(Memories&&) = default;
+    Memories& operator=(Memories&&) = default;
+  };
+
+  Seen Find(std::string_view name, size_t position);
+  // Adds a record as nearly all are: each feature has one packed list of its kind, and they are in
+  // the order of the last record. False: it is another one, and nothing was added.
+  bool AddPlain(std::string_view record, Layout& layout);
+  // Whether the spans in `values` show all values of summaries_.
+  bool SpansShowAll(const std::vector<ValueSpan>& values) const;
+
+  uint64_t records_ = 0;
+  uint64_t not_examples_ = 0;
+  std::map<std::string, FeatureSchema, std::less<>> features_;
+  Memories memories_;
+  std::vector<FeatureSummary> summaries_;
+  std::vector<size_t> span_ends_;  // end of the spans of each of summaries_
+};
+
+// Describes the first difference of `stored` from `found`, which was collected from the records;
+// empty if there is none. If a feature has mixed kinds, its kind is not compared, because it
+// depends on the order in which schemas were merged. Nor are types, which records do not tell.
+std::string DifferenceOf(const Schema& stored, const Schema& found);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_SCHEMA_SCHEMA_H_

@@ -1,0 +1,381 @@
+#include "shard/statistics/feature_statistics.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/little_endian.h"
+#include "fmt/format.h"
+#include "tfrecord/wire.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
+
+constexpr uint32_t kNaN = 0x7fc00000;
+
+uint64_t ZigZag(int64_t value) {
+  return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
+}
+int64_t UnZigZag(uint64_t code) { return static_cast<int64_t>(code >> 1 ^ (~(code & 1) + 1)); }
+
+// A single value is looked at.
+class OnePlace {
+ public:
+  explicit OnePlace(uint64_t seed) : seed_(seed) {}
+  bool Next() const { return true; }
+  uint64_t weight() const { return 1; }
+  uint64_t rank() const { return seed_; }
+
+ private:
+  const uint64_t seed_;
+};
+
+// All values of a short list are looked at.
+class AllPlaces {
+ public:
+  explicit AllPlaces(uint64_t seed) : seed_(seed) {}
+  bool Next() {
+    rank_ = at_ == 0 ? seed_ : Spread(seed_ + at_ * kGolden);
+    ++at_;
+    return true;
+  }
+  uint64_t weight() const { return 1; }
+  uint64_t rank() const { return rank_; }
+
+ private:
+  const uint64_t seed_;
+  uint64_t rank_ = 0;
+  uint64_t at_ = 0;
+};
+
+// The values of a long list that are looked at: one at a random place in each of some pieces of
+// equal size, so that what repeats in a list is not always missed.
+class SomePlaces {
+ public:
+  // `count` is at least twice kValuesLookedAt.
+  SomePlaces(uint64_t count, uint64_t seed)
+      : count_(count),
+        width_(uint64_t{1} << (std::bit_width(count / FeatureStatistics::kValuesLookedAt) - 1)),
+        seed_(seed) {
+    Choose();
+  }
+
+  // Whether the next value is looked at.
+  bool Next() {
+    if (at_++ != chosen_) return false;
+    ++looked_at_;
+    weight_ = std::min(width_, count_ - begin_);
+    begin_ += width_;
+    Choose();
+    return true;
+  }
+  // How many values the one looked at stands for.
+  uint64_t weight() const { return weight_; }
+  // A random number of it.
+  uint64_t rank() const { return looked_at_ == 1 ? seed_ : Spread(seed_ + looked_at_ * kGolden); }
+  // How many values are not looked at.
+  uint64_t left_out() const { return count_ - (count_ + width_ - 1) / width_; }
+
+ private:
+  void Choose() {
+    if (begin_ >= count_) return;
+    const uint64_t width = std::min(width_, count_ - begin_);
+    const uint64_t random = Spread(~seed_ + begin_ * kGolden);
+    chosen_ = begin_ + static_cast<uint64_t>(static_cast<unsigned __int128>(random) * width >> 64);
+  }
+
+  const uint64_t count_;
+  const uint64_t width_;
+  const uint64_t seed_;
+  uint64_t weight_ = 1;
+  uint64_t at_ = 0;
+  uint64_t begin_ = 0;  // where the piece of chosen_ begins
+  uint64_t chosen_ = 0;
+  uint64_t looked_at_ = 0;
+};
+
+}  // namespace
+
+[[gnu::always_inline]] inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
+  if (kind < kind_ || kind == FeatureKind::kNone) return false;
+  if (kind > kind_) {
+    *this = FeatureStatistics();
+    kind_ = kind;
+  }
+  ++records_;
+  values_ += count;
+  if (count == 1) {
+    ++single_;
+  } else {
+    lengths_.Add(static_cast<double>(count));
+  }
+  return true;
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::LookAt(uint64_t key, double value,
+                                                             bool is_finite, Places& places) {
+  if (frequent_.WouldStopCounting(key)) [[unlikely]] {
+    histogram_ = CountedHistogram();
+  }
+  frequent_.Add(key, places.rank());
+  if (frequent_.exact() || !is_finite) return;
+  if (places.weight() == 1) {
+    histogram_.Add(value);
+  } else {
+    histogram_.Add(value, places.weight());
+  }
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::AddInt(int64_t value, Places& places) {
+  min_int_ = std::min(min_int_, value);
+  max_int_ = std::max(max_int_, value);
+  zeros_ += value == 0;
+  if (!places.Next()) return;
+  LookAt(static_cast<uint64_t>(value), static_cast<double>(value), true, places);
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::AddFloat(float value, Places& places) {
+  uint32_t key = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = key & 0x7fffffff;
+  const bool is_finite = magnitude < 0x7f800000;
+  if (is_finite) {
+    min_ = std::min<double>(min_, value);
+    max_ = std::max<double>(max_, value);
+    zeros_ += magnitude == 0;
+    if (magnitude == 0) key = 0;  // both zeros are one value
+  } else if (magnitude == 0x7f800000) {
+    ++infinite_;
+  } else {
+    ++nan_;
+    key = kNaN;  // all NaNs are one value
+  }
+  if (places.Next()) LookAt(key, value, is_finite, places);
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::AddBytes(std::string_view value,
+                                                               Places& places) {
+  total_bytes_ += value.size();
+  if (!places.Next()) return;
+  frequent_.Add(FrequentValues::KeyOf(value), places.rank(), value);
+  images_.Add(value);
+}
+
+template <typename Places>
+void FeatureStatistics::AddFeature(const RecordFeature& feature, Places places) {
+  if (kind_ == FeatureKind::kInt64) {
+    for (int64_t value : feature.ints) AddInt(value, places);
+  } else if (kind_ == FeatureKind::kFloat) {
+    for (float value : feature.floats) AddFloat(value, places);
+  } else {
+    for (std::string_view value : feature.bytes) AddBytes(value, places);
+  }
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::AddSpans(const char* record,
+                                                               absl::Span<const ValueSpan> spans,
+                                                               Places places) {
+  for (const ValueSpan& span : spans) {
+    const char* at = record + span.begin;
+    const char* const end = record + span.end;
+    if (kind_ == FeatureKind::kInt64) {
+      while (at < end) {
+        const WireNumber number = ReadVarint(at, end);
+        if (number.end == nullptr) break;
+        AddInt(static_cast<int64_t>(number.value), places);
+        at = number.end;
+      }
+    } else if (kind_ == FeatureKind::kFloat) {
+      for (; at < end; at += 4) {
+        AddFloat(std::bit_cast<float>(LoadLittleEndian<uint32_t>(at)), places);
+      }
+    } else {
+      AddBytes({at, span.end - span.begin}, places);
+    }
+  }
+}
+
+void FeatureStatistics::LeaveOut(uint64_t others) {
+  if (frequent_.exact()) histogram_ = CountedHistogram();
+  frequent_.LeaveOut(others);
+}
+
+NumberHistogram FeatureStatistics::CountedHistogram() const {
+  NumberHistogram counted;
+  if (kind_ == FeatureKind::kBytes) return counted;
+  for (const auto& [key, count] : frequent_.Counted()) {
+    const double value = NumberOf(key);
+    if (std::isfinite(value)) counted.Add(value, count);
+  }
+  return counted;
+}
+
+void FeatureStatistics::Add(const RecordFeature& feature, uint64_t seed) {
+  const size_t count = feature.kind == FeatureKind::kInt64   ? feature.ints.size()
+                       : feature.kind == FeatureKind::kFloat ? feature.floats.size()
+                                                             : feature.bytes.size();
+  if (!Begin(feature.kind, count)) return;
+  if (count < 2 * kValuesLookedAt) {
+    AddFeature(feature, AllPlaces(seed));
+  } else {
+    const SomePlaces places(count, seed);
+    LeaveOut(places.left_out());
+    AddFeature(feature, places);
+  }
+}
+
+void FeatureStatistics::Add(FeatureKind kind, std::string_view record,
+                            absl::Span<const ValueSpan> spans, uint64_t count, uint64_t seed) {
+  if (!Begin(kind, count)) return;
+  if (count == 1) {
+    AddSpans(record.data(), spans, OnePlace(seed));
+  } else if (count < 2 * kValuesLookedAt) {
+    AddSpans(record.data(), spans, AllPlaces(seed));
+  } else {
+    const SomePlaces places(count, seed);
+    LeaveOut(places.left_out());
+    AddSpans(record.data(), spans, places);
+  }
+}
+
+void FeatureStatistics::Merge(const FeatureStatistics& other) {
+  if (other.kind_ < kind_ || other.kind_ == FeatureKind::kNone) return;
+  if (other.kind_ > kind_) {
+    *this = FeatureStatistics();
+    kind_ = other.kind_;
+  }
+  records_ += other.records_;
+  values_ += other.values_;
+  nan_ += other.nan_;
+  infinite_ += other.infinite_;
+  zeros_ += other.zeros_;
+  total_bytes_ += other.total_bytes_;
+  min_ = std::min(min_, other.min_);
+  max_ = std::max(max_, other.max_);
+  min_int_ = std::min(min_int_, other.min_int_);
+  max_int_ = std::max(max_int_, other.max_int_);
+  single_ += other.single_;
+  lengths_.Merge(other.lengths_);
+  images_.Merge(other.images_);
+  NumberHistogram both = histogram();
+  both.Merge(other.histogram());
+  frequent_.Merge(other.frequent_);
+  if (!frequent_.exact()) histogram_ = std::move(both);
+}
+
+NumberHistogram FeatureStatistics::lengths() const {
+  NumberHistogram all = lengths_;
+  if (single_ > 0) all.Add(1, single_);
+  return all;
+}
+
+double FeatureStatistics::Quantile(double share) const {
+  if (!has_numbers()) return 0;
+  if (!frequent_.exact()) return std::clamp(histogram_.Quantile(share), min(), max());
+  std::vector<std::pair<double, uint64_t>> counts;
+  for (const FrequentValues::Entry& entry : frequent_.Top(frequent_.size())) {
+    const double value = NumberOf(entry.key);
+    if (std::isfinite(value)) counts.emplace_back(value, entry.count);
+  }
+  std::sort(counts.begin(), counts.end());
+  const double rank = std::ceil(share * static_cast<double>(histogram().count()));
+  uint64_t passed = 0;
+  for (const auto& [value, count] : counts) {
+    passed += count;
+    if (static_cast<double>(passed) >= rank) return value;
+  }
+  return max();
+}
+
+double FeatureStatistics::NumberOf(uint64_t key) const {
+  if (kind_ == FeatureKind::kInt64) return static_cast<double>(static_cast<int64_t>(key));
+  return std::bit_cast<float>(static_cast<uint32_t>(key));
+}
+
+std::string FeatureStatistics::TextOf(const FrequentValues::Entry& entry) const {
+  if (kind_ == FeatureKind::kInt64) return fmt::format("{}", static_cast<int64_t>(entry.key));
+  if (kind_ == FeatureKind::kFloat) {
+    return fmt::format("{}", std::bit_cast<float>(static_cast<uint32_t>(entry.key)));
+  }
+  return std::string(entry.text);
+}
+
+void FeatureStatistics::Write(StatisticsWriter& out, bool whole) const {
+  out.Number(static_cast<uint64_t>(kind_));
+  out.Number(records_);
+  out.Number(values_);
+  out.Number(single_);
+  lengths_.Write(out);
+  if (kind_ == FeatureKind::kBytes) {
+    out.Number(total_bytes_);
+    images_.Write(out);
+  } else {
+    out.Number(zeros_);
+    out.Number(nan_);
+    out.Number(infinite_);
+    if (kind_ == FeatureKind::kInt64) {
+      out.Number(ZigZag(min_int_));
+      out.Number(ZigZag(max_int_));
+    } else {
+      out.Double(min_);
+      out.Double(max_);
+    }
+  }
+  frequent_.Write(out, kind_ == FeatureKind::kBytes, whole);
+  if (!frequent_.exact() && kind_ != FeatureKind::kBytes) histogram_.Write(out);
+}
+
+void FeatureStatistics::Read(StatisticsReader& in, uint64_t records) {
+  *this = FeatureStatistics();
+  const uint64_t kind = in.Number(static_cast<uint64_t>(FeatureKind::kInt64));
+  in.Expect(kind != 0);
+  kind_ = static_cast<FeatureKind>(kind);
+  // A name may appear twice in a SequenceExample, as a context feature and as a feature list.
+  records_ = in.Number(std::min(kMaxStatisticsCount, records) * 2);
+  values_ = in.Number();
+  single_ = in.Number(records_);
+  lengths_.Read(in);
+  in.Expect(lengths_.count() == records_ - single_);
+  uint64_t finite = values_;
+  if (kind_ == FeatureKind::kBytes) {
+    total_bytes_ = in.Number();
+    images_.Read(in);
+    in.Expect(images_.count() <= values_);
+  } else {
+    zeros_ = in.Number(values_);
+    nan_ = in.Number(values_ - zeros_);
+    infinite_ = in.Number(values_ - zeros_ - nan_);
+    finite = values_ - nan_ - infinite_;
+    if (kind_ == FeatureKind::kInt64) {
+      min_int_ = UnZigZag(in.Number(UINT64_MAX));
+      max_int_ = UnZigZag(in.Number(UINT64_MAX));
+      in.Expect(values_ == 0 ? min_int_ == FeatureStatistics().min_int_ &&
+                                   max_int_ == FeatureStatistics().max_int_
+                             : min_int_ <= max_int_);
+      in.Expect(nan_ == 0 && infinite_ == 0);
+    } else {
+      min_ = in.Double();
+      max_ = in.Double();
+      in.Expect(finite == 0 ? min_ == FeatureStatistics().min_ && max_ == FeatureStatistics().max_
+                            : std::isfinite(min_) && std::isfinite(max_) && min_ <= max_);
+    }
+  }
+  frequent_.Read(in, kind_ == FeatureKind::kBytes);
+  in.Expect(frequent_.total() == values_);
+  if (kind_ != FeatureKind::kBytes) {
+    if (!frequent_.exact()) histogram_.Read(in);
+    const uint64_t looked_at = histogram().count();
+    in.Expect(frequent_.exact() ? looked_at == finite : looked_at <= values_);
+  }
+  if (!in.ok()) *this = FeatureStatistics();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,42 @@
+// Reports on single shards, which other processes may have made, and what they say together.
+
+#ifndef SHARDFEED_SHARD_VERIFY_SHARD_REPORT_H_
+#define SHARDFEED_SHARD_VERIFY_SHARD_REPORT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shardfeed/spec.h"
+#include "shardfeed/verify.h"
+
+namespace shardfeed {
+
+class DatasetStatistics;
+
+// The report on a shard that could not be read: its only defect is why.
+ShardReport UnreadableShard(const std::string& path, const absl::Status& why);
+
+// As VerifyDataset. From level kExamples on, `found` gets the schema and the statistics of the
+// sound records.
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options,
+                                           DatasetStatistics* found);
+
+// Verifies one shard as VerifyDataset does, which also looks at its index in the index pack.
+absl::StatusOr<ShardReport> VerifyShardOfSet(const std::string& path, const VerifyOptions& options);
+
+// The report on a dataset whose shards have these reports, in order: what VerifyDataset returns,
+// without reading the shards. Aborted: the dataset was replaced meanwhile.
+absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<ShardReport> shards,
+                                               VerifyLevel level);
+
+// A report as text, for other processes: JSON without line feeds.
+std::string ShardReportToText(const ShardReport& report);
+// InvalidArgument: ShardReportToText cannot have written `text`.
+absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_VERIFY_SHARD_REPORT_H_

@@ -1,0 +1,214 @@
+#include "shard/writing/clean.h"
+
+#include <sys/stat.h>
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "net/open.h"
+#include "net/store.h"
+#include "net/upload.h"
+#include "shard/commit/file_replacement.h"
+#include "shard/commit/staging.h"
+#include "shard/commit/store_staging.h"
+#include "shard/names/names.h"
+#include "shard/spec/folder_listing.h"
+#include "shard/spec/spec.h"
+#include "shard/writing/store_part.h"
+#include "shard/writing/write_job.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::string_view kIncompleteEnding = ".incomplete";
+constexpr std::string_view kIndexEnding = ".index";
+
+std::optional<std::string> StemOf(const std::string& name, std::string_view ending) {
+  if (!name.ends_with(ending)) return std::nullopt;
+  return name.substr(0, name.size() - ending.size());
+}
+
+// Takes the stems of the folder's datasets, which is one if `stem` is given, that have files of
+// such endings in the hidden folder.
+absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
+                                                 const std::optional<std::string>& stem,
+                                                 std::initializer_list<std::string_view> endings) {
+  const absl::StatusOr<Folder> hidden = ListFolder(SidecarPath(directory));
+  std::set<std::string> stems;
+  if (absl::IsNotFound(hidden.status())) return stems;
+  if (!hidden.ok()) return hidden.status();
+  for (const std::vector<std::string>* names : {&hidden->files, &hidden->folders}) {
+    for (const std::string& name : *names) {
+      for (std::string_view ending : endings) {
+        std::optional<std::string> found = StemOf(name, ending);
+        if (found && (!stem || found == stem)) stems.insert(*std::move(found));
+      }
+    }
+  }
+  return stems;
+}
+
+// Returns the stem of the dataset whose index, index pack or manifest has that name in the hidden
+// folder. Nullopt: none.
+std::optional<std::string> SidecarStem(std::string_view name) {
+  const std::string text(name);
+  for (std::string_view ending : {kIndexPackEnding, kManifestEnding}) {
+    if (std::optional<std::string> stem = StemOf(text, ending)) return stem;
+  }
+  const std::string shard = StemOf(text, kIndexEnding).value_or("");
+  const std::optional<ShardNameView> parsed = ViewShardName(shard);
+  if (!parsed) return std::nullopt;
+  return std::string(parsed->stem);
+}
+
+// Removes what killed processes left of indexes and manifests that they replaced. The lock on such
+// a file tells whether its writer lives.
+absl::Status CleanReplacements(const std::string& directory, const std::optional<std::string>& stem,
+                               const CleanOptions& options, CleanSummary* summary) {
+  const std::string folder = SidecarPath(directory);
+  const absl::StatusOr<Folder> hidden = ListFolder(folder);
+  if (absl::IsNotFound(hidden.status())) return absl::OkStatus();
+  if (!hidden.ok()) return hidden.status();
+  for (const std::string& name : hidden->files) {
+    const std::string replaced(ReplacedBy(name));
+    std::optional<std::string> found = SidecarStem(replaced);
+    // It may be the index of a file that is not a shard of a set.
+    if (!found) found = StemOf(replaced, kIndexEnding);
+    if (!found || (stem && *found != *stem)) continue;
+    const std::string path = JoinPath(folder, name);
+    const absl::StatusOr<bool> removed = RemoveAbandoned(path, options.dry_run);
+    if (!removed.ok()) return removed.status();
+    if (*removed) summary->removed.push_back(path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CleanFolder(const std::string& directory, const std::optional<std::string>& stem,
+                         const std::set<std::string>& stems, const CleanOptions& options,
+                         CleanSummary* summary) {
+  for (const std::string& one : stems) {
+    struct stat info;
+    const bool committed = ::lstat(CommitPath(directory, one).c_str(), &info) == 0;
+    if (!options.dry_run) {
+      // Opening finishes a commit, and the end removes the folder.
+      const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(directory, one);
+      if (!staging.ok()) return staging.status();
+    }
+    if (committed) {
+      summary->finished.push_back(one);
+    } else {
+      summary->removed.push_back(StagingPath(directory, one));
+    }
+  }
+  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
+  if (!jobs.ok()) return jobs.status();
+  for (const std::string& one : *jobs) {
+    absl::Status status = CleanJobs(directory, one, options.begun_before, options.dry_run,
+                                    &summary->removed, &summary->kept);
+    if (!status.ok()) return status;
+  }
+  return CleanReplacements(directory, stem, options, summary);
+}
+
+// Returns the stem of the dataset that an unfinished object belongs to. Nullopt: none.
+std::optional<std::string> WrittenStem(std::string_view path, bool sidecar) {
+  const std::string_view name = SplitPath(path).name;
+  if (sidecar) return SidecarStem(name);
+  const std::optional<ShardNameView> shard = ViewShardName(name);
+  if (!shard) return std::nullopt;
+  return std::string(shard->stem);
+}
+
+absl::Status CleanStore(const std::string& directory, const std::optional<std::string>& stem,
+                        const std::set<std::string>& stems, const CleanOptions& options,
+                        CleanSummary* summary) {
+  for (const std::string& one : stems) {
+    if (!options.dry_run) {
+      const absl::StatusOr<FoundCommit> found = FinishStoreCommit(directory, one);
+      if (!found.ok()) return found.status();
+      if (*found == FoundCommit::kNone) continue;  // Its writer or another process was quicker.
+      if (*found == FoundCommit::kDiscarded) {
+        summary->removed.push_back(CommitPath(directory, one));
+        continue;
+      }
+    }
+    summary->finished.push_back(one);
+  }
+  // First, because the uploads of a job are removed with it, but not before it.
+  std::set<std::string> used;
+  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
+  if (!jobs.ok()) return jobs.status();
+  for (const std::string& one : *jobs) {
+    absl::Status status = CleanStoreJobs(directory, one, options.begun_before, options.dry_run,
+                                         &summary->removed, &summary->kept, &used);
+    if (!status.ok()) return status;
+  }
+  for (const std::string& folder : {directory, SidecarPath(directory)}) {
+    const absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
+    if (!uploads.ok()) return uploads.status();
+    for (const UnfinishedUpload& upload : *uploads) {
+      const std::optional<std::string> writes = WrittenStem(upload.path, folder != directory);
+      if (!writes || (stem && *writes != *stem)) continue;
+      if (options.dry_run && stems.contains(*writes)) continue;
+      if (upload.expires) {
+        summary->expiring.push_back(upload.path);
+        continue;
+      }
+      if (used.contains(upload.upload)) continue;
+      if (upload.begun >= options.begun_before) {
+        summary->kept.push_back(upload.path);
+        continue;
+      }
+      // A writer that has been at work for so long may be committing right now.
+      const absl::StatusOr<bool> committing = ObjectExists(CommitPath(directory, *writes));
+      if (!committing.ok()) return committing.status();
+      if (*committing) {
+        summary->kept.push_back(upload.path);
+        continue;
+      }
+      if (!options.dry_run) {
+        absl::Status status = Discard({upload.path, upload.upload, {}, 0, ""});
+        if (!status.ok()) return status;
+      }
+      summary->removed.push_back(upload.path);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CleanSummary> CleanDatasets(const std::string& spec, const CleanOptions& options) {
+  std::string directory = spec;
+  std::optional<std::string> stem;
+  if (directory.ends_with('/')) {
+    if (directory.starts_with("file:///")) directory = directory.substr(7);
+    while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+    if (IsRemote(directory)) {
+      if (absl::Status status = CheckWritable(directory); !status.ok()) return status;
+    } else if (const absl::StatusOr<Folder> there = ListFolder(directory); !there.ok()) {
+      return there.status();
+    }
+  } else {
+    absl::StatusOr<OutputSpec> output = ParseOutputSpec(spec);
+    if (!output.ok()) return output.status();
+    directory = std::move(output->directory);
+    stem = std::move(output->stem);
+  }
+  absl::StatusOr<std::set<std::string>> stems =
+      LeftBehind(directory, stem, {kCommitEnding, kIncompleteEnding});
+  if (!stems.ok()) return stems.status();
+  CleanSummary summary;
+  const absl::Status status = IsRemote(directory)
+                                  ? CleanStore(directory, stem, *stems, options, &summary)
+                                  : CleanFolder(directory, stem, *stems, options, &summary);
+  if (!status.ok()) return status;
+  return summary;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,86 @@
+// Checks before a dataset is written.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/remedy.h"
+#include "net/open.h"
+#include "net/store.h"
+#include "shard/writing/output_folder.h"
+#include "shard/writing/writer.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Taken(std::string_view message, std::string purpose = "replace it") {
+  return WithRemedy(absl::AlreadyExistsError({message.data(), message.size()}),
+                    {"overwrite", "", std::move(purpose)});
+}
+
+absl::Status CheckNoShards(const OutputSpec& spec) {
+  absl::Status status;
+  const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
+    status = Taken(fmt::format("{}: there are shards of this name", JoinPath(spec.directory, name)),
+                   "replace them");
+  });
+  return listed.ok() ? status : listed;
+}
+
+}  // namespace
+
+absl::Status DatasetWriter::CheckOptions(const OutputSpec& spec, const EncodeOptions& encode) {
+  if (!spec.count || *spec.count == 0) {
+    return absl::InvalidArgumentError("a dataset needs a number of shards: name it as stem@N");
+  }
+  if (encode.compression == Compression::kSnappy) {
+    return absl::InvalidArgumentError("SNAPPY can be read, but not written: use gzip or none");
+  }
+  if (encode.compression_level < 1 || encode.compression_level > 9) {
+    return absl::InvalidArgumentError(
+        fmt::format("compression_level must be from 1 to 9, got {}", encode.compression_level));
+  }
+  if (encode.member_bytes == 0) {
+    return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DatasetWriter::CheckMayResume(const OutputSpec& spec, bool resume) {
+  if (!resume || !IsRemote(spec.directory)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: a dataset in a store cannot be resumed, because finished shards are kept in "
+                  "folders only; write it again, or write to a folder and copy that",
+                  FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
+}
+
+absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
+  if (IsRemote(spec.directory)) {
+    const std::string manifest = ManifestPath(spec.directory, spec.stem);
+    const absl::Status there = StatObject(manifest).status();
+    if (there.ok()) return Taken(fmt::format("{}: there is a dataset of this name", manifest));
+    return absl::IsNotFound(there) ? CheckNoShards(spec) : there;
+  }
+  // A link counts whatever its target, since it was created for a purpose.
+  const std::string manifest = ManifestPath(spec.directory, spec.stem);
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(manifest, error).type();
+  if (type == fs::file_type::directory) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: expected a manifest, found a folder; move it away", manifest));
+  }
+  if (type == fs::file_type::none) return ErrnoStatus(error.value(), manifest, "look up");
+  if (type != fs::file_type::not_found) {
+    return Taken(fmt::format("{}: there is a dataset of this name", manifest));
+  }
+  absl::Status free = CheckIndexesAreFree(spec);
+  return free.ok() ? CheckNoShards(spec) : free;
+}
+
+}  // namespace shardfeed
