@@ -7,9 +7,9 @@
 //   50
 //                                                     floats in FILE, x, and their numbers, y
 //   records_benchmark gzip FOLDER OUT [keep]          DatasetWriter with GZIP
-//   records_benchmark verify FOLDER THREADS           VerifyDataset, and a loop that only reads and
+//   records_benchmark verify FOLDER THREADS           Verify, and a loop that only reads and
 //                                                     computes the CRCs, alternating
-//   records_benchmark index FOLDER                    WriteIndex on one thread
+//   records_benchmark index FOLDER                    IndexShard on one thread
 //   records_benchmark read FOLDER ORDER THREADS       Reader, and the loop, alternating
 //   records_benchmark cold FOLDER ORDER THREADS       Reader, bypassing the page cache
 //   records_benchmark slow FOLDER ORDER BUDGET        Reader with a consumer of 0.5 GB/s: peak
@@ -236,7 +236,7 @@ uint64_t CrcLoop(const ShardSet& set, int threads) {
   return records;
 }
 
-void Verify(const std::string& folder, int threads) {
+void MeasureVerify(const std::string& folder, int threads) {
   const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
   std::vector<double> loop;
   std::vector<double> verify;
@@ -246,7 +246,7 @@ void Verify(const std::string& folder, int threads) {
     const uint64_t expected = CrcLoop(set, threads);
     const double loop_seconds = NowSeconds() - start;
     start = NowSeconds();
-    const VerifyReport report = Value(VerifyDataset(set, {.threads = threads}));
+    const VerifyReport report = Value(Verify(set, {.threads = threads}));
     const double verify_seconds = NowSeconds() - start;
     records = report.num_records();
     if (report.num_defects() != 0 || records != expected) {
@@ -271,7 +271,7 @@ void Index(const std::string& folder) {
     records = bytes = bytes_read = 0;
     const double start = NowSeconds();
     for (const std::string& path : set.paths) {
-      const IndexSummary summary = Value(WriteIndex(path, {.bytes_read = &bytes_read}));
+      const IndexSummary summary = Value(IndexShard(path, {.bytes_read = &bytes_read}));
       records += summary.records;
       bytes += summary.shard_bytes;
     }
@@ -481,7 +481,7 @@ int Run(const std::vector<std::string>& arguments) {
   } else if (is("gzip", 3) && arguments[3] == "keep") {
     WriteGzip(arguments[1], arguments[2], true);
   } else if (is("verify", 2)) {
-    Verify(arguments[1], std::stoi(arguments[2]));
+    MeasureVerify(arguments[1], std::stoi(arguments[2]));
   } else if (is("read", 3)) {
     Read(arguments[1], arguments[2], std::stoi(arguments[3]));
   } else if (is("cold", 3)) {

@@ -249,10 +249,8 @@ int shardfeed_shuffle(shardfeed_dataset* dataset, uint64_t seed, uint64_t window
   return Append(dataset, [&](const shardfeed::Dataset& ds) { return ds.Shuffle(seed, window); });
 }
 
-int shardfeed_interleave(shardfeed_dataset* dataset, uint64_t cycle_length, uint64_t block_length) {
-  return Append(dataset, [&](const shardfeed::Dataset& ds) {
-    return ds.Interleave(cycle_length, block_length);
-  });
+int shardfeed_interleave(shardfeed_dataset* dataset, uint64_t cycle, uint64_t block) {
+  return Append(dataset, [&](const shardfeed::Dataset& ds) { return ds.Interleave(cycle, block); });
 }
 
 int shardfeed_shard(shardfeed_dataset* dataset, uint64_t rank, uint64_t world) {
@@ -268,7 +266,7 @@ int shardfeed_parse(shardfeed_dataset* dataset, const char* schema) {
     if (dataset == nullptr) return NullArgument("dataset");
     shardfeed::Dataset parsed = dataset->dataset;
     if (schema == nullptr) {
-      parsed = parsed.ParseAll();
+      parsed = parsed.Parse();
     } else {
       absl::StatusOr<std::vector<shardfeed::FeatureSpec>> features = ParseSchema(schema);
       if (!features.ok()) return features.status();

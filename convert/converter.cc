@@ -354,10 +354,10 @@ std::string FingerprintOf(const Source& source, const ConvertOptions& options, u
   }
   for (const Split& split : options.splits) all.Add(fmt::format("{}={}", split.name, split.share));
   all.Add(fmt::format("{} {} {} {} {} {} {} {} {}", total, options.deduplicate,
-                      static_cast<int>(options.encode.compression),
-                      options.encode.compression_level, options.encode.member_bytes,
-                      options.shuffle_seed.has_value(), options.shuffle_seed.value_or(0),
-                      options.limit.has_value(), options.skip_defects));
+                      static_cast<int>(options.encode.compression), options.encode.level,
+                      options.encode.member_bytes, options.shuffle_seed.has_value(),
+                      options.shuffle_seed.value_or(0), options.limit.has_value(),
+                      options.skip_defects));
   return all.Hex();
 }
 

@@ -336,7 +336,7 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     if (target.normalize != nullptr) {
       std::vector<uint8_t>& flip = flips.emplace_back();
       absl::StatusOr<NormalizeArgs> args =
-          MakeNormalizeArgs(target.spec, *target.normalize, host, &flip, &tensor.lambda);
+          MakeNormalizeArgs(target.spec, *target.normalize, host, &flip, &tensor.lam);
       if (!args.ok()) return args.status();
       Launch launch = {target.normalize, *args, tensor.data, 0, 0, !flip.empty()};
       if (launch.flips) launch.flip = add(flip.data(), flip.size());

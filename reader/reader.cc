@@ -145,10 +145,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     return absl::InvalidArgumentError(
         fmt::format("world must be from 1 to {}, got {}", UINT32_MAX, options.world));
   }
-  if (!(options.damage.max_skipped.share >= 0 && options.damage.max_skipped.share <= 1)) {
-    return absl::InvalidArgumentError(
-        fmt::format("max_skipped: the share must lie between 0 and 1, got {}",
-                    options.damage.max_skipped.share));
+  if (!(options.max_skipped.share >= 0 && options.max_skipped.share <= 1)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "max_skipped: the share must lie between 0 and 1, got {}", options.max_skipped.share));
   }
   const uint64_t records = table->num_records();
   Selection selection = Selection::All(records);
@@ -189,10 +188,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
       mixture == nullptr) {
     // The size of reads does not affect these orders, so the budget determines it.
-    const uint64_t streams =
-        options.order.kind == OrderSpec::Kind::kInterleave
-            ? std::min<uint64_t>(options.order.cycle_length, table->num_shards())
-            : 1;
+    const uint64_t streams = options.order.kind == OrderSpec::Kind::kInterleave
+                                 ? std::min<uint64_t>(options.order.cycle, table->num_shards())
+                                 : 1;
     // Streams side by side share the processor's caches: what is read at once, and where it is read
     // from, fits a core's.
     const uint64_t most = IsFetched(*table) ? RangeContent(*table)

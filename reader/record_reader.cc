@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(const ShardSet&
   if (!cache.ok()) return cache.status();
   absl::StatusOr<std::shared_ptr<const ShardTable>> table =
       ShardTable::Open(set, {.threads = options.threads,
-                             .salvage = options.damage.skip,
+                             .salvage = options.skip_damaged,
                              .disk_cache = *std::move(cache)});
   if (!table.ok()) return table.status();
   absl::StatusOr<std::unique_ptr<Reader>> reader =

@@ -23,14 +23,14 @@ constexpr uint64_t kRampBlocks = 8;
 
 bool UnindexedReader::CanRead(const ReaderOptions& options) {
   return options.order.kind != OrderSpec::Kind::kShuffle && !options.order.mixture &&
-         !options.records && !options.damage.skip && !options.leftover && !options.pack;
+         !options.records && !options.skip_damaged && !options.leftover && !options.pack;
 }
 
 UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options)
     : table_(std::move(table)), options_(std::move(options)) {
   const bool interleave = options_.order.kind == OrderSpec::Kind::kInterleave;
   const size_t shards = table_->set().paths.size();
-  slots_.resize(interleave ? std::min<uint64_t>(options_.order.cycle_length, shards)
+  slots_.resize(interleave ? std::min<uint64_t>(options_.order.cycle, shards)
                            : std::min<size_t>(1, shards));
   budget_bytes_ = options_.budget_bytes > 0 ? options_.budget_bytes : kWalkBytes;
   next_position_ = options_.rank;
@@ -122,7 +122,7 @@ void UnindexedReader::NextSlot() {
 bool UnindexedReader::Walk() {
   if (walk_ended_) return false;
   const bool interleave = options_.order.kind == OrderSpec::Kind::kInterleave;
-  const uint64_t visit = interleave ? options_.order.block_length : UINT64_MAX;
+  const uint64_t visit = interleave ? options_.order.block : UINT64_MAX;
   Walked walked;
   ReadBlock& out = walked.block;
   out.stride = options_.world;
@@ -142,7 +142,7 @@ bool UnindexedReader::Walk() {
         continue;
       }
       ShardReaderOptions reading;
-      reading.check = options_.check;
+      reading.check = options_.check_crc;
       reading.block_bytes = std::clamp<uint64_t>(budget_bytes_ / (4 * slots_.size()), kMinReadBytes,
                                                  kBlockBytes / (interleave ? 4 : 1));
       absl::StatusOr<std::unique_ptr<ShardReader>> opened =

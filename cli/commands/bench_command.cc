@@ -53,7 +53,7 @@ struct BenchFlags {
 // Returns decoded images of `flags.image` x `flags.image` pixels, and all columns of fixed size
 // that are not bytes.
 Dataset DecodeImages(const Dataset& shards, const BenchFlags& flags) {
-  Dataset all = shards.ParseAll();
+  Dataset all = shards.Parse();
   if (!all.status().ok()) return all;
   if (FindColumn(all.spec(), flags.image_feature) < 0) return all.DecodeImage(flags.image_feature);
   std::vector<FeatureSpec> features = {{.name = flags.image_feature, .dtype = DType::kBytes}};
@@ -107,11 +107,11 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   if (!io.ok()) return ReportError(io.status());
   reading->io = *io;
   reading->page_cache = flags.page_cache;
-  reading->check = flags.check;
+  reading->check_crc = flags.check;
   reading->threads = options.threads;
   reading->epochs = flags.epochs;
   reading->deterministic = !flags.any_order;
-  reading->damage.skip = flags.skip_damaged;
+  reading->skip_damaged = flags.skip_damaged;
   if (flags.max_skipped) {
     const absl::StatusOr<SkipCeiling> ceiling = ParseMaxSkipped(*flags.max_skipped);
     if (!ceiling.ok()) return ReportError(ceiling.status());
@@ -119,7 +119,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
       return ReportError(
           absl::InvalidArgumentError("--max-skipped: nothing is skipped without --skip-damaged"));
     }
-    reading->damage.max_skipped = *ceiling;
+    reading->max_skipped = *ceiling;
   }
   if (!options.quiet) {
     reading->on_skip = [](const DamagedRecord& record) { Say("skipped: " + record.Message()); };
@@ -144,7 +144,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     // The last batch may be short, unless all ranks need the same number of batches.
     if (flags.order.world == 1) reading->batch = 1;
     const Dataset shards = Dataset::Read(*std::move(lazy), *std::move(reading));
-    const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.ParseAll();
+    const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.Parse();
     return RunPipeline(rows.Batch(flags.order.batch),
                        {.take = flags.take,
                         .rows = RowsToRead(rows, table != nullptr, flags),

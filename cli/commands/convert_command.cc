@@ -248,7 +248,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   if (!size.ok()) return ReportError(size.status());
   converting.encode.member_bytes = *size;
   converting.encode.compression = flags.compression;
-  converting.encode.compression_level = flags.level;
+  converting.encode.level = flags.level;
   converting.threads = options.threads;
   converting.limit = flags.limit;
   converting.skip_defects = flags.on_error == "skip";

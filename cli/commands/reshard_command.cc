@@ -228,7 +228,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     absl::StatusOr<std::vector<Part>> parts = command.plan(*input, *spec, flags);
     if (!parts.ok()) return ReportError(parts.status());
     resharding.encode.compression = *compression;
-    resharding.encode.compression_level = flags.level;
+    resharding.encode.level = flags.level;
     resharding.threads = options.threads;
     resharding.overwrite = flags.overwrite;
     resharding.sync = !flags.no_sync;

@@ -57,7 +57,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
                       .total = total,
                       .bytes = true};
     });
-    report = VerifyDataset(*set, verifying);
+    report = Verify(*set, verifying);
   }
   if (!report.ok()) return ReportError(report.status());
   const double seconds = watch.Seconds();

@@ -197,8 +197,8 @@ absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const S
   }
   order.seed = flags.seed.value_or(0);
   order.lanes = flags.lanes;
-  order.cycle_length = flags.cycle;
-  order.block_length = flags.block;
+  order.cycle = flags.cycle;
+  order.block = flags.block;
   if (flags.window == "all") {
     order.window = OrderSpec::kAll;
   } else if (!flags.window.empty()) {

@@ -66,7 +66,7 @@ struct Normalize {
   // The share of rows that are mirrored left to right, in [0, 1].
   double flip = 0;
   // Row i is mixed with row i - 1, the first with the last, by one lambda for each batch, drawn
-  // from Beta(mix_alpha, mix_alpha). DeviceTensor::lambda holds it, so that labels can be mixed
+  // from Beta(mix_alpha, mix_alpha). DeviceTensor::lam holds it, so that labels can be mixed
   // too.
   Mixing mixing = Mixing::kNone;
   double mix_alpha = 1;  // above 0
@@ -84,7 +84,7 @@ struct DeviceTensor {
   // 1]), and splits[0] is 0. Otherwise 0.
   CuDevicePtr splits = 0;
   // The share of a row's own image in Normalize's mixing.
-  float lambda = 1;
+  float lam = 1;
 };
 
 // A batch whose columns are on a device. Copies share its memory until the last of them is

@@ -117,14 +117,19 @@ struct StepColumn {
   std::optional<int64_t> end;
 };
 
+// What happens to steps that lack elements, at the ends of an episode.
+enum class StepEnds {
+  // The first or last element of the episode is repeated beyond its ends. A column COLUMN_mask
+  // marks these elements, for columns with an `end`.
+  kRepeat,
+  kDrop,  // only steps that have all elements become rows
+};
+
 // How episodes become steps.
 struct StepsOptions {
   std::string lengths;  // as in PackOptions
   std::vector<StepColumn> columns;
-  // Whether the first or last element of an episode is repeated beyond its ends. A column
-  // COLUMN_mask then marks these elements, for columns with an `end`. Otherwise only steps that
-  // have all elements become rows.
-  bool repeat_ends = true;
+  StepEnds ends = StepEnds::kRepeat;
   // The name of an int32 column with the number of the step in its episode. Empty: none.
   std::string number;
   // Number of episodes whose steps are mixed: see PackSpec.
@@ -167,10 +172,10 @@ class Dataset {
   // Reads several datasets as one, by a schedule of weights (docs/mixtures.md). `length` is that of
   // an epoch; 0: it ends before a source would have to repeat a record. With a `seed`, sources are
   // drawn at random. `options` must not have `records`.
-  static Dataset ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
-                             uint64_t length = 0, ReaderOptions options = {},
-                             std::optional<uint64_t> seed = std::nullopt);
-  // Directly after Read or ReadMixture: adds the int64 column `number` with the number of each
+  static Dataset Mix(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
+                     uint64_t length = 0, ReaderOptions options = {},
+                     std::optional<uint64_t> seed = std::nullopt);
+  // Directly after Read or a mixture: adds the int64 column `number` with the number of each
   // record in its dataset. For a mixture, adds the int32 column `source` with the number of each
   // record's source, and `number` counts within the source. An empty name adds no column.
   // InvalidArgument: another step precedes, a name is taken, or `source` is given without a
@@ -209,7 +214,7 @@ class Dataset {
   // that does not fit what TFDS declares. Must directly follow a Read by spec.
   //
   // InvalidArgument: a feature is of several kinds, or TFDS declares one that has no counterpart.
-  Dataset ParseAll() const;
+  Dataset Parse() const;
   // Decodes the images in the column `feature` and replaces them by their pixels: see images.h.
   // With OnDamage::kReplace and kZero it adds a uint8 column OUTPUT/valid, which is 1 for each
   // image that was decoded and 0 for each that was not.
@@ -244,10 +249,10 @@ class Dataset {
   // all preceding rows. The input's columns are dropped.
   Dataset Scan(RowSpec output, std::function<FlatMapFn()> make, std::string version = {}) const;
   // Drops the rows on which the row steps directly before this one (Parse, DecodeImage, Map, Filter
-  // ...) fail, and counts them in IteratorStats::ignored. DataLoss: `ceiling` allows fewer failures
-  // among the epoch's rows so far; the message includes the first error. `text` renders an error,
-  // and is called on any thread.
-  Dataset IgnoreErrors(SkipCeiling ceiling = {}, ErrorText text = {}) const;
+  // ...) fail, and counts them in IteratorStats::ignored. DataLoss: `max_ignored` allows fewer
+  // failures among the epoch's rows so far; the message includes the first error. `text` renders an
+  // error, and is called on any thread.
+  Dataset IgnoreErrors(SkipCeiling max_ignored = {}, ErrorText text = {}) const;
   // Keeps only these columns, in this order.
   Dataset Select(std::vector<std::string> names) const;
 

@@ -66,7 +66,7 @@ struct IndexBuildOptions {
 //
 // DataLoss: damage hides where records begin; the message names record and byte, and no index is
 // written.
-absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options);
+absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuildOptions& options);
 
 // Records that were read by number. The views are valid as long as `buffers` live.
 struct RecordSet {

@@ -72,8 +72,8 @@ struct OrderSpec {
   Kind kind = Kind::kSequential;
 
   // kInterleave: the order of tf.data's interleave over the shards.
-  uint64_t cycle_length = 16;
-  uint64_t block_length = 1;
+  uint64_t cycle = 16;
+  uint64_t block = 1;
 
   // kShuffle: the seed; every epoch has a different order.
   uint64_t seed = 0;
@@ -159,14 +159,6 @@ enum class EpochEnd {
   kWrap,  // the same, not marked
 };
 
-// What happens to damaged records.
-struct DamagePolicy {
-  // Whether they are skipped. Otherwise the first one ends reading with DataLoss.
-  bool skip = false;
-  // How many records per epoch are skipped before reading fails nevertheless.
-  SkipCeiling max_skipped;
-};
-
 struct ReaderOptions {
   OrderSpec order;
   // Delivers the records that fill the rows of a packing, row by row: a record that is divided
@@ -184,8 +176,11 @@ struct ReaderOptions {
   std::optional<uint64_t> epochs = 1;
   // What the ranks of an earlier run have left of the first epoch.
   std::shared_ptr<const Leftover> leftover;
-  CrcCheck check = CrcCheck::kAll;
-  DamagePolicy damage;
+  CrcCheck check_crc = CrcCheck::kAll;
+  // Whether damaged records are skipped. Otherwise the first one ends reading with DataLoss.
+  bool skip_damaged = false;
+  // How many records per epoch are skipped before reading fails nevertheless.
+  SkipCeiling max_skipped;
   // Called by Next for each damaged record that is skipped, before its block is returned.
   std::function<void(const DamagedRecord&)> on_skip;
   // Called with the notes on archives whose indexes had to be built (IndexBuildOptions::notes), if

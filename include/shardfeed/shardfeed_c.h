@@ -121,7 +121,7 @@ void shardfeed_close(shardfeed_dataset* dataset);
  * UINT64_MAX is the exact permutation of the whole epoch. */
 int shardfeed_shuffle(shardfeed_dataset* dataset, uint64_t seed, uint64_t window);
 /* The order of tf.data's interleave over the shards. Directly after open. */
-int shardfeed_interleave(shardfeed_dataset* dataset, uint64_t cycle_length, uint64_t block_length);
+int shardfeed_interleave(shardfeed_dataset* dataset, uint64_t cycle, uint64_t block);
 /* The part of rank `rank` of `world`. */
 int shardfeed_shard(shardfeed_dataset* dataset, uint64_t rank, uint64_t world);
 /* Repeats; 0 epochs: without end. */

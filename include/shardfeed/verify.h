@@ -98,7 +98,7 @@ struct VerifyReport {
 // Verifies all shards in parallel, then the manifest if the set has one. A shard or an index that
 // cannot be read is a defect of the kind "unreadable", and the others are still read. The schemas
 // of the shards are merged and not kept. Aborted: the dataset was replaced meanwhile.
-absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options);
+absl::StatusOr<VerifyReport> Verify(const ShardSet& set, const VerifyOptions& options);
 
 // One damaged place, and what is lost there. Places that follow each other without a sound record
 // between them are one where the framing does not tell them apart.
@@ -143,7 +143,7 @@ struct RepairOptions {
   int threads = 0;
   bool overwrite = false;
   bool sync = true;
-  int compression_level = 6;
+  int level = 6;
   std::stop_token stop;
   std::map<std::string, std::string> made_by;     // goes into the manifest
   std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes of the input for progress
@@ -158,7 +158,7 @@ absl::StatusOr<ShardSet> ResolveForRepair(const std::string& spec);
 // stays the same, and an output without a count gets as many shards as the input.
 //
 // InvalidArgument: the output is the input, has another number of shards, or the input is
-// compressed by SNAPPY. Other errors: those of RecordWriter and of reading.
+// compressed by SNAPPY. Other errors: those of Writer and of reading.
 absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
                                      const RepairOptions& options);
 

@@ -1,6 +1,6 @@
 // Writes a sharded dataset: shards, their indexes and the manifest.
 //
-//   absl::StatusOr<std::unique_ptr<RecordWriter>> writer = RecordWriter::Create("out/train@64");
+//   absl::StatusOr<std::unique_ptr<Writer>> writer = Writer::Create("out/train@64");
 //   if (!writer.ok()) return writer.status();
 //   for (const std::string& record : records) {
 //     if (absl::Status status = (*writer)->Write(record); !status.ok()) return status;
@@ -29,7 +29,7 @@ class DatasetWriter;
 struct EncodeOptions {
   Compression compression = Compression::kNone;  // not kSnappy
   // 1 (fast) to 9 (small); 6 gives the size that TensorFlow's writer gives.
-  int compression_level = 6;
+  int level = 6;
   // Size of the frames in a GZIP member or ZLIB segment, at whose beginning a reader can start.
   // Each has at least one record.
   size_t member_bytes = 256 << 10;
@@ -61,18 +61,18 @@ struct WriteSummary {
 // it left in a store by 'shardfeed clean'.
 //
 // Not thread-safe.
-class RecordWriter {
+class Writer {
  public:
   // `spec` is stem@N or stem@N.suffix, optionally preceded by a folder, which may be in a store
   // (s3://bucket/folder). See docs/specs.md.
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
   // FailedPrecondition: another process is writing it. InvalidArgument: a wrong spec or option.
-  static absl::StatusOr<std::unique_ptr<RecordWriter>> Create(const std::string& spec,
-                                                              const WriterOptions& options = {});
-  ~RecordWriter();
-  RecordWriter(const RecordWriter&) = delete;
-  RecordWriter& operator=(const RecordWriter&) = delete;
+  static absl::StatusOr<std::unique_ptr<Writer>> Create(const std::string& spec,
+                                                        const WriterOptions& options = {});
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
 
   // Appends the record to the next shard in turn: record i goes to shard i mod N. The bytes are
   // copied. An error may be that of an earlier record; after one, all calls fail.
@@ -82,7 +82,7 @@ class RecordWriter {
   absl::StatusOr<WriteSummary> Finish();
 
  private:
-  RecordWriter(std::unique_ptr<DatasetWriter> writer, std::map<std::string, std::string> made_by);
+  Writer(std::unique_ptr<DatasetWriter> writer, std::map<std::string, std::string> made_by);
 
   const std::unique_ptr<DatasetWriter> writer_;
   const std::map<std::string, std::string> made_by_;

@@ -14,7 +14,7 @@ Identity OrderIdentity(const OrderSpec& order) {
     case OrderSpec::Kind::kSequential:
       return identity;
     case OrderSpec::Kind::kInterleave:
-      return identity.Add("cycle", order.cycle_length).Add("block", order.block_length);
+      return identity.Add("cycle", order.cycle).Add("block", order.block);
     case OrderSpec::Kind::kShuffle:
       return identity.Add("seed", order.seed)
           .Add("window", order.window)
@@ -57,7 +57,7 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
       .Add("order", OrderIdentity(reader.order))
       .Add("end", reader.end)
       .Add("epochs", reader.epochs.value_or(0))
-      .Add("skip_damaged", reader.damage.skip);
+      .Add("skip_damaged", reader.skip_damaged);
   if (mixture != nullptr) AddMixture(*mixture, coverage, identity);
   if (reader.records) {
     std::vector<uint64_t> ranges;

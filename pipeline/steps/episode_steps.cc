@@ -38,7 +38,7 @@ absl::StatusOr<StepsLayout> LayoutOf(const RowSpec& spec, bool batched,
     row.ragged = false;
     if (wanted.end) row.shape.insert(row.shape.begin(), end - wanted.begin);
   }
-  for (size_t i = 0; options.repeat_ends && i < options.columns.size(); ++i) {
+  for (size_t i = 0; options.ends == StepEnds::kRepeat && i < options.columns.size(); ++i) {
     StepsLayout::Part& part = layout.parts[i];
     if (!options.columns[i].end) continue;
     part.mask = static_cast<int>(rows.size());
@@ -77,7 +77,7 @@ Dataset Dataset::Steps(StepsOptions options) const {
   Step step = Like("steps");
   step.text = "steps(";
   for (const StepColumn& column : options.columns) {
-    if (!options.repeat_ends) {
+    if (options.ends == StepEnds::kDrop) {
       const int64_t last = column.end.value_or(column.begin + 1) - 1;
       pack.steps_before =
           std::max<uint64_t>(pack.steps_before, std::max<int64_t>(0, -column.begin));
@@ -89,7 +89,7 @@ Dataset Dataset::Steps(StepsOptions options) const {
         .Add("end", column.end.value_or(column.begin));
   }
   step.text += fmt::format("lengths={})", options.lengths);
-  step.identity.Add("repeat_ends", options.repeat_ends);
+  step.identity.Add("repeat_ends", options.ends == StepEnds::kRepeat);
   step.spec = layout->spec;
   Dataset input = WithPlannedRows("steps", pack);
   if (!input.status_.ok()) return input;

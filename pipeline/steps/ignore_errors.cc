@@ -83,7 +83,7 @@ class IgnoreErrorsStage : public Stage {
 
 }  // namespace
 
-Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
+Dataset Dataset::IgnoreErrors(SkipCeiling max_ignored, ErrorText text) const {
   if (!status_.ok()) return *this;
   if (step_->as<RowWork>() == nullptr) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
@@ -91,9 +91,9 @@ Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
         "parse, decode_image, map and filter; '{}' is not one of them",
         step_->name)));
   }
-  if (!(ceiling.share >= 0 && ceiling.share <= 1)) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("ignore_errors: the share must be between 0 and 1, got {}", ceiling.share)));
+  if (!(max_ignored.share >= 0 && max_ignored.share <= 1)) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "ignore_errors: the share must be between 0 and 1, got {}", max_ignored.share)));
   }
   Step step = Like("ignore_errors");
   step.length = [](const std::vector<Length>&) {
@@ -101,13 +101,14 @@ Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
   };
   step.sharing = Sharing::kUneven;
   step.in_order = true;
-  // Like a reader's limit, the ceiling is not part of the identity: after an error, the run can
+  // Like a reader's limit, `max_ignored` is not part of the identity: after an error, the run can
   // resume from its state with a higher one.
-  step.work = StageWork{[spec = step.spec, ceiling](
+  step.work = StageWork{[spec = step.spec, max_ignored](
                             const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> input = inputs.factories[0](inputs.epoch);
     if (!input.ok()) return input;
-    return std::make_unique<IgnoreErrorsStage>(*std::move(input), spec, ceiling, inputs.context);
+    return std::make_unique<IgnoreErrorsStage>(*std::move(input), spec, max_ignored,
+                                               inputs.context);
   }};
   Step caught = Like("ignore_errors");
   caught.text.clear();

@@ -114,8 +114,8 @@ Dataset Dataset::Interleave(uint64_t cycle, uint64_t block) const {
   }
   order = OrderSpec();
   order.kind = OrderSpec::Kind::kInterleave;
-  order.cycle_length = cycle;
-  order.block_length = block;
+  order.cycle = cycle;
+  order.block = block;
   step.text += fmt::format(".interleave({}, {})", cycle, block);
   return Dataset(std::make_shared<const Step>(std::move(step)));
 }

@@ -71,7 +71,7 @@ Dataset Dataset::Parse(std::vector<FeatureSpec> features,
   return ThenOnRows(std::move(step), *std::move(row_step));
 }
 
-Dataset Dataset::ParseAll() const {
+Dataset Dataset::Parse() const {
   if (!status_.ok()) return *this;
   const Step* source = step_.get();
   while (source->inputs.size() == 1) source = source->inputs[0].get();

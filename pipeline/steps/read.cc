@@ -16,7 +16,7 @@ Dataset Dataset::Read(const std::string& spec, ReaderOptions options) {
 
 Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
   ShardTableOptions opening;
-  opening.salvage = options.damage.skip && options.check == CrcCheck::kAll;
+  opening.salvage = options.skip_damaged && options.check_crc == CrcCheck::kAll;
   opening.on_notes = options.on_notes;
   absl::StatusOr<std::shared_ptr<const void>> cache = ServeFromDisk(set, options);
   if (!cache.ok()) return Dataset(cache.status());
@@ -27,8 +27,8 @@ Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
   return Read(*std::move(table), std::move(options));
 }
 
-Dataset Dataset::ReadMixture(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
-                             uint64_t length, ReaderOptions options, std::optional<uint64_t> seed) {
+Dataset Dataset::Mix(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
+                     uint64_t length, ReaderOptions options, std::optional<uint64_t> seed) {
   if (inputs.empty()) return Dataset(absl::InvalidArgumentError("mix: there are no sources"));
   auto mixture = std::make_shared<Mixture>();
   ShardSet all;

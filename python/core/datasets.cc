@@ -235,7 +235,7 @@ void BindDatasets(nb::module_& m) {
              std::optional<Dataset> parsed;
              {
                const GilRelease release;
-               parsed = ds.ParseAll();
+               parsed = ds.Parse();
              }
              return Made(*std::move(parsed));
            })
@@ -432,7 +432,7 @@ void BindDatasets(nb::module_& m) {
               std::string number, uint64_t window) {
              StepsOptions options = {.lengths = std::move(lengths),
                                      .columns = {},
-                                     .repeat_ends = repeat_ends,
+                                     .ends = repeat_ends ? StepEnds::kRepeat : StepEnds::kDrop,
                                      .number = std::move(number),
                                      .window = window};
              for (size_t i = 0; i < columns.size(); ++i) {

@@ -337,7 +337,7 @@ nb::object PyDeviceIterator::Next(uintptr_t stream) {
   nb::dict columns;
   for (const DeviceTensor& t : batch->tensors) {
     const nb::str name(t.name.data(), t.name.size());
-    nb::object array = nb::cast(DeviceArray(batch, t.data, t.dtype, t.shape, t.lambda));
+    nb::object array = nb::cast(DeviceArray(batch, t.data, t.dtype, t.shape, t.lam));
     if (t.splits != 0) {
       const std::vector<int64_t> shape = {static_cast<int64_t>(batch->rows) + 1};
       array =

@@ -42,10 +42,10 @@ ReaderOptions ReadOptions(uint64_t batch, const std::string& end, bool check_crc
   ReaderOptions options;
   options.batch = batch;
   options.end = EpochEndOf(end);
-  options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
-  options.damage.skip = skip_damaged;
+  options.check_crc = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
+  options.skip_damaged = skip_damaged;
   if (max_skipped) {
-    options.damage.max_skipped = CeilingOf("max_skipped", "records", *max_skipped);
+    options.max_skipped = CeilingOf("max_skipped", "records", *max_skipped);
   }
   options.io = EngineOf(io);
   options.threads = threads;
@@ -114,7 +114,7 @@ Dataset ReadMixture(
   std::optional<Dataset> ds;
   {
     const GilRelease release;
-    ds = Dataset::ReadMixture(inputs, std::move(segments), length, std::move(options), seed);
+    ds = Dataset::Mix(inputs, std::move(segments), length, std::move(options), seed);
   }
   if (number.empty() && source.empty()) return Made(*std::move(ds));
   return Made(ds->NumberRecords(number, source));

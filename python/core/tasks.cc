@@ -71,7 +71,7 @@ nb::tuple FeaturesOfSpecs(const std::vector<std::string>& specs) {
   return nb::make_tuple(schema.records(), features, all.sampled);
 }
 
-std::string Verify(const std::string& path, const std::string& level) {
+std::string VerifyPath(const std::string& path, const std::string& level) {
   VerifyOptions options;
   options.level = LevelOf(level);
   options.threads = 1;
@@ -163,7 +163,7 @@ void BindTasks(nb::module_& m) {
   m.def("resolve_shards", &Resolve);
   m.def("names_in_braces", [](const std::string& name) { return Check(NamesInBraces(name)); });
   m.def("find_features", &FeaturesOfSpecs);
-  m.def("verify_shard", &Verify);
+  m.def("verify_shard", &VerifyPath);
   m.def("merge_reports", &Merge);
   m.def("commit", &Commit);
   m.def("update_index_packs", [](const std::vector<std::string>& specs) {
@@ -179,7 +179,7 @@ void BindTasks(nb::module_& m) {
     absl::StatusOr<IndexSummary> summary;
     {
       const GilRelease release;
-      summary = WriteIndex(path, IndexBuildOptions());
+      summary = IndexShard(path, IndexBuildOptions());
     }
     return Check(std::move(summary)).records;
   });

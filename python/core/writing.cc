@@ -255,7 +255,7 @@ EncodeOptions EncodeOptionsOf(const std::string& compression, int level, uint64_
         fmt::format("compression must be one of 'none', 'gzip', 'zlib', not '{}'", compression)
             .c_str());
   }
-  encode.compression_level = level;
+  encode.level = level;
   encode.member_bytes = member_bytes;
   return encode;
 }

@@ -9,10 +9,10 @@
 namespace shardfeed {
 namespace {
 
-// tf.data's interleave cycles through `cycle_length` slots and takes up to `block_length` elements
+// tf.data's interleave cycles through `cycle` slots and takes up to `block` elements
 // at each visit. When a slot's shard ends (which is noticed when one more element is requested),
 // the visit ends, and the slot opens the next unopened shard at its next visit. So a shard of n
-// records occupies its slot for n / block_length + 1 visits, and between the rounds in which shards
+// records occupies its slot for n / block + 1 visits, and between the rounds in which shards
 // begin or end all rounds are alike: these stretches of equal rounds are the table from which
 // everything is computed. Source: the documentation of tf.data.Dataset.interleave, and its
 // behaviour.
@@ -25,7 +25,7 @@ class InterleaveOrder : public Order {
     // (round, slot) of the next visit at which a slot opens a shard.
     using Visit = std::pair<uint64_t, uint64_t>;
     std::priority_queue<Visit, std::vector<Visit>, std::greater<Visit>> open;
-    for (uint64_t slot = 0; slot < std::min<uint64_t>(spec_.cycle_length, shards); ++slot) {
+    for (uint64_t slot = 0; slot < std::min<uint64_t>(spec_.cycle, shards); ++slot) {
       open.emplace(0, slot);
     }
     std::vector<std::tuple<uint64_t, bool, uint64_t, uint32_t>>
@@ -34,11 +34,11 @@ class InterleaveOrder : public Order {
       const auto [round, slot] = open.top();
       open.pop();
       start_[shard] = round;
-      const uint64_t full = Records(shard) / spec_.block_length;
+      const uint64_t full = Records(shard) / spec_.block;
       if (Records(shard) > 0) {
         // A last visit with fewer elements makes its round differ from the others.
         changes.emplace_back(round, true, slot, shard);
-        if (Records(shard) % spec_.block_length != 0) {
+        if (Records(shard) % spec_.block != 0) {
           changes.emplace_back(round + full, true, slot, shard);
           changes.emplace_back(round + full + 1, false, slot, shard);
         } else {
@@ -76,7 +76,7 @@ class InterleaveOrder : public Order {
         actives_.push_back(shard);
         const uint64_t n = Visited(shard, round);
         stretch.per_round += n;
-        if (n != spec_.block_length) stretch.equal = false;
+        if (n != spec_.block) stretch.equal = false;
       }
       stretches_.push_back(stretch);
     }
@@ -91,19 +91,19 @@ class InterleaveOrder : public Order {
     uint64_t rest = (position - stretch.position) % stretch.per_round;
     size_t k = 0;
     if (stretch.equal) {
-      k = rest / spec_.block_length;
-      rest %= spec_.block_length;
+      k = rest / spec_.block;
+      rest %= spec_.block;
     } else {
       for (uint64_t n; rest >= (n = Visited(actives_[stretch.active + k], round)); ++k) rest -= n;
     }
     const uint32_t shard = actives_[stretch.active + k];
-    return shard_begin_[shard] + (round - start_[shard]) * spec_.block_length + rest;
+    return shard_begin_[shard] + (round - start_[shard]) * spec_.block + rest;
   }
 
   uint64_t PositionOf(uint64_t, uint64_t item) const override {
     const uint32_t shard = ShardOf(item);
     const uint64_t record = item - shard_begin_[shard];
-    const uint64_t round = start_[shard] + record / spec_.block_length;
+    const uint64_t round = start_[shard] + record / spec_.block;
     const Stretch& stretch =
         *(std::upper_bound(stretches_.begin(), stretches_.end(), round,
                            [](uint64_t r, const Stretch& s) { return r < s.round; }) -
@@ -112,7 +112,7 @@ class InterleaveOrder : public Order {
     for (size_t k = 0; actives_[stretch.active + k] != shard; ++k) {
       position += Visited(actives_[stretch.active + k], round);
     }
-    return position + record % spec_.block_length;
+    return position + record % spec_.block;
   }
 
   void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
@@ -133,7 +133,7 @@ class InterleaveOrder : public Order {
     for (uint64_t n; rest >= (n = Visited(actives_[stretch->active + k], round)); ++k) rest -= n;
     for (size_t filled = 0; filled < items.size();) {
       const uint32_t shard = actives_[stretch->active + k];
-      uint64_t item = shard_begin_[shard] + (round - start_[shard]) * spec_.block_length + rest;
+      uint64_t item = shard_begin_[shard] + (round - start_[shard]) * spec_.block + rest;
       const uint64_t left = std::min<uint64_t>(Visited(shard, round) - rest, items.size() - filled);
       for (uint64_t i = 0; i < left; ++i) items[filled++] = item++;
       rest = 0;
@@ -160,7 +160,7 @@ class InterleaveOrder : public Order {
   }
 
   uint64_t span() const override {
-    return spec_.chunk * std::min<uint64_t>(spec_.cycle_length, shard_begin_.size() - 1);
+    return spec_.chunk * std::min<uint64_t>(spec_.cycle, shard_begin_.size() - 1);
   }
 
  private:
@@ -170,7 +170,7 @@ class InterleaveOrder : public Order {
     uint64_t position;   // position of its first element
     uint64_t per_round;  // elements per round
     size_t active;       // index in actives_ of its shards, in the order of their slots
-    bool equal;          // whether every shard has block_length elements in each round
+    bool equal;          // whether every shard has block elements in each round
   };
 
   // The stretch that `position` lies in.
@@ -183,8 +183,7 @@ class InterleaveOrder : public Order {
   uint64_t Records(size_t shard) const { return shard_begin_[shard + 1] - shard_begin_[shard]; }
   // The number of elements of `shard` in `round`.
   uint64_t Visited(uint32_t shard, uint64_t round) const {
-    return std::min(spec_.block_length,
-                    Records(shard) - (round - start_[shard]) * spec_.block_length);
+    return std::min(spec_.block, Records(shard) - (round - start_[shard]) * spec_.block);
   }
   uint32_t ShardOf(uint64_t item) const {
     return std::upper_bound(shard_begin_.begin(), shard_begin_.end(), item) - shard_begin_.begin() -

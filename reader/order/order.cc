@@ -46,8 +46,8 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
                                                          uint64_t mean_bytes, uint64_t together) {
   const uint64_t size = shard_begin.back();
   mean_bytes = std::max<uint64_t>(mean_bytes, 1);
-  if (spec.cycle_length == 0 || spec.block_length == 0) {
-    return absl::InvalidArgumentError("cycle_length and block_length must be at least 1");
+  if (spec.cycle == 0 || spec.block == 0) {
+    return absl::InvalidArgumentError("cycle and block must be at least 1");
   }
   if (spec.lanes == 0 || spec.lanes > kMaxLanes) {
     return absl::InvalidArgumentError(
@@ -98,8 +98,7 @@ std::string Order::Describe() const {
     case OrderSpec::Kind::kSequential:
       return "sequential";
     case OrderSpec::Kind::kInterleave:
-      return fmt::format("interleave(cycle_length={}, block_length={})", spec_.cycle_length,
-                         spec_.block_length);
+      return fmt::format("interleave(cycle_length={}, block_length={})", spec_.cycle, spec_.block);
     case OrderSpec::Kind::kShuffle:
       break;
   }

@@ -63,7 +63,7 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
     ReadResult result;
     if (was_read) result = std::move(unit->results[i]);
     if (!result.status.ok()) {
-      if (options.damage.skip && absl::IsDataLoss(result.status)) {
+      if (options.skip_damaged && absl::IsDataLoss(result.status)) {
         // The shard was cut after it was opened.
         AllDamaged(table, extent, std::string(result.status.message()), &payloads.views,
                    &payloads.damaged);
@@ -75,10 +75,10 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
           was_read ? InRoom(extent, result, std::move(unit->rooms[i]), pool) : nullptr;
       result = ReadResult();
       if (was_read) let_go += RoomBytes(extent);
-      status = InflateExtent(table, extent, room.get(), options.check, pool, &payloads.views,
+      status = InflateExtent(table, extent, room.get(), options.check_crc, pool, &payloads.views,
                              &payloads.buffers, &payloads.damaged, bytes_read, &let_go);
     } else {
-      CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check, pool,
+      CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check_crc, pool,
                   &payloads.views, &payloads.buffers, &payloads.damaged);
       if (result.unverified && payloads.damaged.size() > damaged_before) {
         // Perhaps only what the cache on disk has of it is damaged.
@@ -87,7 +87,7 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
         status = ReadVerified(table, extent, pool, &result);
         *bytes_read += extent.file_bytes;
         if (status.ok()) {
-          CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check, pool,
+          CheckExtent(table, extent, FramesOf(extent, pool, &result), options.check_crc, pool,
                       &payloads.views, &payloads.buffers, &payloads.damaged);
         }
       }
@@ -103,8 +103,8 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
         payloads.buffers.push_back(std::move(result.buffer));
       }
     }
-    if (status.ok() && options.damage.skip && payloads.damaged.size() > damaged_before) {
-      status = salvaged.Salvage(table, extent, options.check, views_before, damaged_before,
+    if (status.ok() && options.skip_damaged && payloads.damaged.size() > damaged_before) {
+      status = salvaged.Salvage(table, extent, options.check_crc, views_before, damaged_before,
                                 &payloads.views, &payloads.buffers, &payloads.damaged);
     }
   }

@@ -72,7 +72,7 @@ struct ReadUnit : PlannedUnit {
 // If records are damaged in bytes that the engine has not verified (ReadResult::unverified), these
 // are read again here. `bytes_read` counts what is read here, for that and to inflate.
 //
-// With options.damage.skip, damaged records are looked up in `salvaged`, and those that remain
+// With options.skip_damaged, damaged records are looked up in `salvaged`, and those that remain
 // damaged are not an error. Errors: those of reading, of InflateExtent and of
 // SalvagedShards::Salvage.
 absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, BufferPool& pool,

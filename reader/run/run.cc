@@ -366,7 +366,7 @@ class ThreadedRun : public ReadRun {
         if (file.ok()) {
           requests.push_back({*std::move(file), extent.file_offset, extent.file_bytes, tag});
           ReadRequest& request = requests.back();
-          request.has_checksums = extent.has_checksums() && options_.check == CrcCheck::kAll;
+          request.has_checksums = extent.has_checksums() && options_.check_crc == CrcCheck::kAll;
           if (extent.compressed()) {
             // Past the page cache, reads have whole pages of their own.
             if (!choice_.engine.direct) unit.rooms[i] = pool_->Allocate(RoomBytes(extent));

@@ -278,14 +278,14 @@ std::unique_ptr<SharedRun> SharedRun::Join(const std::string& order_text,
                                            std::shared_ptr<const Order> order,
                                            const ReadPlace& place, uint64_t position) {
   const uint64_t readers = num_readers;
-  if (readers <= 1 || !options.deterministic || options.damage.skip || options.leftover ||
+  if (readers <= 1 || !options.deterministic || options.skip_damaged || options.leftover ||
       options.pack || options.block_records != 0 || !Overlaps(*table, *order, options, readers)) {
     return nullptr;
   }
   const std::string key = fmt::format(
       "{:016x} {} {} {} {} {} {}", table->fingerprint(), order_text, options.batch * options.world,
       static_cast<int>(options.end), options.epochs ? *options.epochs : UINT64_MAX,
-      static_cast<int>(options.check), static_cast<int>(options.io));
+      static_cast<int>(options.check_crc), static_cast<int>(options.io));
   const At at = {place.epoch, position};
   Groups& groups = AllGroups();
   MutexLock lock(groups.mutex);

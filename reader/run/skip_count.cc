@@ -7,8 +7,8 @@
 namespace shardfeed {
 
 SkipCount::SkipCount(const ReaderOptions& options, uint64_t epoch_records)
-    : may_skip_(options.damage.skip),
-      max_skipped_(options.damage.max_skipped.Of(epoch_records)),
+    : may_skip_(options.skip_damaged),
+      max_skipped_(options.max_skipped.Of(epoch_records)),
       epoch_records_(epoch_records),
       on_skip_(options.on_skip) {}
 

@@ -161,7 +161,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
     if (!whole.ok()) return whole;
   }
   if (options.keep_indexes) {
-    summary = WriteIndex(shard.path, building);
+    summary = IndexShard(shard.path, building);
     if (summary.ok()) {
       ++built_;
       shard.summary = *summary;

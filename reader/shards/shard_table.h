@@ -54,7 +54,7 @@ class ShardTable {
   // shard of another size is built (headers only, for raw shards). In a store, the manifest and the
   // index pack replace them, if they exist and agree; then no shard costs a request.
   //
-  // Errors: those of File::Open and of WriteIndex, and see ShardTableOptions. Aborted: the dataset
+  // Errors: those of File::Open and of IndexShard, and see ShardTableOptions. Aborted: the dataset
   // was replaced meanwhile.
   static absl::StatusOr<std::shared_ptr<const ShardTable>> Open(
       const ShardSet& set, const ShardTableOptions& options = {});

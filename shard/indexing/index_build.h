@@ -30,7 +30,7 @@ absl::StatusOr<IndexSummary> WalkShard(const std::string& path, const IndexBuild
                                        IndexBuilder* builder,
                                        const RecordsFn& on_records = nullptr);
 
-// Builds the index that WriteIndex writes, but in memory and without length columns.
+// Builds the index that IndexShard writes, but in memory and without length columns.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& path,
                                                              const IndexBuildOptions& options);
 

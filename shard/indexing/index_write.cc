@@ -151,7 +151,7 @@ absl::StatusOr<WrittenIndex> WriteIndexWithLengths(const std::string& path,
   return again;
 }
 
-absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
+absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuildOptions& options) {
   absl::StatusOr<WrittenIndex> written = WriteIndexWithLengths(path, {}, options);
   if (!written.ok()) return written.status();
   return written->summary;

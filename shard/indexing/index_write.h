@@ -1,4 +1,4 @@
-// Writes indexes beside their shards, with length columns. WriteIndex is declared in
+// Writes indexes beside their shards, with length columns. IndexShard is declared in
 // shardfeed/index.h.
 
 #ifndef SHARDFEED_SHARD_INDEXING_INDEX_WRITE_H_
@@ -29,11 +29,11 @@ struct WrittenIndex {
   std::set<std::string> features;
 };
 
-// Writes the index of the shard at `path` as WriteIndex does, with length columns for `features`
+// Writes the index of the shard at `path` as IndexShard does, with length columns for `features`
 // (feature_lengths.h). Columns of the former index are kept if it lists the same records. For those
 // that it lacks, all records are read and checked.
 //
-// DataLoss, which keeps the former index: as WriteIndex; with lengths, also payloads that are
+// DataLoss, which keeps the former index: as IndexShard; with lengths, also payloads that are
 // damaged or not tf.train.Examples.
 absl::StatusOr<WrittenIndex> WriteIndexWithLengths(const std::string& path,
                                                    absl::Span<const std::string> features,

@@ -123,7 +123,7 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   const absl::StatusOr<Identities> before = IdentitiesOf(set);
   if (!before.ok()) return before.status();
   DatasetStatistics found;
-  const absl::StatusOr<VerifyReport> report = VerifyDataset(set, verifying, &found);
+  const absl::StatusOr<VerifyReport> report = Verify(set, verifying, &found);
   if (!report.ok()) return report.status();
   absl::Status status = FirstDefect(*report, found.schema().not_examples());
   if (status.ok()) {

@@ -246,7 +246,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   if (!tfds.ok()) return tfds.status();
   DatasetWriterOptions writing;
   writing.encode.compression = compression;
-  writing.encode.compression_level = options.compression_level;
+  writing.encode.level = options.level;
   writing.threads = options.threads;
   writing.overwrite = options.overwrite;
   writing.sync = options.sync;

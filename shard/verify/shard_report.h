@@ -19,15 +19,15 @@ class DatasetStatistics;
 // The report on a shard that could not be read: its only defect is why.
 ShardReport UnreadableShard(const std::string& path, const absl::Status& why);
 
-// As VerifyDataset. From level kExamples on, `found` gets the schema and the statistics of the
+// As Verify. From level kExamples on, `found` gets the schema and the statistics of the
 // sound records.
-absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options,
-                                           DatasetStatistics* found);
+absl::StatusOr<VerifyReport> Verify(const ShardSet& set, const VerifyOptions& options,
+                                    DatasetStatistics* found);
 
-// Verifies one shard as VerifyDataset does, which also looks at its index in the index pack.
+// Verifies one shard as Verify does, which also looks at its index in the index pack.
 absl::StatusOr<ShardReport> VerifyShardOfSet(const std::string& path, const VerifyOptions& options);
 
-// The report on a dataset whose shards have these reports, in order: what VerifyDataset returns,
+// The report on a dataset whose shards have these reports, in order: what Verify returns,
 // without reading the shards. Aborted: the dataset was replaced meanwhile.
 absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<ShardReport> shards,
                                                VerifyLevel level);

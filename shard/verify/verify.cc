@@ -470,13 +470,13 @@ absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<
   return Merge(set, std::move(shards), nullptr, level, std::move(pack_defect), &schema);
 }
 
-absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
+absl::StatusOr<VerifyReport> Verify(const ShardSet& set, const VerifyOptions& options) {
   DatasetStatistics found;
-  return VerifyDataset(set, options, &found);
+  return Verify(set, options, &found);
 }
 
-absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options,
-                                           DatasetStatistics* found) {
+absl::StatusOr<VerifyReport> Verify(const ShardSet& set, const VerifyOptions& options,
+                                    DatasetStatistics* found) {
   std::optional<Defect> pack_defect;
   const std::shared_ptr<const IndexPack> pack = OpenPack(set, &pack_defect);
   std::vector<ShardReport> shards(set.paths.size());

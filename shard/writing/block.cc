@@ -78,10 +78,9 @@ EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::s
     const std::string_view content = std::string_view(batch.bytes_).substr(begin, end - begin);
     block.restarts.push_back({block.bytes.size(), begin});
     if (options.compression == Compression::kGzip) {
-      AppendGzipMember(content, options.compression_level, &block.bytes);
+      AppendGzipMember(content, options.level, &block.bytes);
     } else {
-      block.zlib_segments.push_back(
-          AppendZlibSegment(content, options.compression_level, &block.bytes));
+      block.zlib_segments.push_back(AppendZlibSegment(content, options.level, &block.bytes));
     }
     begin = end;
   }

@@ -8,8 +8,8 @@
 
 namespace shardfeed {
 
-absl::StatusOr<std::unique_ptr<RecordWriter>> RecordWriter::Create(const std::string& spec,
-                                                                   const WriterOptions& options) {
+absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(const std::string& spec,
+                                                       const WriterOptions& options) {
   const absl::StatusOr<OutputSpec> output = ParseOutputSpec(spec);
   if (!output.ok()) return output.status();
   if (!output->count) {
@@ -22,17 +22,16 @@ absl::StatusOr<std::unique_ptr<RecordWriter>> RecordWriter::Create(const std::st
                                       .overwrite = options.overwrite,
                                       .sync = options.sync});
   if (!writer.ok()) return writer.status();
-  return std::unique_ptr<RecordWriter>(new RecordWriter(*std::move(writer), options.made_by));
+  return std::unique_ptr<Writer>(new Writer(*std::move(writer), options.made_by));
 }
 
-RecordWriter::RecordWriter(std::unique_ptr<DatasetWriter> writer,
-                           std::map<std::string, std::string> made_by)
+Writer::Writer(std::unique_ptr<DatasetWriter> writer, std::map<std::string, std::string> made_by)
     : writer_(std::move(writer)), made_by_(std::move(made_by)) {}
-RecordWriter::~RecordWriter() = default;
+Writer::~Writer() = default;
 
-absl::Status RecordWriter::Write(std::string_view record) { return writer_->Write(record); }
+absl::Status Writer::Write(std::string_view record) { return writer_->Write(record); }
 
-absl::StatusOr<WriteSummary> RecordWriter::Finish() {
+absl::StatusOr<WriteSummary> Writer::Finish() {
   const absl::StatusOr<Manifest> manifest = writer_->Finish({.made_by = made_by_});
   if (!manifest.ok()) return manifest.status();
   return WriteSummary{manifest->num_records(), manifest->num_bytes()};

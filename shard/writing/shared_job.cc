@@ -154,7 +154,7 @@ std::string SharedJob::DifferenceOf(const SharedJob& other) const {
         {"shards", fmt::format("{}", job.num_parts())},
         {"suffix", job.spec_.suffix},
         {"compression", std::string(CompressionName(encode.compression))},
-        {"level", fmt::format("{}", encode.compression_level)},
+        {"level", fmt::format("{}", encode.level)},
         {"member_bytes", fmt::format("{}", encode.member_bytes)},
         {"sync", job.options_.sync ? "yes" : "no"}};
     all.insert(of.made_by_.begin(), of.made_by_.end());

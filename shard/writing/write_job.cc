@@ -226,7 +226,7 @@ std::string WriteJob::Text() const {
                {"suffix", absl::CHexEscape(spec_.suffix)},
                {"shards", *spec_.count},
                {"compression", CompressionName(options_.encode.compression)},
-               {"level", options_.encode.compression_level},
+               {"level", options_.encode.level},
                {"member_bytes", options_.encode.member_bytes},
                {"overwrite", options_.overwrite},
                {"sync", options_.sync},
@@ -251,7 +251,7 @@ absl::StatusOr<WriteJob> WriteJob::FromText(std::string_view text) {
   job.spec_.count = members.Number(json, "shards", kMaxShards);
   const std::optional<Compression> compression =
       ParseCompression(members.Text(json, "compression"));
-  job.options_.encode.compression_level = static_cast<int>(members.Number(json, "level", 9));
+  job.options_.encode.level = static_cast<int>(members.Number(json, "level", 9));
   job.options_.encode.member_bytes = members.Number(json, "member_bytes");
   job.options_.overwrite = members.Flag(json, "overwrite");
   job.options_.sync = members.Flag(json, "sync");

@@ -359,7 +359,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (options_.encode.compression == Compression::kZlib) AppendZlibEnd(shard.adler32, &end);
   // A file without any member would not be GZIP.
   if (options_.encode.compression == Compression::kGzip && shard.records == 0) {
-    AppendGzipMember("", options_.encode.compression_level, &end);
+    AppendGzipMember("", options_.encode.level, &end);
   }
   status = shard.file->Append(end);
   if (!status.ok()) return status;

@@ -42,9 +42,9 @@ absl::Status DatasetWriter::CheckOptions(const OutputSpec& spec, const EncodeOpt
   if (encode.compression == Compression::kSnappy) {
     return absl::InvalidArgumentError("SNAPPY can be read, but not written: use gzip or none");
   }
-  if (encode.compression_level < 1 || encode.compression_level > 9) {
+  if (encode.level < 1 || encode.level > 9) {
     return absl::InvalidArgumentError(
-        fmt::format("compression_level must be from 1 to 9, got {}", encode.compression_level));
+        fmt::format("level must be from 1 to 9, got {}", encode.level));
   }
   if (encode.member_bytes == 0) {
     return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");

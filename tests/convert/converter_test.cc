@@ -100,7 +100,7 @@ TEST_F(ConvertTest, FewerRecordsThanShards) {
   NumberSource source(3);
   ASSERT_OK(Convert(source, To("d@8")));
   EXPECT_EQ(Numbers("d@8"), Count(3));
-  EXPECT_EQ(VerifyDataset(*ResolveSpec(folder_ / "d@8"), {})->num_defects(), 0);
+  EXPECT_EQ(Verify(*ResolveSpec(folder_ / "d@8"), {})->num_defects(), 0);
 }
 
 TEST_F(ConvertTest, ShuffleIsTheSameForAnyNumberOfThreadsAndShards) {

@@ -76,7 +76,7 @@ TEST_F(TfrecordFilesTest, DefectsAreTold) {
 TEST_F(TfrecordFilesTest, AnIndexThatDoesNotFitIsToldByTheRecords) {
   const std::string large(100000, 'x');
   const std::string path = Write("a", Frames({large, large}));
-  ASSERT_TRUE(WriteIndex(path, {}).ok());
+  ASSERT_TRUE(IndexShard(path, {}).ok());
   Write("a", Frames({large + "x", large.substr(1)}));  // has the same size
   auto source = *MakeTfrecordSource({path});
   ASSERT_TRUE(Scan(*source).ok());

@@ -105,7 +105,7 @@ Dataset Step(const Dataset& ds, const Json& s) {
   if (name == "snapshot") return ds.Snapshot(s[1].get<std::string>());
   if (name == "prefetch") return ds.Prefetch(s[1]);
   if (name == "interleave_shards") return ds.Interleave(s[1].get<uint64_t>(), s[2].get<uint64_t>());
-  if (name == "parse_all") return ds.ParseAll();
+  if (name == "parse_all") return ds.Parse();
   if (name == "parse") return ds.Parse(Features(s[1]), Features(s[2]));
   std::cerr << "chain: no step " << name << "\n";
   std::exit(2);

@@ -283,7 +283,7 @@ TEST_F(ShardsTest, ParsedFeaturesAndReadersAreInTheFingerprint) {
            read([](ReaderOptions&) {}),
            read([](ReaderOptions& o) { o.batch = 4; }),
            read([](ReaderOptions& o) { o.end = EpochEnd::kPad; }),
-           read([](ReaderOptions& o) { o.damage.skip = true; }),
+           read([](ReaderOptions& o) { o.skip_damaged = true; }),
            read([](ReaderOptions& o) { o.epochs = 2; }),
            read([](ReaderOptions& o) {
              o.records = {{0, 20}};
@@ -534,7 +534,7 @@ TEST_F(ShardsTest, SkippedDamageKeepsItsPlace) {
   folder_.Write("e-00001-of-00003", shard);
   EXPECT_FAILS(FirstError(Parsed(Dataset::Read(table))), kDataLoss, "e-00001-of-00003: record");
   ReaderOptions options;
-  options.damage.skip = true;
+  options.skip_damaged = true;
   const Dataset ds = Parsed(Dataset::Read(table, options));
   auto it = Start(ds.Batch(10));
   size_t row = 0;

@@ -75,7 +75,7 @@ TEST_F(KnownFeaturesTest, OfLargeOnesThePlacesThatIndexesTell) {
 
 TEST_F(KnownFeaturesTest, WhatASampleDoesNotHaveIsAnErrorAndNotLost) {
   const ShardSet set = Write(2, 3000, 30'000, 2900);
-  const Dataset ds = Dataset::Read(set).ParseAll();
+  const Dataset ds = Dataset::Read(set).Parse();
   ASSERT_OK(ds.status());
   const auto it = ds.Batch(100).Start();
   ASSERT_OK(it);

@@ -334,7 +334,7 @@ TEST_F(PlannedPackTest, FillsUpThePlaceOfASkippedRecord) {
   bytes[(*index)->Offset(17) + 40] ^= 1;
   folder_.Write(ShardName("t", 0, kShards, ""), bytes);
   ReaderOptions options;
-  options.damage.skip = true;
+  options.skip_damaged = true;
   std::map<int64_t, int> times;
   const auto it = Start(Packed(Documents(options)));
   for (Batch row; it->Next(&row).ok() && !row.empty();) {

@@ -145,7 +145,7 @@ TEST_P(ArrayRecordShardsTest, AnyRecordByItsNumber) {
 
 TEST_P(ArrayRecordShardsTest, IndexesTellTheChunkOfEachRecord) {
   const std::string path = Write().paths[1];
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   const auto index = ShardIndex::Open(IndexPath(path));
   ASSERT_OK(index);
   EXPECT_EQ((*index)->summary().framing, Framing::kArrayRecord);
@@ -229,7 +229,7 @@ TEST_P(ArrayRecordShardsTest, VerifyFindsAnIndexWithChunksOfAnotherShard) {
 
 TEST_P(ArrayRecordShardsTest, AnotherShardOfTheSameSizeIsNoticed) {
   Write();
-  ASSERT_OK(WriteIndex(ShardPath(0), {}));
+  ASSERT_OK(IndexShard(ShardPath(0), {}));
   std::vector<std::string> records(3, "abc");
   std::string other = ArrayRecordFile(records, 1);
   const uint64_t size = std::filesystem::file_size(ShardPath(0));
@@ -244,7 +244,7 @@ TEST_P(ArrayRecordShardsTest, AnotherShardOfTheSameSizeIsNoticed) {
 
 TEST_P(ArrayRecordShardsTest, AnotherShardWithTheSameFooterIsNoticed) {
   Write();
-  ASSERT_OK(WriteIndex(ShardPath(0), {}));
+  ASSERT_OK(IndexShard(ShardPath(0), {}));
   std::vector<std::string> records;
   for (uint64_t i = 0; i < kRecords; ++i) records.emplace_back(RecordOf(i).size(), 'z');
   folder_.Write(NameOf(0), ArrayRecordFile(records, GetParam()));
@@ -324,8 +324,8 @@ TEST_P(ArrayRecordShardsTest, DamagedChunksAreErrorsOrSkippedAndCounted) {
     options.order = order;
     EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
                  "hash of the chunk's data expected 0x");
-    options.damage.skip = true;
-    options.damage.max_skipped.share = 1;
+    options.skip_damaged = true;
+    options.max_skipped.share = 1;
     std::set<uint64_t> told;
     options.on_skip = [&](const DamagedRecord& record) {
       told.insert(record.record);
@@ -353,7 +353,7 @@ TEST_P(ArrayRecordShardsTest, WithoutChecksDamageIsNotSeen) {
   const ShardSet set = Write();
   FlipByte(0, ChunkAt(7) + 300);  // in the values
   ReaderOptions options;
-  options.check = CrcCheck::kNone;
+  options.check_crc = CrcCheck::kNone;
   const auto all = Drain(*MakeReader(OpenTable(set), options));
   ASSERT_OK(all);
   EXPECT_EQ(all->records.size(), kShards * kRecords);
@@ -411,7 +411,7 @@ TEST_P(ArrayRecordShardsTest, VerifyTellsADamagedFooter) {
 
 TEST_P(ArrayRecordShardsTest, WithAnIndexNothingButTheFooterIsLost) {
   const std::string path = Write().paths[0];
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   const std::string whole = testing::ReadBytes(path);
   FlipByte(0, whole.size() - 65'536 + 70);
   const auto report = VerifyShard(path, {});
@@ -431,7 +431,7 @@ TEST_P(ArrayRecordShardsTest, WithAnIndexNothingButTheFooterIsLost) {
 
 TEST_P(ArrayRecordShardsTest, SoundShardsHaveNoDefects) {
   const std::string path = Write().paths[0];
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
     const auto report = VerifyShard(path, {.level = level});
     ASSERT_OK(report);
@@ -471,7 +471,7 @@ TEST(ArrayRecordFilesTest, ChunksAboveTheLimitAreNoDamage) {
   const ShardSet set = *ResolveSpecs({path});
   SetMaxRecordBytes(1000);
   ReaderOptions options;
-  options.damage.skip = true;
+  options.skip_damaged = true;
   const auto all = Drain(*MakeReader(OpenTable(set), options));
   const auto report = VerifyShard(path, {});
   SetMaxRecordBytes(kDefaultMaxRecordBytes);
@@ -484,7 +484,7 @@ TEST(ArrayRecordFilesTest, ChunksAboveTheLimitAreNoDamage) {
 TEST(ArrayRecordFilesTest, AnIndexOfAnEmptyShardIsNotThatOfAnother) {
   TestFolder folder;
   const std::string path = folder.Write("a.array_record", ArrayRecordFile({}, 1));
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   EXPECT_EQ(OpenTable(*ResolveSpecs({path}))->num_records(), 0u);
   const std::string other = ArrayRecordFile({"a", "b"}, 1);
   ASSERT_EQ(other.size(), std::filesystem::file_size(path));
@@ -523,7 +523,7 @@ TEST(ArrayRecordFilesTest, AnIndexIsMadeOfTheFooterAlone) {
   const std::vector<std::string> records(20, std::string(1 << 20, 'x'));
   const std::string path = folder.Write("a.array_record", ArrayRecordFile(records, 1));
   std::atomic<uint64_t> read = 0;
-  const auto summary = WriteIndex(path, {.bytes_read = &read});
+  const auto summary = IndexShard(path, {.bytes_read = &read});
   ASSERT_OK(summary);
   EXPECT_EQ(summary->records, 20u);
   EXPECT_EQ(summary->shard_bytes, std::filesystem::file_size(path));
@@ -545,7 +545,7 @@ TEST(ArrayRecordFilesTest, FooterOfManyChunks) {
 TEST(ArrayRecordFilesTest, ShardsWithoutRecordsAreEmpty) {
   TestFolder folder;
   const std::string path = folder.Write("none.array_record", ArrayRecordFile({}, 1));
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   const auto report = VerifyShard(path, {});
   ASSERT_OK(report);
   EXPECT_EQ(report->num_defects, 0u);

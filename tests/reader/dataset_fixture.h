@@ -53,7 +53,7 @@ inline ShardSet WriteShards(const TestFolder& folder, const std::vector<uint64_t
 // Writes the indexes beside the shards. A table of shards in a folder would keep those that it
 // builds; one of shards in a store has them in memory alone.
 inline void KeepIndexes(const ShardSet& set) {
-  for (const std::string& path : set.paths) EXPECT_OK(WriteIndex(path, {}));
+  for (const std::string& path : set.paths) EXPECT_OK(IndexShard(path, {}));
 }
 
 // Makes indexes with the lengths `name`, which depend on the number of a record in the dataset.

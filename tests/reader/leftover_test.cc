@@ -53,8 +53,7 @@ TEST(LeftoverTest, ReadersShareOutWhatIsLeftAndThenTheRest) {
   for (const bool gzip : {false, true}) {
     const auto table = OpenTable(WriteShards(folder, {150, 90, 60}, 50, gzip));
     for (const OrderSpec& order :
-         {OrderSpec{},
-          OrderSpec{.kind = OrderSpec::Kind::kInterleave, .cycle_length = 2, .block_length = 3},
+         {OrderSpec{}, OrderSpec{.kind = OrderSpec::Kind::kInterleave, .cycle = 2, .block = 3},
           OrderSpec{.kind = OrderSpec::Kind::kShuffle, .seed = 5, .window = 40},
           OrderSpec{.kind = OrderSpec::Kind::kShuffle, .seed = 5, .window = OrderSpec::kAll}}) {
       for (const uint64_t world : {1, 2, 5}) {

@@ -134,7 +134,7 @@ TEST_F(MdsShardsTest, AnIndexIsMadeOfTheHeaderAlone) {
   const std::string config = MdsConfig({{"x", "bytes"}});
   const std::string path = folder_.Write("one.mds", MdsShard(config, samples));
   std::atomic<uint64_t> read = 0;
-  const auto summary = WriteIndex(path, {.bytes_read = &read});
+  const auto summary = IndexShard(path, {.bytes_read = &read});
   ASSERT_OK(summary);
   EXPECT_EQ(summary->framing, Framing::kMds);
   EXPECT_EQ(summary->records, 20u);
@@ -171,7 +171,7 @@ TEST_F(MdsShardsTest, AnIndexWithoutColumnsOrWithWrongOnesIsRefused) {
 
 TEST_F(MdsShardsTest, AnotherShardOfTheSameSizeIsNoticed) {
   Write();
-  const auto summary = WriteIndex(ShardPath(0), {});
+  const auto summary = IndexShard(ShardPath(0), {});
   ASSERT_OK(summary);
   EXPECT_TRUE(*OpenTable(*ResolveSpecs({ShardPath(0)}))->Index(0));
   // One sample less, and a larger last one.
@@ -222,7 +222,7 @@ TEST_F(MdsShardsTest, WhatIsNotAsItWasIsNoted) {
   const auto notes_are =
       ElementsAre("column \"score\": float64 becomes float32, the only float type of TFRecord");
   std::vector<std::string> notes;
-  ASSERT_OK(WriteIndex(path, {.notes = &notes}));
+  ASSERT_OK(IndexShard(path, {.notes = &notes}));
   EXPECT_THAT(notes, notes_are);
   for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload, VerifyLevel::kExamples}) {
     const auto report = VerifyShard(path, {.level = level});
@@ -247,7 +247,7 @@ TEST_F(MdsShardsTest, DamagedSamplesAreErrorsOrSkippedAndCounted) {
     ReaderOptions options;
     options.order = order;
     EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "more than the");
-    options.damage.skip = true;
+    options.skip_damaged = true;
     std::set<uint64_t> told;
     options.on_skip = [&](const DamagedRecord& record) {
       told.insert(record.record);

@@ -282,8 +282,8 @@ TEST_F(MixReaderTest, TellsDamageAtEachPlaceOfARecord) {
   for (uint64_t budget : {0, 1}) {
     ReaderOptions options = Options(mixture);
     options.budget_bytes = budget;
-    options.damage.skip = true;
-    options.damage.max_skipped.share = 1;
+    options.skip_damaged = true;
+    options.max_skipped.share = 1;
     options.epochs = 1;
     const auto reader = MakeReader(OpenTable(set), options);
     const auto all = Drain(*reader);

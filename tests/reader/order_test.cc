@@ -45,8 +45,8 @@ OrderSpec Shuffle(uint64_t seed, uint64_t window, uint64_t chunk, uint64_t lanes
 OrderSpec Interleave(uint64_t cycle, uint64_t block) {
   OrderSpec spec;
   spec.kind = OrderSpec::Kind::kInterleave;
-  spec.cycle_length = cycle;
-  spec.block_length = block;
+  spec.cycle = cycle;
+  spec.block = block;
   return spec;
 }
 
@@ -241,7 +241,7 @@ TEST(InterleaveOrder, MatchesAWalkOverTheSlots) {
     if (c.spec.kind != OrderSpec::Kind::kInterleave) continue;
     const std::vector<uint64_t> begins = ShardBegins(c.records);
     std::vector<uint64_t> expected;
-    std::vector<int64_t> slots(c.spec.cycle_length, -1);
+    std::vector<int64_t> slots(c.spec.cycle, -1);
     std::vector<uint64_t> taken(c.records.size());
     size_t next = 0;
     for (size_t slot = 0, idle = 0; idle < slots.size(); slot = (slot + 1) % slots.size()) {
@@ -252,7 +252,7 @@ TEST(InterleaveOrder, MatchesAWalkOverTheSlots) {
       }
       idle = 0;
       const size_t shard = slots[slot];
-      for (uint64_t i = 0; i < c.spec.block_length; ++i) {
+      for (uint64_t i = 0; i < c.spec.block; ++i) {
         if (taken[shard] == c.records[shard]) {
           slots[slot] = -1;
           break;

@@ -42,7 +42,7 @@ uint64_t LengthOfRecord(uint64_t record) {
 std::vector<OrderSpec> Orders() {
   OrderSpec interleave;
   interleave.kind = OrderSpec::Kind::kInterleave;
-  interleave.cycle_length = 3;
+  interleave.cycle = 3;
   OrderSpec shuffle;
   shuffle.kind = OrderSpec::Kind::kShuffle;
   shuffle.seed = 7;

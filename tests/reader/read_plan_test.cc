@@ -22,8 +22,8 @@ std::vector<OrderSpec> Orders() {
   sequential.kind = OrderSpec::Kind::kSequential;
   OrderSpec interleave;
   interleave.kind = OrderSpec::Kind::kInterleave;
-  interleave.cycle_length = 3;
-  interleave.block_length = 5;
+  interleave.cycle = 3;
+  interleave.block = 5;
   OrderSpec shuffle;
   shuffle.kind = OrderSpec::Kind::kShuffle;
   shuffle.window = 300;

@@ -67,7 +67,7 @@ TEST_F(ReaderCompressionTest, ShardsThatOthersCompressed) {
                     Deflate(content, window_bits, kSmallBlocks));
       IndexBuildOptions index;
       index.restart_interval = 20'000;
-      ASSERT_OK(WriteIndex(path, index));
+      ASSERT_OK(IndexShard(path, index));
     }
     const auto table = OpenTable(*ResolveSpec(folder_ / fmt::format("d@{}", kSizes.size())));
     for (OrderSpec order : Orders()) {
@@ -133,7 +133,7 @@ TEST_F(ReaderCompressionTest, ShardsThatOthersCompressedToNoUse) {
         ReaderOptions options;
         options.order = order;
         options.threads = 2;
-        options.check = lies % 2 == 0 ? CrcCheck::kAll : CrcCheck::kNone;
+        options.check_crc = lies % 2 == 0 ? CrcCheck::kAll : CrcCheck::kNone;
         const auto reader = MakeReader(OpenTable(*ResolveSpec(folder_ / "d@1")), options);
         const auto all = Drain(*reader);
         ASSERT_OK(all);
@@ -181,8 +181,8 @@ TEST_F(ReaderCompressionTest, LyingIndexesOfCompressedShards) {
       for (const CrcCheck check : {CrcCheck::kAll, CrcCheck::kNone}) {
         ReaderOptions options;
         options.order.chunk = chunk;
-        options.damage.skip = true;
-        options.check = check;
+        options.skip_damaged = true;
+        options.check_crc = check;
         const auto all = Drain(*MakeReader(OpenTable(*ResolveSpec(folder_ / "d@1")), options));
         if (!all.ok() || check == CrcCheck::kNone) continue;
         for (const std::string& record : all->records) {
@@ -218,13 +218,13 @@ TEST_F(ReaderCompressionTest, DamageInShardsThatOthersCompressed) {
   folder_.Write("d-00000-of-00001", shard);
   IndexBuildOptions index;
   index.restart_interval = 20'000;
-  ASSERT_OK(WriteIndex(folder_ / "d-00000-of-00001", index));
+  ASSERT_OK(IndexShard(folder_ / "d-00000-of-00001", index));
   shard[shard.size() / 2] ^= 1;
   folder_.Write("d-00000-of-00001", shard);
   const auto table = OpenTable(*ResolveSpec(folder_ / "d@1"));
   EXPECT_FAILS(Drain(*MakeReader(table, {})), kDataLoss, "d-00000-of-00001: record");
   ReaderOptions options;
-  options.damage.skip = true;
+  options.skip_damaged = true;
   const auto all = Drain(*MakeReader(table, options));
   ASSERT_OK(all);
   ASSERT_EQ(all->records.size(), 200);

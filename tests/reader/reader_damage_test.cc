@@ -67,7 +67,7 @@ TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
         options.world = world;
         options.rank = rank;
         options.end = EpochEnd::kPad;
-        options.damage.skip = true;
+        options.skip_damaged = true;
         options.on_skip = [&](const DamagedRecord& record) {
           reported.insert(record.record);
           EXPECT_EQ(record.path, set.paths[5]);
@@ -90,11 +90,11 @@ TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
   shard[12] ^= 1;  // and the first payload byte
   folder_.Write("d-00005-of-00008", shard);
   ReaderOptions options;
-  options.damage.skip = true;
+  options.skip_damaged = true;
   options.epochs = 3;  // the limit applies to each epoch
-  options.damage.max_skipped = {.share = 0, .at_least = 2};
+  options.max_skipped = {.share = 0, .at_least = 2};
   EXPECT_OK(Drain(*MakeReader(OpenTable(set), options)));
-  options.damage.max_skipped.at_least = 1;
+  options.max_skipped.at_least = 1;
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
                "2 of 1221 records are damaged, which is more than allowed; the first is");
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
@@ -110,7 +110,7 @@ TEST_F(ReaderDamageTest, UncheckedPayloadsAreDeliveredAsTheyAre) {
   folder_.Write("d-00000-of-00001", shard);
   for (CrcCheck check : {CrcCheck::kHeader, CrcCheck::kNone}) {
     ReaderOptions options;
-    options.check = check;
+    options.check_crc = check;
     EXPECT_EQ(Drain(*MakeReader(OpenTable(set), options))->records.size(), 20);
   }
 }
@@ -127,8 +127,8 @@ TEST_F(ReaderDamageTest, ShardThatIsCutWhileItIsRead) {
   EXPECT_FAILS(Drain(*reader), kDataLoss, "d-00001-of-00002: ends at byte 10000");
   ReadBlock block;
   EXPECT_FALSE(reader->Next(&block).ok());
-  options.damage.skip = true;
-  options.damage.max_skipped.share = 1;
+  options.skip_damaged = true;
+  options.max_skipped.share = 1;
   const auto all = Drain(*MakeReader(table, options));
   ASSERT_OK(all);
   EXPECT_EQ(all->records.size(), 420);
@@ -145,8 +145,8 @@ TEST_F(ReaderDamageTest, CompressedDamage) {
   ReaderOptions options;
   options.order.chunk = 20;
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "d-00000-of-00001: record");
-  options.damage.skip = true;
-  options.damage.max_skipped.share = 1;
+  options.skip_damaged = true;
+  options.max_skipped.share = 1;
   const auto all = Drain(*MakeReader(OpenTable(set), options));
   ASSERT_OK(all);
   EXPECT_EQ(all->records.size(), 1000);
@@ -197,8 +197,8 @@ TEST_F(ReaderDamageTest, SkippingLosesWhatTheRecoveryEngineLoses) {
           options.order = order;
           options.order.chunk = chunk;
           options.threads = 2;
-          options.damage.skip = true;
-          options.damage.max_skipped.share = 1;
+          options.skip_damaged = true;
+          options.max_skipped.share = 1;
           const auto reader = MakeReader(OpenTable(set), options);
           const auto all = Drain(*reader);
           ASSERT_OK(all);

@@ -74,8 +74,8 @@ inline std::vector<OrderSpec> Orders() {
   small_chunks.chunk = 10;
   OrderSpec interleave;
   interleave.kind = OrderSpec::Kind::kInterleave;
-  interleave.cycle_length = 3;
-  interleave.block_length = 2;
+  interleave.cycle = 3;
+  interleave.block = 2;
   interleave.chunk = 16;
   OrderSpec shuffle;
   shuffle.kind = OrderSpec::Kind::kShuffle;

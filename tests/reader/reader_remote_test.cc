@@ -65,7 +65,7 @@ class ReaderRemoteTest : public ReaderFixture {
     for (size_t s = 0; s < kSizes.size(); ++s) {
       IndexBuildOptions index;
       index.restart_interval = 20'000;
-      ASSERT_OK(WriteIndex(folder_ / ShardName("d", s, kSizes.size(), ""), index));
+      ASSERT_OK(IndexShard(folder_ / ShardName("d", s, kSizes.size(), ""), index));
     }
     server_.ServeFolder(folder_ / "");
   }
@@ -210,7 +210,7 @@ TEST_F(ReaderRemoteTest, RangesAreLarge) {
     folder_.Write("d-00000-of-00001", form == Form::kRaw
                                           ? content
                                           : Deflate(content, form == Form::kGzip ? 31 : 15, 8));
-    ASSERT_OK(WriteIndex(folder_ / "d-00000-of-00001", {}));
+    ASSERT_OK(IndexShard(folder_ / "d-00000-of-00001", {}));
     server_.ServeFolder(folder_ / "");
     const auto table = OpenTable(*ResolveSpec(server_.url() + "/d@1"));
     ReaderOptions options;
@@ -247,8 +247,8 @@ TEST_F(ReaderRemoteTest, DamageOfTheCacheIsNotThatOfTheDataset) {
               fmt::format("{} {} {}", static_cast<int>(form), static_cast<int>(check), skip));
           ReaderOptions options;
           options.order = order;
-          options.check = check;
-          options.damage.skip = skip;
+          options.check_crc = check;
+          options.skip_damaged = skip;
           options.threads = 2;
           ExpectAll(table, options, 3000);  // fills it
           ExpectAll(table, options, 3000);  // now it has everything
@@ -285,7 +285,7 @@ TEST_F(ReaderRemoteTest, DamageOfTheDatasetIsNotThatOfTheCache) {
       ReaderOptions options;
       options.order = order;
       EXPECT_FAILS(testing::Drain(*MakeReader(table, options)).status(), kDataLoss, shard);
-      options.damage.skip = true;
+      options.skip_damaged = true;
       const auto all = testing::Drain(*MakeReader(table, options));
       ASSERT_OK(all);
       EXPECT_EQ(all->damaged.size(), 1);
@@ -293,7 +293,7 @@ TEST_F(ReaderRemoteTest, DamageOfTheDatasetIsNotThatOfTheCache) {
   }
   EXPECT_EQ(GetBlockCacheStats().damaged, damaged);
   server_.ForgetRequests();
-  EXPECT_OK(testing::Drain(*MakeReader(table, {.damage = {.skip = true}})));
+  EXPECT_OK(testing::Drain(*MakeReader(table, {.skip_damaged = true})));
   for (const SeenRequest& request : server_.requests()) {
     EXPECT_FALSE(request.headers.contains("range")) << request.target;
   }

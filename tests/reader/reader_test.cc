@@ -342,7 +342,7 @@ TEST_F(ReaderTest, LargeWindows) {
     options.batch = 64;
     options.epochs = 2;
     options.threads = 2;
-    options.damage.skip = true;
+    options.skip_damaged = true;
     const auto reader = MakeReader(OpenTable(set), options);
     ASSERT_TRUE(reader->memory_plan().whole_chunks);
     const uint64_t bad = reader->order().PositionOf(0, kBad);
@@ -463,7 +463,7 @@ TEST_F(ReaderTest, WrongOptionsAreRefused) {
   options.batch = 0;
   EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "batch must be");
   options = ReaderOptions();
-  options.damage.max_skipped.share = 2;
+  options.max_skipped.share = 2;
   EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "max_skipped");
 }
 

@@ -98,7 +98,7 @@ class TarShardsTest : public ::testing::Test {
 TEST_F(TarShardsTest, EveryOrderByEveryEngineDeliversEachSampleOnce) {
   for (bool gzip : {false, true}) {
     const ShardSet set = Write(gzip);
-    for (const std::string& path : set.paths) ASSERT_OK(WriteIndex(path, {.restart_interval = 1}));
+    for (const std::string& path : set.paths) ASSERT_OK(IndexShard(path, {.restart_interval = 1}));
     for (const OrderSpec& order : Orders()) {
       for (EngineKind io : {EngineKind::kUring, EngineKind::kThreads, EngineKind::kMmap}) {
         std::vector<std::string> keys;
@@ -162,7 +162,7 @@ TEST_F(TarShardsTest, AnIndexIsMadeOfHeadersAlone) {
   std::string archive;
   for (int i = 0; i < 20; ++i) archive += Member(fmt::format("s{}.bin", i), large);
   const std::string path = folder_.Write("one.tar", archive + kEnd);
-  const auto summary = WriteIndex(path, {.bytes_read = &read});
+  const auto summary = IndexShard(path, {.bytes_read = &read});
   ASSERT_OK(summary);
   EXPECT_EQ(summary->framing, Framing::kTar);
   EXPECT_EQ(summary->records, 20u);
@@ -236,7 +236,7 @@ TEST_F(TarShardsTest, SkippedMembersAndRepeatedKeysAreNoted) {
           "one key that are not adjacent are samples of their own; sort the archive "
           "(tar --sort=name) if they belong together");
   std::vector<std::string> notes;
-  ASSERT_OK(WriteIndex(path, {.notes = &notes}));
+  ASSERT_OK(IndexShard(path, {.notes = &notes}));
   EXPECT_THAT(notes, notes_are);
   for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload, VerifyLevel::kExamples}) {
     const auto report = VerifyShard(path, {.level = level});
@@ -281,14 +281,14 @@ TEST_F(TarShardsTest, TextIndexesAreRefused) {
 
 TEST_F(TarShardsTest, DamagedSamplesAreErrorsOrSkippedAndCounted) {
   const ShardSet set = Write();
-  for (const std::string& path : set.paths) ASSERT_OK(WriteIndex(path, {}));
+  for (const std::string& path : set.paths) ASSERT_OK(IndexShard(path, {}));
   const std::set<uint64_t> lost = {0, 17, 18, 99, 150};
   for (const uint64_t sample : lost) Damage(sample);
   for (const OrderSpec& order : Orders()) {
     ReaderOptions options;
     options.order = order;
     EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "header");
-    options.damage.skip = true;
+    options.skip_damaged = true;
     std::set<uint64_t> told;
     options.on_skip = [&](const DamagedRecord& record) {
       told.insert(record.record);
@@ -316,7 +316,7 @@ TEST_F(TarShardsTest, DamagedSamplesAreErrorsOrSkippedAndCounted) {
 
 TEST_F(TarShardsTest, VerifyFindsAllDamageByTheIndex) {
   const ShardSet set = Write();
-  ASSERT_OK(WriteIndex(set.paths[0], {}));
+  ASSERT_OK(IndexShard(set.paths[0], {}));
   for (const uint64_t sample : {0, 17, 18, 99}) Damage(sample);
   for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
     const auto report = VerifyShard(set.paths[0], {.level = level});
@@ -341,7 +341,7 @@ TEST_F(TarShardsTest, VerifyFindsAllDamageByTheIndex) {
 
 TEST_F(TarShardsTest, OverwrittenHeadersCostOnlyTheirSamplesWithAnIndex) {
   const ShardSet set = Write();
-  ASSERT_OK(WriteIndex(set.paths[0], {}));
+  ASSERT_OK(IndexShard(set.paths[0], {}));
   // The second header of two samples and the first of one; the last sample is cut short by zeros.
   Overwrite({OffsetOf(17) + 1024, OffsetOf(50), OffsetOf(99) + 1024});
   for (VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
@@ -395,7 +395,7 @@ TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
   // An index that lists other samples says nothing.
   const ShardSet set = Write();
   std::filesystem::create_directories(folder_ / ".shardfeed");
-  ASSERT_OK(WriteIndex(set.paths[1], {}));
+  ASSERT_OK(IndexShard(set.paths[1], {}));
   std::filesystem::rename(IndexPath(set.paths[1]), IndexPath(set.paths[0]));
   Overwrite({OffsetOf(18)});
   const auto report = VerifyShard(set.paths[0], {});
@@ -409,7 +409,7 @@ TEST_F(TarShardsTest, ASampleBeforeAnOverwrittenHeaderIsNotPassedOffAsWhole) {
 TEST_F(TarShardsTest, DamageAtTheEndOfTheArchiveLosesNothing) {
   for (const uint64_t from_end : {1000, 10}) {
     const ShardSet set = Write();
-    ASSERT_OK(WriteIndex(set.paths[0], {}));
+    ASSERT_OK(IndexShard(set.paths[0], {}));
     std::string bytes = testing::ReadBytes(set.paths[0]);
     bytes[bytes.size() - from_end] = 'x';
     folder_.Write("d-0.tar", bytes);
@@ -426,7 +426,7 @@ TEST_F(TarShardsTest, DamageAtTheEndOfTheArchiveLosesNothing) {
 
 TEST_F(TarShardsTest, ACutArchiveTellsWhatItsIndexHadMore) {
   const ShardSet set = Write();
-  ASSERT_OK(WriteIndex(set.paths[0], {}));
+  ASSERT_OK(IndexShard(set.paths[0], {}));
   std::filesystem::resize_file(set.paths[0], OffsetOf(60) + 100);
   const auto report = VerifyShard(set.paths[0], {});
   ASSERT_OK(report);

@@ -63,8 +63,8 @@ std::vector<ReaderOptions> AllOptions() {
           ReaderOptions options;
           if (cycle > 0) {
             options.order.kind = OrderSpec::Kind::kInterleave;
-            options.order.cycle_length = cycle;
-            options.order.block_length = 2;
+            options.order.cycle = cycle;
+            options.order.block = 2;
           }
           options.world = world;
           options.rank = world / 2;
@@ -134,7 +134,7 @@ TEST_F(UnindexedReaderTest, DamageIsLeftToTheReader) {
   shard.close();
   // If damage is skipped, positions are known only from the indexes.
   ReaderOptions options;
-  options.damage.skip = true;
+  options.skip_damaged = true;
   EXPECT_FAILS(UnindexedReader::Open(Lazy(set), options), kInvalidArgument, "after damage");
   const auto failing = Open(set, ReaderOptions());
   ReadBlock block;

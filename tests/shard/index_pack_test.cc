@@ -234,7 +234,7 @@ TEST_F(IndexPackTest, IsMadeForShardsOfOthers) {
   EXPECT_FAILS(WriteIndexPack(*ResolveSpec(folder_ / "d@5"), {}), kNotFound,
                IndexPath(set_.paths[0]));
   EXPECT_FALSE(fs::exists(Path()));
-  for (const std::string& path : set_.paths) EXPECT_OK(WriteIndex(path, {}));
+  for (const std::string& path : set_.paths) EXPECT_OK(IndexShard(path, {}));
   const ShardSet set = *ResolveSpec(folder_ / "d@5");
   ASSERT_OK(WriteIndexPack(set, {}));
   ExpectOwnIndexes(set);
@@ -246,7 +246,7 @@ TEST_F(IndexPackTest, FollowsAShardThatWasRewritten) {
   ASSERT_OK(RefreshIndexPacks({set_.paths[2]}, {}));
   EXPECT_EQ(ReadBytes(Path()), before);
   fs::copy_file(other.paths[2], set_.paths[2], fs::copy_options::overwrite_existing);
-  ASSERT_OK(WriteIndex(set_.paths[2], {}));
+  ASSERT_OK(IndexShard(set_.paths[2], {}));
   EXPECT_EQ((*Open())->summary(2).records, 60);
   ASSERT_OK(RefreshIndexPacks({set_.paths[2]}, {}));
   ExpectOwnIndexes(set_);
@@ -258,12 +258,12 @@ TEST_F(IndexPackTest, FollowsAShardThatWasRewritten) {
 
 TEST_F(IndexPackTest, VerifyFindsOneThatIsOutOfDate) {
   const std::string pack = ReadBytes(Path());
-  EXPECT_EQ((*VerifyDataset(set_, {})).num_defects(), 0);
+  EXPECT_EQ((*Verify(set_, {})).num_defects(), 0);
   Write("d@5", 301);
   folder_.Write(".shardfeed/d.indexes", pack);
   set_ = *ResolveSpec(folder_ / "d@5");
   for (const VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
-    const auto report = VerifyDataset(set_, {.level = level});
+    const auto report = Verify(set_, {.level = level});
     ASSERT_OK(report);
     ASSERT_EQ(report->num_defects(), 1);
     EXPECT_EQ(report->shards[0].defects[0].kind, "index");
@@ -274,18 +274,18 @@ TEST_F(IndexPackTest, VerifyFindsOneThatIsOutOfDate) {
   }
   // It is not to blame if the shard's own index is wrong.
   folder_.Write(".shardfeed/d-00000-of-00005.index", ReadBytes(IndexPath(set_.paths[1])));
-  const auto wrong = VerifyDataset(set_, {});
+  const auto wrong = Verify(set_, {});
   ASSERT_EQ(wrong->num_defects(), 1);
   EXPECT_THAT(wrong->shards[0].defects[0].detail, ::testing::HasSubstr("d-00000-of-00005.index: "));
   // Where it is the only index, it is compared with the shard.
   fs::remove(IndexPath(set_.paths[0]));
-  const auto report = VerifyDataset(set_, {});
+  const auto report = Verify(set_, {});
   ASSERT_EQ(report->num_defects(), 1);
   EXPECT_THAT(report->shards[0].defects[0].detail, ::testing::HasSubstr(Path()));
   // A pack that is none at all.
   fs::remove(Path());
   ASSERT_EQ(::mkfifo(Path().c_str(), 0600), 0);
-  EXPECT_EQ(VerifyDataset(set_, {})->manifest_defects[0].kind, "unreadable");
+  EXPECT_EQ(Verify(set_, {})->manifest_defects[0].kind, "unreadable");
 }
 
 }  // namespace

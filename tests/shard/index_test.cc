@@ -249,7 +249,7 @@ class BuildTest : public ::testing::Test {
 
 TEST_F(BuildTest, IndexOfARawShard) {
   const std::string path = WriteShard("s", {"abc", "", std::string(100000, 'x'), "end"});
-  const auto summary = WriteIndex(path, {});
+  const auto summary = IndexShard(path, {});
   ASSERT_OK(summary);
   EXPECT_EQ(summary->records, 4);
   const auto index = ShardIndex::Open(IndexPath(path));
@@ -270,7 +270,7 @@ TEST_F(BuildTest, LargeRecordsAreNotRead) {
   std::vector<std::string> payloads(50, std::string(110000, 'x'));
   const std::string path = WriteShard("s", payloads);
   std::atomic<uint64_t> bytes_read{0};
-  ASSERT_OK(WriteIndex(path, {.bytes_read = &bytes_read}));
+  ASSERT_OK(IndexShard(path, {.bytes_read = &bytes_read}));
   EXPECT_LT(bytes_read, 50 * 110000 / 20);
 }
 
@@ -318,12 +318,12 @@ TEST_F(BuildTest, DamageIsLocated) {
 
 TEST_F(BuildTest, FailureLeavesNoIndexAndKeepsTheOldOne) {
   const std::string path = WriteShard("s", {"abc", "def"});
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   const std::string before = ReadBytes(IndexPath(path));
   std::string bytes = ReadBytes(path);
   bytes[19] ^= 1;
   folder_.Write("s", bytes);
-  EXPECT_FAILS(WriteIndex(path, {}), kDataLoss, "length CRC");
+  EXPECT_FAILS(IndexShard(path, {}), kDataLoss, "length CRC");
   EXPECT_EQ(ReadBytes(IndexPath(path)), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(OnDisk(folder_ / ".shardfeed")), {}),
             1);
@@ -333,7 +333,7 @@ TEST_F(BuildTest, WhatAKilledOneLeftIsReplaced) {
   SKIP_OVER_STORE("objects are replaced as a whole, without another name");
   const std::string path = WriteShard("s", {"abc"});
   folder_.Write(".shardfeed/s.index.tmp", "what was written so far, and more than will be");
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   EXPECT_OK(ShardIndex::Open(IndexPath(path)));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(OnDisk(folder_ / ".shardfeed")), {}),
             1);
@@ -344,7 +344,7 @@ TEST_F(BuildTest, SeveralAtOnceDoNotMix) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&path] {
-      for (int j = 0; j < 10; ++j) EXPECT_OK(WriteIndex(path, {}));
+      for (int j = 0; j < 10; ++j) EXPECT_OK(IndexShard(path, {}));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -372,14 +372,14 @@ TEST_F(BuildTest, CompressedShardHasRestartPoints) {
 
 TEST_F(BuildTest, StaleIndexIsNotUsed) {
   const std::string path = WriteShard("s", {"abc"});
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   WriteShard("s", {"abc", "def"});
   EXPECT_EQ((*OpenOrBuildIndex(path, {}))->records(), 2);
 }
 
 TEST_F(BuildTest, CutShardIsNotIndexedAnew) {
   const std::string path = WriteShard("s", {"abc", "def", "ghi"});
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   WriteShard("s", {"abc", "def"});
   EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends before record 2 of the 3");
   EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends before record 2 of the 3");

@@ -141,7 +141,7 @@ TEST_F(IndexWriteTest, ColumnsAreKeptWithTheirRecordsAlone) {
   auto written = WriteIndexWithLengths(path, Names{"tokens"}, {});
   ASSERT_OK(written);
   EXPECT_EQ(written->measured, Names());
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   EXPECT_EQ(ReadBytes(IndexPath(path)), before);
   // Other records, in a file of the same size.
   Write("s", {3, 2, 1});
@@ -180,7 +180,7 @@ TEST_F(IndexWriteTest, AddedColumnsBringTheIndexOfTheirRecords) {
 
 TEST_F(IndexWriteTest, DamagedRecordsAreToldAndKeepTheFormerIndex) {
   const std::string path = folder_.Write("s", Framed({Record("tokens", 3), "no Example"}));
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   const std::string before = ReadBytes(IndexPath(path));
   EXPECT_FAILS(WriteIndexWithLengths(path, Names{"tokens"}, {}), kDataLoss,
                "s: record 1 at byte 37: not a tf.train.Example: cannot be parsed at byte 0 of its "
@@ -197,7 +197,7 @@ TEST_F(IndexWriteTest, DamagedRecordsAreToldAndKeepTheFormerIndex) {
 TEST_F(IndexWriteTest, SeveralAtOnceLoseNoColumn) {
   SKIP_OVER_STORE("the last of several writers of an object wins");
   const std::string path = Write("s", Lengths(1000, 3));
-  ASSERT_OK(WriteIndex(path, {}));
+  ASSERT_OK(IndexShard(path, {}));
   const auto index = IndexOf(path);
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {

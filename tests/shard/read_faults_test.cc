@@ -115,7 +115,7 @@ class ReadFaultsTest : public ::testing::Test {
   Defect OnlyDefect() {
     // The tests replace the manifest.
     set_.version = DatasetVersion::Of(folder_.path(), "d");
-    const auto report = VerifyDataset(set_, {});
+    const auto report = Verify(set_, {});
     EXPECT_OK(report);
     EXPECT_EQ(report->num_defects(), 1);
     for (const ShardReport& shard : report->shards) {
@@ -206,7 +206,7 @@ TEST_F(ReadFaultsTest, FifoInPlaceOfTheManifestIsUnreadable) {
 
 TEST_F(ReadFaultsTest, FifoInPlaceOfAShardIsUnreadable) {
   MakeFifo(set_.paths[1]);
-  const auto report = VerifyDataset(set_, {});
+  const auto report = Verify(set_, {});
   ASSERT_OK(report);
   EXPECT_EQ(report->shards[1].defects[0].kind, "unreadable");
   EXPECT_THAT(report->shards[1].defects[0].detail, ::testing::HasSubstr("is a FIFO, not a file"));

@@ -99,7 +99,7 @@ class ReshardTest : public ::testing::Test {
   void ExpectSound(const std::string& name) {
     const auto set = ResolveSpec(folder_ / name);
     ASSERT_OK(set);
-    const auto report = VerifyDataset(*set, {.level = VerifyLevel::kExamples});
+    const auto report = Verify(*set, {.level = VerifyLevel::kExamples});
     ASSERT_OK(report);
     EXPECT_EQ(report->num_defects(), 0);
     EXPECT_TRUE(report->has_manifest);

@@ -215,7 +215,7 @@ class SalvageTest : public ::testing::Test {
     const std::string path = folder_.Write("sound/shard", shard.bytes);
     IndexBuildOptions options;
     options.restart_interval = 1;
-    ASSERT_OK(WriteIndex(path, options));
+    ASSERT_OK(IndexShard(path, options));
     index_ = ReadBytes(IndexPath(path));
   }
 

@@ -268,7 +268,7 @@ TEST_F(SharedJobTest, TasksWithOtherOptionsAreRefused) {
   EXPECT_FAILS(Join("d@4.gz"), kFailedPrecondition, "suffix: '', but this task has '.gz'");
   EXPECT_FAILS(Join("d@4", {.encode = {.compression = Compression::kGzip}}), kFailedPrecondition,
                "compression: 'none', but this task has 'gzip'");
-  EXPECT_FAILS(Join("d@4", {.encode = {.compression_level = 1}}), kFailedPrecondition,
+  EXPECT_FAILS(Join("d@4", {.encode = {.level = 1}}), kFailedPrecondition,
                "level: '6', but this task has '1'");
   EXPECT_FAILS(Join("d@4", {.encode = {.member_bytes = 1}}), kFailedPrecondition, "member_bytes: ");
   EXPECT_FAILS(Join("d@4", {.sync = false}), kFailedPrecondition,

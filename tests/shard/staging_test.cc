@@ -113,7 +113,7 @@ TEST_F(StagingTest, WritersOfEarlierVersionsHadNoPack) {
   ASSERT_OK(set);
   EXPECT_EQ(ShardTable::Open(*set).value()->num_records(), 100);
   // The pack is still the old dataset's, which is noticed.
-  const auto report = VerifyDataset(*set, {});
+  const auto report = Verify(*set, {});
   ASSERT_OK(report);
   ASSERT_EQ(report->num_defects(), 1);
   EXPECT_EQ(report->manifest_defects[0].shard, IndexPackPath(folder_.path(), "d"));
@@ -211,7 +211,7 @@ TEST_F(StagingTest, FolderInTheWayStopsAWriterBeforeItCommits) {
     fs::remove_all(folder_ / name);
     if (before.contains(name)) Put(folder_ / name, before.at(name));
     EXPECT_EQ(Files(), before);
-    ASSERT_OK(VerifyDataset(*ResolveSpec(folder_ / "d@4"), {}));
+    ASSERT_OK(Verify(*ResolveSpec(folder_ / "d@4"), {}));
   }
 }
 
@@ -289,7 +289,7 @@ TEST_F(StagingTest, ReadersThatLoseTheRaceWithAReplacementAreTold) {
   for (const auto& set : {named, globbed, whole}) {
     ASSERT_OK(set);
     EXPECT_FAILS(ShardTable::Open(*set), kAborted, kReplaced);
-    EXPECT_FAILS(VerifyDataset(*set, {}), kAborted, kReplaced);
+    EXPECT_FAILS(Verify(*set, {}), kAborted, kReplaced);
     EXPECT_FAILS(ScanDataset(*set, {}, [](size_t, const RecordBlock&) { return absl::OkStatus(); }),
                  kAborted, kReplaced);
     EXPECT_FAILS(ReshardInput::Open({*set}, 1, {}, nullptr), kAborted, kReplaced);

@@ -63,7 +63,7 @@ TEST_P(EveryCompression, RecordsGoRoundTheShardsAndVerify) {
   EXPECT_EQ(manifest->num_records(), 5000);
   const auto set = ResolveSpec(folder_ / "d@3");
   ASSERT_OK(set);
-  const auto report = VerifyDataset(*set, {});
+  const auto report = Verify(*set, {});
   ASSERT_OK(report);
   EXPECT_EQ(report->num_defects(), 0);
   EXPECT_TRUE(report->has_manifest);
@@ -154,7 +154,7 @@ TEST_F(WriterTest, IndexThatDoesNotFitIsFoundWhenReading) {
   const auto access = RandomAccess::Open(*set, 1);
   EXPECT_FAILS((*access)->Read(1, 3, [](uint64_t, std::string_view) { return absl::OkStatus(); }),
                kDataLoss, "");
-  const auto report = VerifyDataset(*set, {});
+  const auto report = Verify(*set, {});
   ASSERT_OK(report);
   ASSERT_GT(report->num_defects(), 0);
   EXPECT_EQ(report->shards[0].defects[0].kind, "index");
@@ -166,7 +166,7 @@ TEST_F(WriterTest, ShardsWithoutRecordsAreFiles) {
   const auto set = ResolveSpec(folder_ / "d@5");
   ASSERT_OK(set);
   EXPECT_EQ(set->paths.size(), 5);
-  EXPECT_EQ(VerifyDataset(*set, {})->num_defects(), 0);
+  EXPECT_EQ(Verify(*set, {})->num_defects(), 0);
 }
 
 TEST_F(WriterTest, ExistingDatasetIsRefused) {
@@ -406,14 +406,14 @@ TEST_F(WriterTest, SkippedRecordsAreCountedInTheOrderOfTheShards) {
   EXPECT_EQ(manifest->skipped.first[0], "0");
   EXPECT_EQ(manifest->skipped.first[99], "98");
   EXPECT_EQ(ReadManifest(ManifestPath(folder_.path(), "d"))->skipped, manifest->skipped);
-  EXPECT_EQ(VerifyDataset(*ResolveSpec(folder_ / "d@2"), {})->num_defects(), 0);
+  EXPECT_EQ(Verify(*ResolveSpec(folder_ / "d@2"), {})->num_defects(), 0);
 }
 
 TEST_F(WriterTest, WrongOptionsAreRefused) {
   EXPECT_FAILS(Write("d@2", 1, {.encode = {.compression = Compression::kSnappy}}), kInvalidArgument,
                "SNAPPY can be read, but not written");
-  EXPECT_FAILS(Write("d@2", 1, {.encode = {.compression_level = 10}}), kInvalidArgument,
-               "compression_level must be from 1 to 9, got 10");
+  EXPECT_FAILS(Write("d@2", 1, {.encode = {.level = 10}}), kInvalidArgument,
+               "level must be from 1 to 9, got 10");
   EXPECT_FAILS(Write("d", 1), kInvalidArgument, "number of shards");
 }
 

@@ -76,7 +76,7 @@ class WrittenStatistics : public ::testing::Test {
     EXPECT_NEAR(stored.Top(1)[0].count, read->schema().records() / 10.0, stored.max_error());
     VerifyOptions verifying;
     verifying.level = VerifyLevel::kExamples;
-    const auto report = VerifyDataset(*set, verifying);
+    const auto report = Verify(*set, verifying);
     ASSERT_OK(report);
     EXPECT_EQ(report->num_defects(), 0);
   }
@@ -240,7 +240,7 @@ TEST_F(WrittenStatistics, ThatLieAreDefects) {
     VerifyOptions verifying;
     verifying.level = VerifyLevel::kExamples;
     // The manifest may be newer than the name was resolved.
-    const auto report = VerifyDataset(*ResolveSpec(folder_ / "d@1"), verifying);
+    const auto report = Verify(*ResolveSpec(folder_ / "d@1"), verifying);
     EXPECT_OK(report);
     return report->manifest_defects.empty() ? "" : report->manifest_defects[0].detail;
   };
