@@ -141,6 +141,7 @@ class Output {
   ConvertProgress& progress_;
   OutputSpec spec_;
   std::unique_ptr<Staging> staging_;
+  const PartStaging* attempts_ = nullptr;  // with a job: staging_
   std::optional<Manifest> complete_;
   std::unique_ptr<DatasetWriter> writer_;
   std::unique_ptr<ItemShuffler> shuffler_;
@@ -199,6 +200,7 @@ absl::Status Output::OpenParts() {
   if (absl::Status status = options_.job->Join(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<PartStaging>> staging = options_.job->Stage(options_.only_shards);
   if (!staging.ok()) return staging.status();
+  attempts_ = staging->get();
   staging_ = *std::move(staging);
   return absl::OkStatus();
 }
@@ -211,7 +213,7 @@ absl::Status Output::StartParts(const std::string& fingerprint, uint64_t max_ski
                        .classes = shared.classes,
                        .fingerprint = fingerprint,
                        .max_skipped = max_skipped};
-  if (absl::Status status = options_.job->Describe(*staging_, input); !status.ok()) return status;
+  if (absl::Status status = options_.job->Describe(*attempts_, input); !status.ok()) return status;
   absl::StatusOr<FinishedParts> finished = options_.job->Finished(options_.only_shards);
   if (!finished.ok()) return finished.status();
   num_taken_over_ = finished->parts.size();

@@ -335,7 +335,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenParts(
     const ReshardOptions& options, DatasetWriterOptions writing, Shards* shards) {
   if (absl::Status status = options.job->Join(); !status.ok()) return status;
   // Once a part is finished, nobody asks whether the input was still the same.
-  absl::StatusOr<std::unique_ptr<Staging>> staging =
+  absl::StatusOr<std::unique_ptr<PartStaging>> staging =
       options.job->Stage(options.only_shards, [&input] { return input.CheckUnchanged(); });
   if (!staging.ok()) return staging.status();
   absl::Status status = options.job->Describe(**staging, {.made_by = manifest.made_by,

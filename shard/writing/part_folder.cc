@@ -128,6 +128,11 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
   return message;
 }
 
+std::optional<uint64_t> PartOfMessage(std::string_view name) {
+  if (!name.ends_with(kMessageEnding)) return std::nullopt;
+  return ParseNumber(name.substr(0, name.size() - kMessageEnding.size()));
+}
+
 std::string PartBase(const std::string& folder, uint64_t part) {
   return fmt::format("{}/{:05}", folder, part);
 }
@@ -268,7 +273,7 @@ absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard
   }
   std::string text = FormatMessage({.job = job_,
                                     .part = number,
-                                    .folder = std::string(SplitPath(path_).name),
+                                    .folder = attempt(),
                                     .index_bytes = static_cast<uint64_t>(info.st_size),
                                     .has_statistics = shard.values != nullptr,
                                     .shard = shard});
@@ -295,6 +300,8 @@ absl::Status PartStaging::Commit(const CommitPlan& /*plan*/, std::string_view /*
                                  bool /*sync*/, const std::stop_token& /*stop*/) {
   return absl::InternalError(fmt::format("{}: a part is committed by its job", path_));
 }
+
+std::string PartFolder::attempt() const { return std::string(SplitPath(path_).name); }
 
 std::string PartFolder::MessageOf(uint64_t part) const {
   MutexLock lock(mutex_);

@@ -28,6 +28,10 @@ namespace shardfeed {
 
 inline constexpr std::string_view kMessageEnding = ".message";
 inline constexpr std::string_view kStatisticsEnding = ".statistics";
+// What a task of a shared job found out about the input, in the folder of its attempts.
+inline constexpr std::string_view kInputName = "input";
+// What tasks leave beside shards and indexes is smaller.
+inline constexpr uint64_t kMaxJobFileBytes = 64 << 20;
 
 // What a message says. Its text is JSON without line feeds (docs/jobs.md).
 struct PartMessage {
@@ -44,6 +48,9 @@ struct PartMessage {
 std::string FormatMessage(const PartMessage& message);
 // InvalidArgument: `text` is not a message; the error says what is wrong with it.
 absl::StatusOr<PartMessage> ParseMessage(std::string_view text);
+
+// Returns the number of the part of which the file or object `name` is the message. Nullopt: none.
+std::optional<uint64_t> PartOfMessage(std::string_view name);
 
 // The path of the shard of a part, or of its index, without the ending.
 std::string PartBase(const std::string& folder, uint64_t part);
@@ -88,6 +95,8 @@ class PartStaging : public Staging {
                       const std::stop_token& stop) final;
   // The message for a part that is finished; empty if it is not.
   virtual std::string MessageOf(uint64_t part) const = 0;
+  // The name of the folder of these attempts, in that of the job.
+  virtual std::string attempt() const = 0;
 
  protected:
   using Staging::Staging;
@@ -114,6 +123,7 @@ class PartFolder : public PartStaging {
                                                       const std::string& name) override;
   absl::Status ShardFinished(size_t number, const FinishedShard& shard, bool sync) override;
   std::string MessageOf(uint64_t part) const override;
+  std::string attempt() const override;
 
  private:
   PartFolder(std::string path, std::string job, bool leaves_messages,

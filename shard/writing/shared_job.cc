@@ -1,12 +1,10 @@
 #include "shard/writing/shared_job.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <numeric>
 #include <system_error>
 
 #include "absl/strings/escaping.h"
@@ -16,10 +14,14 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "io/parallel.h"
 #include "net/open.h"
+#include "net/store.h"
+#include "net/upload.h"
 #include "nlohmann/json.hpp"
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
+#include "shard/writing/store_part.h"
 
 namespace shardfeed {
 namespace {
@@ -28,9 +30,9 @@ namespace fs = std::filesystem;
 
 constexpr char kFormat[] = "shardfeed shared job 1";
 constexpr std::string_view kTemporaryEnding = ".tmp";
-constexpr std::string_view kInputFile = "input";
-constexpr uint64_t kMaxFileBytes = 64 << 20;
 constexpr int kMaxBeginnings = 100;
+// Requests at a time to a store.
+constexpr int kRequests = 32;
 constexpr size_t kHostBytes = 40;  // with a process's number, less than an attempt's name may have
 
 // Tells people which process wrote an attempt.
@@ -42,13 +44,7 @@ std::string NameOfProcess() {
   return fmt::format("{}-{}", name.substr(0, kHostBytes), ::getpid());
 }
 
-absl::Status CheckNames(const OutputSpec& spec, const std::string& id) {
-  if (IsRemote(spec.directory)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: tasks find a job by its name only in a folder that all of them reach, not in a store; "
-        "jobs that a driver hands to its tasks can write there",
-        FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
-  }
+absl::Status CheckId(const std::string& id) {
   if (WriteJob::IsId(id)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("expected the name of a job, which has at most 64 letters, digits, '.', '_' and "
@@ -64,6 +60,7 @@ absl::Status NoInput(const std::string& path, const absl::Status& why) {
 }
 
 absl::Status WriteAtomically(const std::string& path, std::string_view text, bool sync) {
+  if (IsRemote(path)) return PutObject(path, text);
   // Two commits may be at work.
   const std::string temporary = fmt::format("{}.{}{}", path, RandomDigits(16), kTemporaryEnding);
   absl::Status status = WriteFile(temporary, text, sync);
@@ -72,26 +69,10 @@ absl::Status WriteAtomically(const std::string& path, std::string_view text, boo
   return status;
 }
 
-// Reads a file that a task has written. Nullopt: it is missing, too large, or no regular file.
-absl::StatusOr<std::optional<std::string>> ReadTaskFile(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return std::nullopt;
-    return ErrnoStatus(errno, path, "look up");
-  }
-  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > kMaxFileBytes) {
-    return std::nullopt;
-  }
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
-  if (absl::IsNotFound(text.status())) return std::nullopt;
-  if (!text.ok()) return text.status();
-  return *std::move(text);
-}
-
-// Returns the number of the part of which the file `name` is the message.
-std::optional<uint64_t> PartOfMessage(std::string_view name) {
-  if (!name.ends_with(kMessageEnding)) return std::nullopt;
-  return ParseNumber(name.substr(0, name.size() - kMessageEnding.size()));
+absl::StatusOr<bool> Exists(const std::string& path) {
+  if (IsRemote(path)) return ObjectExists(path);
+  std::error_code error;
+  return fs::exists(path, error);
 }
 
 }  // namespace
@@ -116,7 +97,7 @@ std::string SharedJob::Text() const {
 
 absl::StatusOr<std::optional<SharedJob>> SharedJob::Read(const WriteJob& like) {
   const std::string path = SharedJobPath(like.Folder());
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  const absl::StatusOr<std::string> text = ReadWhole(path, kMaxJobFileBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
   nlohmann::json json;
@@ -177,17 +158,19 @@ std::string SharedJob::DifferenceOf(const SharedJob& other) const {
 }
 
 absl::Status SharedJob::CheckNotCommitted() const {
-  std::error_code error;
-  if (!fs::exists(CommittedPath(job_.Folder()), error)) return absl::OkStatus();
+  const absl::StatusOr<bool> committed = Exists(CommittedPath(job_.Folder()));
+  if (!committed.ok()) return committed.status();
+  if (!*committed) return absl::OkStatus();
   return absl::FailedPreconditionError(
       fmt::format("{}: the job has been committed; choose another name for a new one",
                   CommittedPath(job_.Folder())));
 }
 
-// Creates the folder of the job with its description in it, by one rename. AlreadyExists: there is
-// such a folder. NotFound: `clean` has removed the new folder.
+// Creates the folder of the job with its description in it, by one rename or one conditional
+// request. AlreadyExists: there is such a folder. NotFound: `clean` has removed the new folder.
 absl::Status SharedJob::Publish() const {
   const WriteJob& job = job_;
+  if (job.is_remote()) return CreateObject(SharedJobPath(job.Folder()), Text());
   const std::string jobs = JobsPath(job.spec_.directory, job.spec_.stem);
   const std::string path = JoinPath(jobs, HiddenJobName(job.id_));
   absl::Status status = CreateFolders(path);
@@ -224,7 +207,7 @@ absl::StatusOr<bool> SharedJob::TakeOver() {
 absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const WriteJobOptions& options,
                                              std::string id,
                                              std::map<std::string, std::string> made_by) {
-  if (absl::Status status = CheckNames(spec, id); !status.ok()) return status;
+  if (absl::Status status = CheckId(id); !status.ok()) return status;
   absl::StatusOr<WriteJob> job = WriteJob::Prepare(spec, options, std::move(id));
   if (!job.ok()) return job.status();
   // As others will read it: names may have bytes that are no UTF-8.
@@ -263,7 +246,7 @@ absl::Status SharedJob::Join() {
 }
 
 absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite, std::string id) {
-  if (absl::Status status = CheckNames(spec, id); !status.ok()) return status;
+  if (absl::Status status = CheckId(id); !status.ok()) return status;
   OutputSpec counted = spec;
   counted.count = spec.count.value_or(1);
   const absl::StatusOr<WriteJob> like = WriteJob::Prepare(counted, {}, std::move(id));
@@ -290,15 +273,20 @@ absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite
 absl::StatusOr<std::unique_ptr<PartStaging>> SharedJob::Stage(
     const std::vector<uint64_t>& parts, std::function<absl::Status()> check) const {
   if (absl::Status status = CheckNotCommitted(); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<PartFolder>> folder =
-      PartFolder::Create(job_.Folder(), job_.id_, parts.empty() ? 0 : parts.front(),
-                         NameOfProcess(), /*leaves_messages=*/true, std::move(check));
-  if (!folder.ok()) return folder.status();
-  return *std::move(folder);
+  const uint64_t first = parts.empty() ? 0 : parts.front();
+  absl::StatusOr<std::unique_ptr<PartStaging>> staging;
+  if (job_.is_remote()) {
+    staging = StorePart::Create(job_.spec_.directory, job_.Folder(), job_.id_, first,
+                                NameOfProcess(), std::move(check));
+  } else {
+    staging = PartFolder::Create(job_.Folder(), job_.id_, first, NameOfProcess(),
+                                 /*leaves_messages=*/true, std::move(check));
+  }
+  return staging;
 }
 
 std::string SharedJob::InputPath(const std::string& folder) const {
-  return JoinPath(JoinPath(job_.Folder(), folder), kInputFile);
+  return JoinPath(JoinPath(job_.Folder(), folder), kInputName);
 }
 
 // Returns the names of the folders that tasks have written to, sorted.
@@ -312,24 +300,41 @@ absl::StatusOr<std::vector<std::string>> SharedJob::TaskFolders() const {
   return folders;
 }
 
-absl::Status SharedJob::CheckAgree(const std::string& folder, const std::string& text,
-                                   const std::string& other, const std::string& other_text) const {
+absl::Status SharedJob::CheckAgree(const std::string& path, const std::string& text,
+                                   const std::string& other, const std::string& other_text) {
   if (text == other_text) return absl::OkStatus();
   const absl::StatusOr<JobInput> mine = ParseJobInput(text);
   const absl::StatusOr<JobInput> theirs = ParseJobInput(other_text);
-  for (const auto& [name, parsed] : {std::pair(folder, &mine), std::pair(other, &theirs)}) {
-    if (parsed->ok()) continue;
-    return NoInput(InputPath(name), parsed->status());
+  for (const auto& [described, parsed] : {std::pair(path, &mine), std::pair(other, &theirs)}) {
+    if (!parsed->ok()) return NoInput(described, parsed->status());
   }
   return absl::FailedPreconditionError(fmt::format(
       "{} and {}: the tasks disagree about {}; remove the folder of the one that is wrong, and "
       "write its parts again",
-      InputPath(other), InputPath(folder), shardfeed::DifferenceOf(*theirs, *mine)));
+      other, path, shardfeed::DifferenceOf(*theirs, *mine)));
 }
 
-absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) const {
+// Instead of listing what a thousand tasks have left, each compares itself with the first one.
+absl::Status SharedJob::DescribeInStore(const std::string& attempt, const JobInput& input) const {
   const std::string text = FormatJobInput(input);
-  const std::string own(SplitPath(staging.path()).name);
+  absl::Status status = PutObject(InputPath(attempt), text);
+  const std::string first = JoinPath(job_.Folder(), kInputName);
+  if (status.ok()) status = CreateObject(first, text);
+  if (!absl::IsAlreadyExists(status)) return status;
+  const absl::StatusOr<std::string> other = ReadObject(first, kMaxJobFileBytes);
+  if (!other.ok()) return other.status();
+  const absl::StatusOr<JobInput> theirs = ParseJobInput(*other);
+  if (!theirs.ok()) return NoInput(first, theirs.status());
+  return absl::FailedPreconditionError(fmt::format(
+      "{} and {}: the tasks disagree about {}; if the first one is wrong, remove both objects and "
+      "the folders of the tasks that agree with it, or begin a job with another name",
+      first, InputPath(attempt), shardfeed::DifferenceOf(*theirs, input)));
+}
+
+absl::Status SharedJob::Describe(const PartStaging& staging, const JobInput& input) const {
+  const std::string own = staging.attempt();
+  if (job_.is_remote()) return DescribeInStore(own, input);
+  const std::string text = FormatJobInput(input);
   absl::Status status = WriteFile(InputPath(own), text, job_.options_.sync);
   if (absl::IsNotFound(status)) return JobIsGone(job_.Folder());
   const absl::StatusOr<std::vector<std::string>> folders = TaskFolders();
@@ -342,9 +347,10 @@ absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) 
         std::any_of(listed->files.begin(), listed->files.end(),
                     [](const std::string& name) { return PartOfMessage(name).has_value(); });
     if (!finished) continue;
-    const absl::StatusOr<std::string> theirs = ReadFile(InputPath(folder), kMaxFileBytes);
+    const absl::StatusOr<std::string> theirs = ReadFile(InputPath(folder), kMaxJobFileBytes);
     // The other task compared itself with the rest, and the commit compares all of them.
-    return theirs.ok() ? CheckAgree(own, text, folder, *theirs) : absl::OkStatus();
+    return theirs.ok() ? CheckAgree(InputPath(own), text, InputPath(folder), *theirs)
+                       : absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -357,76 +363,9 @@ absl::StatusOr<std::unique_ptr<PartWriter>> SharedJob::Open(uint64_t part, const
   return job_.Begin(part, threads, *std::move(staging));
 }
 
-absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
-                                                   const std::string& name, uint64_t part) const {
-  const std::string path = JoinPath(JoinPath(job_.Folder(), folder), name);
-  const absl::StatusOr<std::optional<std::string>> text = ReadTaskFile(path);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<PartMessage> message = ParseMessage(text->value_or(""));
-  if (!message.ok() || message->job != job_.id_ || message->part != part ||
-      message->folder != folder) {
-    return absl::DataLossError(fmt::format("{}: not the message of this part", path));
-  }
-  absl::Status status = CheckPartFiles(job_.Folder(), *message);
-  if (!status.ok()) return status;
-  return message;
-}
-
-absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& parts) const {
-  std::vector<std::optional<PartMessage>> found(parts.size());
-  FinishedParts result;
-  const absl::StatusOr<std::vector<std::string>> folders = TaskFolders();
-  if (!folders.ok()) return folders.status();
-  for (const std::string& folder : *folders) {
-    const uint64_t first = ParseNumber(folder.substr(0, LeadingDigits(folder))).value_or(0);
-    if (parts.empty() || first > parts.back()) continue;
-    const std::string path = JoinPath(job_.Folder(), folder);
-    absl::StatusOr<Folder> listed = ListFolder(path);
-    if (absl::IsNotFound(listed.status())) continue;  // a task that failed has removed it
-    if (!listed.ok()) return listed.status();
-    std::sort(listed->files.begin(), listed->files.end());
-    const absl::StatusOr<std::optional<std::string>> input = ReadTaskFile(InputPath(folder));
-    if (!input.ok()) return input.status();
-    const bool described = ParseJobInput(input->value_or("")).ok();
-    for (const std::string& name : listed->files) {
-      const std::optional<uint64_t> part = PartOfMessage(name);
-      if (!part) continue;
-      const auto at = std::lower_bound(parts.begin(), parts.end(), *part);
-      if (at == parts.end() || *at != *part || found[at - parts.begin()]) continue;
-      if (!described) {
-        result.unsound.push_back(
-            fmt::format("{}: the description of its input is missing or damaged", path));
-        break;
-      }
-      absl::StatusOr<PartMessage> message = ReadMessage(folder, name, *part);
-      if (message.ok()) {
-        found[at - parts.begin()] = *std::move(message);
-      } else if (absl::IsDataLoss(message.status())) {
-        result.unsound.emplace_back(message.status().message());
-      } else {
-        return message.status();
-      }
-    }
-  }
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (found[i]) {
-      result.parts.push_back(*std::move(found[i]));
-    } else {
-      result.missing.push_back(parts[i]);
-    }
-  }
-  return result;
-}
-
-absl::StatusOr<FinishedParts> SharedJob::AllFinished() const {
-  std::vector<uint64_t> parts(job_.num_parts());
-  std::iota(parts.begin(), parts.end(), uint64_t{0});
-  return Finished(parts);
-}
-
 absl::StatusOr<std::optional<Manifest>> SharedJob::Committed() const {
   const std::string path = CommittedPath(job_.Folder());
-  const absl::StatusOr<std::string> identity = ReadFile(path, kMaxFileBytes);
+  const absl::StatusOr<std::string> identity = ReadWhole(path, kMaxJobFileBytes);
   if (absl::IsNotFound(identity.status())) return std::nullopt;
   if (!identity.ok()) return identity.status();
   const OutputSpec& spec = job_.spec_;
@@ -445,26 +384,30 @@ absl::StatusOr<std::optional<Manifest>> SharedJob::Committed() const {
 }
 
 absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
-  std::optional<std::string> text;
-  std::string of;
-  std::string last;
+  std::vector<std::string> paths;
   SkippedRecords skipped;
   for (const PartMessage& part : finished.parts) {
     skipped.Append(part.shard.skipped);
-    if (std::exchange(last, part.folder) == part.folder) continue;
-    const absl::StatusOr<std::string> one = ReadFile(InputPath(part.folder), kMaxFileBytes);
-    if (absl::IsNotFound(one.status())) return NoInput(InputPath(part.folder), one.status());
-    if (!one.ok()) return one.status();
-    if (text) {
-      absl::Status status = CheckAgree(part.folder, *one, of, *text);
-      if (!status.ok()) return status;
-    } else {
-      text = *one;
-      of = part.folder;
-    }
+    std::string path = InputPath(part.folder);
+    if (paths.empty() || paths.back() != path) paths.push_back(std::move(path));
   }
-  absl::StatusOr<JobInput> input = ParseJobInput(text.value_or(""));
-  if (!input.ok()) return NoInput(InputPath(of), input.status());
+  std::string text;
+  for (size_t begin = 0; begin < paths.size(); begin += kRequests) {
+    std::vector<std::string> texts(std::min<size_t>(kRequests, paths.size() - begin));
+    absl::Status status = ParallelFor(texts.size(), at_once(), {}, [&](size_t i) {
+      absl::StatusOr<std::string> one = ReadWhole(paths[begin + i], kMaxJobFileBytes);
+      if (absl::IsNotFound(one.status())) return NoInput(paths[begin + i], one.status());
+      if (one.ok()) texts[i] = *std::move(one);
+      return one.status();
+    });
+    if (begin == 0) text = texts[0];
+    for (size_t i = 0; status.ok() && i < texts.size(); ++i) {
+      status = CheckAgree(paths[begin + i], texts[i], paths[0], text);
+    }
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<JobInput> input = ParseJobInput(text);
+  if (!input.ok()) return NoInput(paths.empty() ? job_.Folder() : paths[0], input.status());
   if (skipped.count > input->max_skipped) {
     // Without the remedy, which is an option of the tasks and not of the commit.
     return absl::DataLossError(
@@ -499,8 +442,7 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
   if (status.ok()) {
     status = WriteAtomically(CommittedPath(job_.Folder()), *identity, job_.options_.sync);
   }
-  std::error_code error;
-  if (absl::IsNotFound(status) && fs::exists(CommittedPath(job_.Folder()), error)) {
+  if (absl::IsNotFound(status) && Exists(CommittedPath(job_.Folder())).value_or(false)) {
     status = absl::OkStatus();  // another commit has done it, and tidied up
   }
   if (!status.ok()) {
@@ -514,6 +456,10 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
 }
 
 void SharedJob::RemoveLeftovers() const {
+  if (job_.is_remote()) {
+    RemoveStoreAttempts(job_.spec_.directory, job_.spec_.stem, job_.id_).IgnoreError();
+    return;
+  }
   job_.RemoveEmptyStaging();
   const absl::StatusOr<std::vector<std::string>> folders = TaskFolders();
   if (!folders.ok()) return;

@@ -3,12 +3,14 @@
 // creates the job. Each task divides the whole input in the same way, and writes some of the
 // shards; once all are finished, one process commits them.
 //
-// In .shardfeed/STEM.jobs/ID/:
+// In .shardfeed/STEM.jobs/ID/, in a folder or in a store:
 //   job                      the job and its options
-//   NNNNN-ATTEMPT-RANDOM/    shards that a task wrote (part_folder.h), with their messages, and
+//   NNNNN-ATTEMPT-RANDOM/    shards that a task wrote (part_folder.h), or what belongs to their
+//                            uploads (store_part.h), with their messages, and
 //     input                  what the task found out about the whole input (job_input.h)
+//   input                    in a store: that of the first task
 //   committed                identifies the dataset, once it is in place; the tasks' folders are
-//   gone
+//                            gone
 
 #ifndef SHARDFEED_SHARD_WRITING_SHARED_JOB_H_
 #define SHARDFEED_SHARD_WRITING_SHARED_JOB_H_
@@ -52,8 +54,8 @@ class SharedJob {
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
   // FailedPrecondition: the job has been committed, or has other options. InvalidArgument: `id` is
-  // no WriteJob::IsId, an option is invalid, or the dataset is to be in a store. Others: as
-  // ErrnoStatus.
+  // no WriteJob::IsId, or an option is invalid. Others: as ErrnoStatus, and those of
+  // Store::ErrorOf.
   static absl::StatusOr<SharedJob> Prepare(const OutputSpec& spec, const WriteJobOptions& options,
                                            std::string id,
                                            std::map<std::string, std::string> made_by);
@@ -73,9 +75,10 @@ class SharedJob {
   absl::StatusOr<std::unique_ptr<PartStaging>> Stage(
       const std::vector<uint64_t>& parts, std::function<absl::Status()> check = {}) const;
 
-  // States what the dataset is made of, before any part is finished in this folder.
-  // FailedPrecondition: a task has finished parts of a dataset that is made of something else.
-  absl::Status Describe(const Staging& staging, const JobInput& input) const;
+  // States what the dataset is made of, before any part of this attempt is finished.
+  // FailedPrecondition: a task has finished parts of a dataset that is made of something else; in a
+  // store, the first task has stated something else.
+  absl::Status Describe(const PartStaging& staging, const JobInput& input) const;
 
   // Begins an attempt at one part, of a dataset made of `input`; PartWriter::Close leaves its
   // message for the commit. Errors: those of Stage and Describe.
@@ -83,7 +86,7 @@ class SharedJob {
                                                    int threads) const;
 
   // Looks for finished attempts at these parts, which ascend. An attempt does not count if its
-  // files are gone or cut. Errors: as ErrnoStatus.
+  // files or uploads are gone or cut. Errors: as ErrnoStatus, and those of Store::ErrorOf.
   absl::StatusOr<FinishedParts> Finished(const std::vector<uint64_t>& parts) const;
   // The same for all parts.
   absl::StatusOr<FinishedParts> AllFinished() const;
@@ -115,9 +118,17 @@ class SharedJob {
   absl::Status Publish() const;
   absl::Status CheckNotCommitted() const;
   std::string DifferenceOf(const SharedJob& other) const;
-  // Checks that what two tasks found out about the input, as text, is the same.
-  absl::Status CheckAgree(const std::string& folder, const std::string& text,
-                          const std::string& other, const std::string& other_text) const;
+  // Checks that what two tasks found out about the input, as text, is the same. `path` and `other`
+  // say where it is.
+  static absl::Status CheckAgree(const std::string& path, const std::string& text,
+                                 const std::string& other, const std::string& other_text);
+  absl::Status DescribeInStore(const std::string& attempt, const JobInput& input) const;
+  absl::Status FindIn(const std::string& folder, const std::vector<uint64_t>& parts,
+                      FinishedParts* found) const;
+  absl::Status LeaveOutLost(std::map<uint64_t, PartMessage>* found,
+                            std::vector<std::string>* unsound) const;
+  // Number of requests at a time.
+  int at_once() const;
   absl::StatusOr<std::vector<std::string>> TaskFolders() const;
   // The message of a part whose file `name` is in this task's folder. DataLoss: it is not sound.
   absl::StatusOr<PartMessage> ReadMessage(const std::string& folder, const std::string& name,

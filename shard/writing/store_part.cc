@@ -52,27 +52,60 @@ absl::StatusOr<ObjectListing> List(const std::string& folder) {
 }
 
 bool IsOfAttempt(std::string_view name) {
-  return name == kBegun || name.ends_with(kIndexEnding) || name.ends_with(kStatisticsEnding) ||
-         name.ends_with(kMessageEnding);
+  return name == kBegun || name == kInputName || name.ends_with(kIndexEnding) ||
+         name.ends_with(kStatisticsEnding) || name.ends_with(kMessageEnding);
 }
 
-// The objects of a job that belong to it: `job` and those of its attempts.
-absl::StatusOr<std::vector<ObjectInfo>> ObjectsOf(const std::string& job_folder) {
+// The objects of a job that belong to it.
+struct JobObjects {
+  std::vector<ObjectInfo> own;       // those in its folder: `job`, `input` and `committed`
+  std::vector<ObjectInfo> attempts;  // those of its attempts
+  bool committed = false;
+
+  bool empty() const { return own.empty() && attempts.empty(); }
+  // Whether one has been written since `time`, or a store does not say when.
+  bool AnySince(std::time_t time) const {
+    for (const std::vector<ObjectInfo>* objects : {&own, &attempts}) {
+      for (const ObjectInfo& object : *objects) {
+        if (object.modified == 0 || object.modified >= time) return true;
+      }
+    }
+    return false;
+  }
+};
+
+absl::StatusOr<JobObjects> ObjectsOf(const std::string& job_folder) {
   absl::StatusOr<ObjectListing> listed = List(job_folder);
   if (!listed.ok()) return listed.status();
-  std::vector<ObjectInfo> all;
+  JobObjects all;
   for (ObjectInfo& object : listed->objects) {
-    if (object.path == SharedJobPath(job_folder)) all.push_back(std::move(object));
+    const bool committed = object.path == CommittedPath(job_folder);
+    all.committed |= committed;
+    if (committed || object.path == SharedJobPath(job_folder) ||
+        object.path == JoinPath(job_folder, kInputName)) {
+      all.own.push_back(std::move(object));
+    }
   }
-  for (const std::string& folder : listed->folders) {
-    if (!IsPartFolderName(folder)) continue;
-    absl::StatusOr<ObjectListing> attempt = List(JoinPath(job_folder, folder));
-    if (!attempt.ok()) return attempt.status();
-    for (ObjectInfo& object : attempt->objects) {
-      if (IsOfAttempt(SplitPath(object.path).name)) all.push_back(std::move(object));
+  std::vector<std::string> folders = std::move(listed->folders);
+  std::erase_if(folders, [](const std::string& name) { return !IsPartFolderName(name); });
+  std::vector<ObjectListing> attempts(folders.size());
+  absl::Status status = ParallelFor(folders.size(), kRequests, {}, [&](size_t i) {
+    absl::StatusOr<ObjectListing> attempt = List(JoinPath(job_folder, folders[i]));
+    if (attempt.ok()) attempts[i] = *std::move(attempt);
+    return attempt.status();
+  });
+  if (!status.ok()) return status;
+  for (ObjectListing& attempt : attempts) {
+    for (ObjectInfo& object : attempt.objects) {
+      if (IsOfAttempt(SplitPath(object.path).name)) all.attempts.push_back(std::move(object));
     }
   }
   return all;
+}
+
+absl::Status RemoveObjects(const std::vector<ObjectInfo>& objects) {
+  return ParallelFor(objects.size(), kRequests, {},
+                     [&](size_t i) { return RemoveObject(objects[i].path); });
 }
 
 // The upload that a message names. Nullopt: the message is gone, or is not a message.
@@ -96,6 +129,27 @@ absl::Status DiscardPart(const std::string& directory, const std::string& stem,
   if (!shard || shard->stem != stem || path.find('/') != path.npos) return absl::OkStatus();
   path = JoinPath(directory, path);
   return Discard(**upload);
+}
+
+// Removes what attempts have left, and the parts of shards that are not published.
+absl::Status RemoveAttempts(const std::string& directory, const std::string& stem,
+                            const std::vector<ObjectInfo>& objects) {
+  std::vector<ObjectInfo> others;
+  std::vector<std::string> messages;
+  for (const ObjectInfo& object : objects) {
+    if (object.path.ends_with(kMessageEnding)) {
+      messages.push_back(object.path);
+    } else {
+      others.push_back(object);
+    }
+  }
+  absl::Status status = ParallelFor(messages.size(), kRequests, {}, [&](size_t i) {
+    const absl::Status discarded = DiscardPart(directory, stem, messages[i]);
+    // Without its message, nothing finds the upload until its age shows that it can be removed.
+    return discarded.ok() ? RemoveObject(messages[i]) : discarded;
+  });
+  const absl::Status rest = RemoveObjects(others);
+  return status.ok() ? rest : status;
 }
 
 // Names of uploads. Thread-safe.
@@ -132,18 +186,21 @@ absl::Status AddUploads(const std::vector<ObjectInfo>& objects, std::set<std::st
 }  // namespace
 
 StorePart::StorePart(std::string temporary, std::string directory, std::string folder,
-                     std::string job, std::unique_ptr<UploadGroup> group)
+                     std::string job, std::function<absl::Status()> check,
+                     std::unique_ptr<UploadGroup> group)
     : PartStaging(std::move(temporary)),
       directory_(std::move(directory)),
       folder_(std::move(folder)),
       job_(std::move(job)),
+      check_(std::move(check)),
       group_(std::move(group)) {}
 
 absl::StatusOr<std::unique_ptr<StorePart>> StorePart::Create(const std::string& directory,
                                                              const std::string& job_folder,
-                                                             const std::string& job, uint64_t part,
-                                                             std::string_view attempt) {
-  const absl::StatusOr<std::string> name = NewPartFolderName(part, attempt);
+                                                             const std::string& job, uint64_t first,
+                                                             std::string_view attempt,
+                                                             std::function<absl::Status()> check) {
+  const absl::StatusOr<std::string> name = NewPartFolderName(first, attempt);
   if (!name.ok()) return name.status();
   absl::Status status = CheckStoreJob(job_folder);
   if (!status.ok()) return status;
@@ -151,8 +208,9 @@ absl::StatusOr<std::unique_ptr<StorePart>> StorePart::Create(const std::string& 
   if (!group.ok()) return group.status();
   absl::StatusOr<std::string> temporary = MakeTemporaryFolder();
   if (!temporary.ok()) return temporary.status();
-  std::unique_ptr<StorePart> made(new StorePart(
-      *std::move(temporary), directory, JoinPath(job_folder, *name), job, *std::move(group)));
+  std::unique_ptr<StorePart> made(new StorePart(*std::move(temporary), directory,
+                                                JoinPath(job_folder, *name), job, std::move(check),
+                                                *std::move(group)));
   // Shows `clean` that a task is at work.
   status = PutObject(JoinPath(made->folder_, kBegun), "");
   if (!status.ok()) return status;
@@ -166,7 +224,9 @@ StorePart::~StorePart() {
   }
   group_.reset();  // waits until what was given up is removed
   MutexLock lock(mutex_);
-  if (messages_.empty()) RemoveObject(JoinPath(folder_, kBegun)).IgnoreError();
+  for (const std::string_view name : {kInputName, std::string_view(kBegun)}) {
+    if (messages_.empty()) RemoveObject(JoinPath(folder_, name)).IgnoreError();
+  }
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
@@ -186,7 +246,7 @@ absl::Status StorePart::WriteSidecars(uint64_t part, const FinishedShard& shard,
   if (!index.ok()) return index.status();
   PartMessage said{.job = job_,
                    .part = part,
-                   .folder = std::string(SplitPath(folder_).name),
+                   .folder = attempt(),
                    .index_bytes = index->size(),
                    .has_statistics = shard.values != nullptr,
                    .shard = shard};
@@ -207,6 +267,9 @@ absl::Status StorePart::ShardFinished(size_t number, const FinishedShard& shard,
   {
     MutexLock lock(mutex_);
     upload = uploads_.at(number);
+  }
+  if (check_) {
+    if (absl::Status status = check_(); !status.ok()) return status;
   }
   const absl::StatusOr<PendingObject> object = upload->Finish();
   if (!object.ok()) return object.status();
@@ -230,6 +293,8 @@ absl::Status StorePart::ShardFinished(size_t number, const FinishedShard& shard,
   return absl::OkStatus();
 }
 
+std::string StorePart::attempt() const { return std::string(SplitPath(folder_).name); }
+
 std::string StorePart::MessageOf(uint64_t part) const {
   MutexLock lock(mutex_);
   const auto found = messages_.find(part);
@@ -243,7 +308,9 @@ absl::Status CreateStoreJob(const std::string& job_folder) {
 absl::Status CheckStoreJob(const std::string& job_folder) {
   const absl::StatusOr<bool> exists = ObjectExists(SharedJobPath(job_folder));
   if (!exists.ok()) return exists.status();
-  return *exists ? absl::OkStatus() : JobIsGone(job_folder);
+  const absl::StatusOr<bool> committed = ObjectExists(CommittedPath(job_folder));
+  if (!committed.ok()) return committed.status();
+  return *exists && !*committed ? absl::OkStatus() : JobIsGone(job_folder);
 }
 
 absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& message,
@@ -273,21 +340,18 @@ absl::Status RemoveStoreJob(const std::string& directory, const std::string& ste
   // A record that was created before may name the uploads.
   if (status.ok()) status = FinishStoreCommit(directory, stem).status();
   if (!status.ok()) return status;
-  const absl::StatusOr<std::vector<ObjectInfo>> objects = ObjectsOf(job_folder);
+  const absl::StatusOr<JobObjects> objects = ObjectsOf(job_folder);
   if (!objects.ok()) return objects.status();
-  std::vector<std::string> messages;
-  std::vector<std::string> others;
-  for (const ObjectInfo& object : *objects) {
-    (object.path.ends_with(kMessageEnding) ? messages : others).push_back(object.path);
-  }
-  status = ParallelFor(messages.size(), kRequests, {}, [&](size_t i) {
-    const absl::Status discarded = DiscardPart(directory, stem, messages[i]);
-    // Without its message, nothing finds the upload until its age shows that it can be removed.
-    return discarded.ok() ? RemoveObject(messages[i]) : discarded;
-  });
-  const absl::Status rest =
-      ParallelFor(others.size(), kRequests, {}, [&](size_t i) { return RemoveObject(others[i]); });
-  return status.ok() ? rest : status;
+  status = RemoveAttempts(directory, stem, objects->attempts);
+  // What is left of the job last: it shows that the folder is one of a job.
+  return status.ok() ? RemoveObjects(objects->own) : status;
+}
+
+absl::Status RemoveStoreAttempts(const std::string& directory, const std::string& stem,
+                                 const std::string& id) {
+  const absl::StatusOr<JobObjects> objects = ObjectsOf(JoinPath(JobsPath(directory, stem), id));
+  if (!objects.ok()) return objects.status();
+  return RemoveAttempts(directory, stem, objects->attempts);
 }
 
 absl::Status CleanStoreJobs(const std::string& directory, const std::string& stem,
@@ -297,21 +361,20 @@ absl::Status CleanStoreJobs(const std::string& directory, const std::string& ste
   const absl::StatusOr<ObjectListing> listed = List(jobs);
   if (!listed.ok()) return listed.status();
   for (const std::string& id : listed->folders) {
-    if (!IsRandomJobId(id)) continue;  // not ours
+    if (!IsPlainName(id)) continue;  // not ours
     const std::string path = JoinPath(jobs, id);
-    const absl::StatusOr<std::vector<ObjectInfo>> objects = ObjectsOf(path);
+    const absl::StatusOr<JobObjects> objects = ObjectsOf(path);
     if (!objects.ok()) return objects.status();
     if (objects->empty()) continue;
-    const bool is_late =
-        std::any_of(objects->begin(), objects->end(), [&](const ObjectInfo& object) {
-          return object.modified == 0 || object.modified >= before;
-        });
-    (is_late ? kept : removed)->push_back(path);
-    if (is_late) {
-      absl::Status status = AddUploads(*objects, used);
+    if (objects->AnySince(before)) {
+      // What remains of a job that was committed is nothing unfinished.
+      if (!objects->committed) kept->push_back(path);
+      absl::Status status = AddUploads(objects->attempts, used);
       if (!status.ok()) return status;
+      continue;
     }
-    if (is_late || dry_run) continue;
+    removed->push_back(path);
+    if (dry_run) continue;
     if (absl::Status status = RemoveStoreJob(directory, stem, id); !status.ok()) return status;
   }
   return absl::OkStatus();

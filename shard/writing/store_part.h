@@ -7,11 +7,17 @@
 // removing the job, which removes `job` first and then, unless there is a commit record, the
 // uploads. A commit creates its record first, and then checks that `job` exists. So one of the two
 // gives way.
+//
+// Of a job that tasks find by its name (shared_job.h), `job` is its description, and FOLDER/input
+// is what the first task found out about the input; every attempt has an `input` of its own, too.
+// `job` stays when the job has been committed. FOLDER/committed is created then, before what
+// attempts have left is removed: attempts that do not see it have left what is removed.
 
 #ifndef SHARDFEED_SHARD_WRITING_STORE_PART_H_
 #define SHARDFEED_SHARD_WRITING_STORE_PART_H_
 
 #include <ctime>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -30,22 +36,23 @@ namespace shardfeed {
 // An attempt at a part. What it uploaded is removed by the destructor unless its shard is finished.
 class StorePart : public PartStaging {
  public:
-  // `directory` is the dataset's. FailedPrecondition: the job is gone. InvalidArgument: `attempt`
-  // is not an IsPlainName. Others: those of UploadGroup::Begin.
-  static absl::StatusOr<std::unique_ptr<StorePart>> Create(const std::string& directory,
-                                                           const std::string& job_folder,
-                                                           const std::string& job, uint64_t part,
-                                                           std::string_view attempt);
+  // `directory` is the dataset's, and `first` the first part that is attempted. `check` is as that
+  // of PartFolder::Create. FailedPrecondition: the job is gone. InvalidArgument: `attempt` is not
+  // an IsPlainName. Others: those of UploadGroup::Begin.
+  static absl::StatusOr<std::unique_ptr<StorePart>> Create(
+      const std::string& directory, const std::string& job_folder, const std::string& job,
+      uint64_t first, std::string_view attempt, std::function<absl::Status()> check = {});
   ~StorePart() override;
 
   absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
                                                       const std::string& name) override;
   absl::Status ShardFinished(size_t number, const FinishedShard& shard, bool sync) override;
   std::string MessageOf(uint64_t part) const override;
+  std::string attempt() const override;
 
  private:
   StorePart(std::string temporary, std::string directory, std::string folder, std::string job,
-            std::unique_ptr<UploadGroup> group);
+            std::function<absl::Status()> check, std::unique_ptr<UploadGroup> group);
   // Writes what belongs to a shard whose upload is finished.
   absl::Status WriteSidecars(uint64_t part, const FinishedShard& shard, const PendingObject& object,
                              std::string* message) const;
@@ -53,6 +60,7 @@ class StorePart : public PartStaging {
   const std::string directory_;
   const std::string folder_;  // folder of the attempt
   const std::string job_;
+  const std::function<absl::Status()> check_;
   std::unique_ptr<UploadGroup> group_;
   mutable Mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Upload>> uploads_ ABSL_GUARDED_BY(mutex_);
@@ -61,7 +69,7 @@ class StorePart : public PartStaging {
 
 // Makes the job exist.
 absl::Status CreateStoreJob(const std::string& job_folder);
-// FailedPrecondition: the job is gone. Others: those of Store::ErrorOf.
+// FailedPrecondition: the job is gone, or has been committed. Others: those of Store::ErrorOf.
 absl::Status CheckStoreJob(const std::string& job_folder);
 
 // Copies the index of a finished part to the file `index`. DataLoss: the part's objects are gone,
@@ -72,6 +80,10 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
 // Removes a job and what its tasks have finished. Tasks that still write fail. OK if there is none.
 absl::Status RemoveStoreJob(const std::string& directory, const std::string& stem,
                             const std::string& id);
+
+// Removes what attempts have left of a job that has been committed.
+absl::Status RemoveStoreAttempts(const std::string& directory, const std::string& stem,
+                                 const std::string& id);
 
 // Implements CleanJobs for a dataset in a store. `used` receives the uploads of finished parts of
 // the jobs that stay.

@@ -171,7 +171,7 @@ TEST_F(NormalizeTest, RowsOfACacheAreFlippedAnewEachEpoch) {
   const std::vector<ImagesRead> epochs = Read(*it, stream);
   ASSERT_EQ(epochs.size(), 2);
   EXPECT_NE(epochs[0].bytes, epochs[1].bytes);
-  EXPECT_NE(epochs[0].lam, epochs[1].lam);
+  EXPECT_NE(epochs[0].lambda, epochs[1].lambda);
 }
 
 TEST_F(NormalizeTest, ImagesAreMixedWithTheRowBefore) {
@@ -184,10 +184,10 @@ TEST_F(NormalizeTest, ImagesAreMixedWithTheRowBefore) {
     auto it = Start(ds, {.normalize = {{"image", how}}});
     const std::vector<ImagesRead> all = Read(*it, stream);
     ASSERT_EQ(all.size(), 3);
-    EXPECT_NE(all[0].lam, all[1].lam);
+    EXPECT_NE(all[0].lambda, all[1].lambda);
     const int64_t values = kHeight * kWidth * 3;
     for (size_t b = 0; b < all.size(); ++b) {
-      const float lambda = all[b].lam;
+      const float lambda = all[b].lambda;
       EXPECT_GE(lambda, 0);
       EXPECT_LE(lambda, 1);
       for (int64_t r = 0; r < 4; ++r) {
@@ -221,7 +221,7 @@ TEST_F(NormalizeTest, ImagesAreMixedWithTheRowBefore) {
     const std::vector<ImagesRead> rest = Read(*resumed, stream);
     ASSERT_EQ(rest.size(), 2);
     EXPECT_EQ(rest[0].bytes, all[1].bytes);
-    EXPECT_EQ(rest[1].lam, all[2].lam);
+    EXPECT_EQ(rest[1].lambda, all[2].lambda);
   }
 }
 

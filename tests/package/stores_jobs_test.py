@@ -1,5 +1,6 @@
 """Datasets in stores that several processes write (jobs_test.py has those in folders): parts are uploads
-that nobody sees, and the driver's commit publishes one attempt at each."""
+that nobody sees, and the driver's commit publishes one attempt at each. For jobs without a driver, see
+stores_shared_jobs_test.py."""
 
 import json
 import multiprocessing
@@ -8,11 +9,11 @@ import pickle
 import sys
 
 import pytest
-from harness import REPOSITORY, USAGE, changed_message, run, succeed
+from harness import REPOSITORY, changed_message, succeed
 from jobs_test import PARTS, rows_of, write_part
 from servers import S3, Object
 from stores_writing_test import (  # noqa: F401
-    TEXT, files, moto, moto_server, place, s3, surroundings, write)
+    files, moto, moto_server, place, s3, surroundings, write)
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -371,15 +372,6 @@ def test_other_peoples_messages_remove_nothing(s3):
         s3.objects[key] = Object(lying, '"tag"', None)
     job.abort()
     assert len(sf.read(s3.place / "other@1")) == 200
-
-
-def test_jobs_by_name_need_a_folder(s3):
-    for command in (["convert", "jsonl", TEXT, s3.place / "a@2", "--only-shards", "0", "--job", "x"],
-                    ["commit", s3.place / "a@2", "--job", "x"]):
-        result = run(*command)
-        assert result.status == USAGE, result.err
-        assert "tasks find a job by its name only in a folder that all of them reach" in result.err
-    assert s3.objects == {}
 
 
 def test_a_store_that_is_only_read_is_refused():

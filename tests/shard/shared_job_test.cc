@@ -93,7 +93,7 @@ class SharedJobTest : public ::testing::Test {
   static absl::StatusOr<std::unique_ptr<DatasetWriter>> Begin(const SharedJob& job,
                                                               const std::vector<uint64_t>& parts,
                                                               const JobInput& input) {
-    absl::StatusOr<std::unique_ptr<Staging>> staging = job.Stage(parts);
+    absl::StatusOr<std::unique_ptr<PartStaging>> staging = job.Stage(parts);
     if (!staging.ok()) return staging.status();
     if (absl::Status status = job.Describe(**staging, input); !status.ok()) return status;
     return DatasetWriter::Create(job.job().spec(), {.threads = 2, .only_shards = parts},

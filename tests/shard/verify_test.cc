@@ -155,7 +155,7 @@ class VerifyDatasetTest : public ::testing::Test {
   VerifyReport Verify(VerifyLevel level = VerifyLevel::kPayload) {
     // The tests replace the manifest.
     set_.version = DatasetVersion::Of(folder_.path(), "d");
-    return *Verify(set_, {.level = level});
+    return *shardfeed::Verify(set_, {.level = level});
   }
   // Changes the manifest, and corrects its checksum.
   template <typename Change>
@@ -314,7 +314,7 @@ TEST_F(VerifyDatasetTest, StopIsCancelled) {
   Write(Compression::kNone);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_FAILS(Verify(set_, {.stop = stop.get_token()}), kCancelled, "interrupted");
+  EXPECT_FAILS(shardfeed::Verify(set_, {.stop = stop.get_token()}), kCancelled, "interrupted");
 }
 
 }  // namespace
