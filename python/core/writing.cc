@@ -506,6 +506,27 @@ void BindWriting(nb::module_& m) {
                      const OutputSpec& spec = job.spec();
                      return FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix);
                    })
+      .def("ensure",
+           [](const WriteJob& job) {
+             absl::Status status;
+             {
+               const GilRelease release;
+               status = job.Ensure();
+             }
+             Check(status);
+           })
+      // What the manifest says about the origin of the dataset of the job's name; None without one.
+      .def("made_by",
+           [](const WriteJob& job) -> std::optional<std::map<std::string, std::string>> {
+             absl::StatusOr<std::optional<Manifest>> there;
+             {
+               const GilRelease release;
+               there = job.Dataset();
+             }
+             std::optional<Manifest> manifest = Check(std::move(there));
+             if (!manifest) return std::nullopt;
+             return std::move(manifest->made_by);
+           })
       .def("open",
            [](const WriteJob& job, uint64_t part, const std::string& attempt, int threads,
               nb::sequence features) {

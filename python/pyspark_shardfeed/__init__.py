@@ -29,7 +29,7 @@ Streams are written, too, with exactly-once semantics:
 
     df.writeStream.format("shardfeed").option("checkpointLocation", "check").start("out/new@4")
 
-Micro-batch 17 becomes the dataset "out/new-00000017@4", in a folder, whole or not at all. A batch that Spark runs again, after
+Micro-batch 17 becomes the dataset "out/new-00000017@4", whole or not at all. A batch that Spark runs again, after
 a failure of the driver, is written once. Datasets do not grow, and a shard's name has the number of shards: therefore batches
 are not appended to one. Merge them (`shardfeed merge`), or read them as a list. Output mode "complete" is refused.
 
@@ -234,9 +234,6 @@ class DefaultSource(DataSource):
         if overwrite:
             raise ValueError("shardfeed: a stream is written by outputMode 'append' or 'update': each micro-batch "
                              "becomes a dataset of its own, and 'complete' would replace them all")
-        if "://" in self._path():
-            raise ValueError(f"shardfeed: {self._path()}: a stream is written to a folder, not to a store; in "
-                             "foreachBatch, each batch can be written there")
         job = self._job(False)  # checks the name and the options
         job.abort()
         return StreamWriter(job._core.text)

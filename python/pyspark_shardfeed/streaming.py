@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional
 
 import shardfeed as sf
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -19,19 +18,6 @@ class _Message(WriterCommitMessage):
         self.text = text
         self.job = job
         self.query = query
-
-
-def _sidecar(job: sf.WriteJob, ending: str) -> str:
-    """The path of what belongs to the job's dataset, or to its jobs."""
-    folder, name = os.path.split(job.spec)
-    return os.path.join(folder, ".shardfeed", name.rpartition("@")[0] + ending)
-
-
-def _made_by(job: sf.WriteJob) -> Dict[str, str]:
-    """Where the dataset of the job's name comes from, by its manifest."""
-    with open(_sidecar(job, ".manifest.json"), "rb") as file:
-        made_by = json.load(file).get("made_by", {})
-    return made_by if isinstance(made_by, dict) else {}
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -61,7 +47,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                                "belongs to; write in foreachBatch")
         job = self._job(query, int(batch))
         part = part_of_task(job, context)
-        os.makedirs(os.path.join(_sidecar(job, ".jobs"), job.id), exist_ok=True)
+        job._core.ensure()
         return _Message(write_part(job, part, context, iterator), job._core.text, query)
 
     def commit(self, messages: List[Optional[Any]], batchId: int) -> None:
@@ -74,9 +60,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             job.commit(with_empty_parts(job, [message.text for message in there]), made_by=made_by)
         except (FileExistsError, RuntimeError):
             # An earlier run of the batch may have been committed without Spark noticing.
-            if not os.path.exists(_sidecar(job, ".manifest.json")):
+            found = job._core.made_by()
+            if found is None:
                 raise
-            found = _made_by(job)
             if (found.get("query"), found.get("batch")) != (made_by["query"], made_by["batch"]):
                 job.abort()
                 raise FileExistsError(

@@ -214,6 +214,10 @@ absl::Status WriteJob::CreateFolder() const {
   return status;
 }
 
+absl::Status WriteJob::Ensure() const {
+  return is_remote() ? CreateStoreJob(Folder()) : CreateFolder();
+}
+
 bool WriteJob::IsId(std::string_view text) {
   return !text.empty() && text[0] != '.' && IsPlainName(text);
 }
@@ -440,6 +444,15 @@ absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages
   absl::StatusOr<Manifest> finished = CommitParts(*parts, std::move(manifest), stop);
   if (finished.ok()) Abort().IgnoreError();  // what may be left of the job does no harm
   return finished;
+}
+
+absl::StatusOr<std::optional<Manifest>> WriteJob::Dataset() const {
+  absl::Status status = FinishCommit(spec_.directory, spec_.stem);
+  if (!status.ok()) return status;
+  absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec_.directory, spec_.stem));
+  if (absl::IsNotFound(manifest.status())) return std::nullopt;
+  if (!manifest.ok()) return manifest.status();
+  return *std::move(manifest);
 }
 
 absl::Status WriteJob::CheckMayCommit() const {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -58,6 +59,10 @@ class WriteJob {
   const OutputSpec& spec() const { return spec_; }
   uint64_t num_parts() const { return *spec_.count; }
 
+  // Makes the job exist unless it does, for tasks that derive its text instead of being given it.
+  // Errors: as Create.
+  absl::Status Ensure() const;
+
   // Begins an attempt at a part. `attempt` tells attempts apart for people; it need not be unique.
   //
   // OutOfRange: there is no such part. InvalidArgument: `attempt` has other characters than
@@ -78,6 +83,10 @@ class WriteJob {
   // dataset is committed, an error leaves the job and the old dataset as they were.
   absl::StatusOr<Manifest> Commit(absl::Span<const std::string> messages, Manifest manifest,
                                   const std::stop_token& stop = {}) const;
+
+  // The manifest of the dataset that has the job's name; nullopt if there is none. Errors: those of
+  // FinishCommit and ReadManifest.
+  absl::StatusOr<std::optional<Manifest>> Dataset() const;
 
   // Where the attempts write (in a store, all but shards): DIRECTORY/.shardfeed/STEM.jobs/ID.
   std::string Folder() const;

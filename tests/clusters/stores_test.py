@@ -59,16 +59,16 @@ def test_ray(store, frame):
         ray.shutdown()
 
 
-def test_spark(store, frame, tmp_path):
+def test_spark(store, frame):
     pytest.importorskip("pyspark.sql")
     # Java keeps the environment that it started with, and passes it on to Spark's workers.
-    process = multiprocessing.get_context("spawn").Process(target=_write_and_read_by_spark, args=(frame, tmp_path))
+    process = multiprocessing.get_context("spawn").Process(target=_write_and_read_by_spark, args=(frame,))
     process.start()
     process.join()
     assert process.exitcode == 0
 
 
-def _write_and_read_by_spark(frame, folder):
+def _write_and_read_by_spark(frame):
     from pyspark import sql
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = (sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -79,10 +79,47 @@ def _write_and_read_by_spark(frame, folder):
         rows.write.format("shardfeed").mode("overwrite").save(SPEC)
         assert session.read.format("shardfeed").load(SPEC).count() == 100
         assert session.read.format("shardfeed").schema("n bigint").load(SPEC).count() == 100
-        stream = session.readStream.format("rate").load()
-        with pytest.raises(Exception, match="a stream is written to a folder, not to a store"):
-            (stream.writeStream.format("shardfeed").option("checkpointLocation", str(folder))
-             .start(SPEC).awaitTermination())
+    finally:
+        session.stop()
+
+
+def test_streams_of_spark(endpoint, tmp_path):
+    pytest.importorskip("pyspark.sql")
+    endpoint.objects.clear()
+    process = multiprocessing.get_context("spawn").Process(target=_stream_by_spark, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    for batch, numbers in enumerate([[1, 2, 3], [4]]):
+        assert sorted(int(record["n"]) for record in sf.read(f"s3://data/x/s-{batch:08}@2").parse()) == numbers
+    assert not [key for key in endpoint.objects if "jobs" in key or "commit" in key] and not endpoint.uploads
+
+
+def _stream_by_spark(folder):
+    from pyspark import sql
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = (sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+               .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+               .config("spark.default.parallelism", "2").config("spark.sql.shuffle.partitions", "2").getOrCreate())
+    files = folder / "files"
+    files.mkdir()
+
+    def run(name="s@2", checkpoint="check"):
+        stream = session.readStream.schema("n bigint").option("maxFilesPerTrigger", "1").json(str(files))
+        (stream.writeStream.format("shardfeed").trigger(availableNow=True)
+         .option("checkpointLocation", str(folder / checkpoint)).start(f"s3://data/x/{name}").awaitTermination())
+
+    try:
+        for number, rows in enumerate([[1, 2, 3], [4]]):
+            (files / f"{number}.json").write_text("".join('{"n": %d}\n' % n for n in rows))
+            os.utime(files / f"{number}.json", (10**9 + number,) * 2)
+        run()
+        # As if the driver had been killed between the commit of the dataset and Spark's own.
+        for name in ("1", ".1.crc"):
+            (folder / "check/commits" / name).unlink()
+        run()
+        with pytest.raises(Exception, match="there is a dataset of this name, and another query has written it"):
+            run(checkpoint="other")
     finally:
         session.stop()
 
