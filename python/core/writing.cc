@@ -9,6 +9,7 @@
 #include "decode/features/example_columns.h"
 #include "fmt/format.h"
 #include "nanobind/stl/map.h"
+#include "nanobind/stl/optional.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/unique_ptr.h"
 #include "nanobind/stl/vector.h"

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -61,28 +64,26 @@ absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
   return message;
 }
 
-// Leaves out parts whose uploads the store has removed, unless a commit has published them.
-absl::Status SharedJob::LeaveOutLost(std::map<uint64_t, PartMessage>* found,
-                                     std::vector<std::string>* unsound) const {
+// Leaves out attempts whose uploads the store has removed, unless a commit has published them.
+absl::Status SharedJob::LeaveOutLost(FinishedParts* found) const {
   const OutputSpec& spec = job_.spec_;
   const absl::StatusOr<bool> committing = ObjectExists(CommitPath(spec.directory, spec.stem));
   if (!committing.ok()) return committing.status();
   const absl::StatusOr<std::string> now = job_.ManifestIdentity();
   if (!now.ok()) return now.status();
   if (*committing || *now != job_.before_) return absl::OkStatus();
-  std::vector<uint64_t> parts;
   std::vector<PendingObject> objects;
-  for (const auto& [part, message] : *found) {
-    parts.push_back(part);
+  for (const PartMessage& message : found->parts) {
     objects.push_back(message.object.value_or(PendingObject()));
     objects.back().path =
-        JoinPath(spec.directory, ShardName(spec.stem, part, job_.num_parts(), spec.suffix));
+        JoinPath(spec.directory, ShardName(spec.stem, message.part, job_.num_parts(), spec.suffix));
   }
-  const absl::StatusOr<std::vector<size_t>> lost = WithoutParts(objects);
+  absl::StatusOr<std::vector<size_t>> lost = WithoutParts(objects);
   if (!lost.ok()) return lost.status();
+  std::sort(lost->begin(), lost->end(), std::greater<>());
   for (const size_t i : *lost) {
-    found->erase(parts[i]);
-    unsound->push_back(fmt::format("{}: its uploaded parts were removed", objects[i].path));
+    found->unsound.push_back(fmt::format("{}: its uploaded parts were removed", objects[i].path));
+    found->parts.erase(found->parts.begin() + static_cast<ptrdiff_t>(i));
   }
   return absl::OkStatus();
 }
@@ -132,19 +133,20 @@ absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& p
     return FindIn((*folders)[i], parts, &in_folders[i]);
   });
   if (!status.ok()) return status;
-  FinishedParts result;
-  std::map<uint64_t, PartMessage> found;
+  FinishedParts attempts;
   for (FinishedParts& in_folder : in_folders) {
-    for (PartMessage& message : in_folder.parts) {
-      found.try_emplace(message.part, std::move(message));
-    }
-    for (std::string& text : in_folder.unsound) result.unsound.push_back(std::move(text));
+    std::move(in_folder.parts.begin(), in_folder.parts.end(), std::back_inserter(attempts.parts));
+    std::move(in_folder.unsound.begin(), in_folder.unsound.end(),
+              std::back_inserter(attempts.unsound));
   }
-  if (job_.is_remote()) status = LeaveOutLost(&found, &result.unsound);
+  if (job_.is_remote()) status = LeaveOutLost(&attempts);
   if (!status.ok()) return status;
+  std::map<uint64_t, PartMessage> first;
+  for (PartMessage& message : attempts.parts) first.try_emplace(message.part, std::move(message));
+  FinishedParts result{.parts = {}, .missing = {}, .unsound = std::move(attempts.unsound)};
   for (const uint64_t part : parts) {
-    const auto it = found.find(part);
-    if (it == found.end()) {
+    const auto it = first.find(part);
+    if (it == first.end()) {
       result.missing.push_back(part);
     } else {
       result.parts.push_back(std::move(it->second));
@@ -152,8 +154,6 @@ absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& p
   }
   return result;
 }
-
-int SharedJob::at_once() const { return job_.is_remote() ? kRequests : 1; }
 
 absl::StatusOr<FinishedParts> SharedJob::AllFinished() const {
   std::vector<uint64_t> parts(job_.num_parts());

@@ -285,6 +285,8 @@ absl::StatusOr<std::unique_ptr<PartStaging>> SharedJob::Stage(
   return staging;
 }
 
+int SharedJob::at_once() const { return job_.is_remote() ? kRequests : 1; }
+
 std::string SharedJob::InputPath(const std::string& folder) const {
   return JoinPath(JoinPath(job_.Folder(), folder), kInputName);
 }

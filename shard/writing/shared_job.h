@@ -125,8 +125,7 @@ class SharedJob {
   absl::Status DescribeInStore(const std::string& attempt, const JobInput& input) const;
   absl::Status FindIn(const std::string& folder, const std::vector<uint64_t>& parts,
                       FinishedParts* found) const;
-  absl::Status LeaveOutLost(std::map<uint64_t, PartMessage>* found,
-                            std::vector<std::string>* unsound) const;
+  absl::Status LeaveOutLost(FinishedParts* found) const;
   // Number of requests at a time.
   int at_once() const;
   absl::StatusOr<std::vector<std::string>> TaskFolders() const;

@@ -305,8 +305,6 @@ TEST_F(SharedJobTest, JobsAreFoundByNameAlone) {
                  "expected the name of a job");
   }
   EXPECT_FAILS(Join("d"), kInvalidArgument, "a job needs the number of shards");
-  EXPECT_FAILS(SharedJob::Prepare(*ParseOutputSpec("s3://bucket/d@4"), {}, "7", {}),
-               kInvalidArgument, "not in a store");
 }
 
 TEST_F(SharedJobTest, TasksThatDisagreeAboutTheInputAreRefused) {
