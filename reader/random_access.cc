@@ -11,6 +11,7 @@
 #include "reader/shards/shard_table.h"
 #include "shard/formats/shard_reader.h"
 #include "shardfeed/index.h"
+#include "tfrecord/array_record_footer.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -187,6 +188,10 @@ absl::Status RandomAccess::Read(
     ShardReaderOptions reading;
     // Read no more than the range needs, within reason.
     reading.block_bytes = std::clamp<uint64_t>(index.Offset(last) - offset, 4 << 10, 1 << 20);
+    if (index.summary().framing == Framing::kArrayRecord) {
+      reading.array_record =
+          std::make_shared<const ArrayRecordFooter>(index.FooterOfChunks(first, last));
+    }
     absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::OpenAt(
         *std::move(file), index.summary().format(),
         index.summary().compression == Compression::kNone ? RestartPoint()

@@ -32,7 +32,8 @@ struct ShardReaderOptions {
   DecompressOptions decompress;
   // A reader of the same MDS or ArrayRecord shard, whose header or footer is used again.
   const ShardReader* like = nullptr;
-  // Used instead of the footer of an ArrayRecord shard, which may be damaged; null: the footer.
+  // Used instead of the footer of an ArrayRecord shard, which may be damaged or long; null: the
+  // footer. Its chunks may be only those of the records that are read.
   std::shared_ptr<const ArrayRecordFooter> array_record;
 };
 

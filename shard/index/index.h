@@ -67,8 +67,9 @@ class ShardIndex {
   ArrayRecordChunk ChunkOf(uint64_t record) const;
   // The number of chunks of an ArrayRecord shard; 0 for other shards.
   uint64_t num_chunks() const { return chunk_records_ ? chunk_records_->records() : 0; }
-  // Returns what the footer of an ArrayRecord shard says.
-  ArrayRecordFooter FooterOfChunks() const;
+  // Returns what the footer of an ArrayRecord shard says of the chunks that have records of
+  // [begin, end), which must not exceed records().
+  ArrayRecordFooter FooterOfChunks(uint64_t begin, uint64_t end) const;
   // The columns of an MDS shard; null for other shards.
   const MdsColumns* mds_columns() const { return mds_columns_.get(); }
   // Returns how many of `records`, up to the first that differs, start at the offsets that the

@@ -98,11 +98,12 @@ ArrayRecordChunk ShardIndex::ChunkOf(uint64_t record) const {
   return chunk;
 }
 
-ArrayRecordFooter ShardIndex::FooterOfChunks() const {
+ArrayRecordFooter ShardIndex::FooterOfChunks(uint64_t begin, uint64_t end) const {
   ArrayRecordFooter footer;
   footer.digest = summary_.records_digest;
-  footer.chunks.reserve(num_chunks());
-  while (footer.records() < records()) footer.chunks.push_back(ChunkOf(footer.records()));
+  for (uint64_t record = begin; record < end; record = footer.records()) {
+    footer.chunks.push_back(ChunkOf(record));
+  }
   return footer;
 }
 

@@ -13,6 +13,7 @@
 #include "shard/formats/shard_reader.h"
 #include "shard/reshard/reshard_pieces.h"
 #include "shard/writing/writer.h"
+#include "tfrecord/array_record_footer.h"
 #include "tfrecord/crc32c.h"
 #include "tfrecord/framing.h"
 
@@ -127,6 +128,11 @@ absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordB
   absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(unit.shard));
   if (!in.ok()) return in.status();
   if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, unit.shard, 0);
+  std::shared_ptr<const ArrayRecordFooter> footer;
+  if (index.summary().framing == Framing::kArrayRecord) {
+    footer = std::make_shared<const ArrayRecordFooter>(
+        index.FooterOfChunks(unit.runs.front().begin, unit.runs.back().end));
+  }
   std::unique_ptr<ShardReader> reader;
   RecordBlock block;
   size_t in_block = 0;
@@ -138,8 +144,9 @@ absl::Status ReadStreamUnit(const ReshardInput& input, const Unit& unit, RecordB
     const RestartPoint restart = compressed ? index.RestartBefore(offset) : RestartPoint();
     const uint64_t from = compressed ? restart.stream_offset : offset;
     if (reader == nullptr || from > index.Offset(next)) {
-      absl::StatusOr<std::unique_ptr<ShardReader>> opened = ShardReader::OpenAt(
-          *in, index.summary().format(), restart, offset, run.begin, {.like = reader.get()});
+      absl::StatusOr<std::unique_ptr<ShardReader>> opened =
+          ShardReader::OpenAt(*in, index.summary().format(), restart, offset, run.begin,
+                              {.like = reader.get(), .array_record = footer});
       if (!opened.ok()) return opened.status();
       reader = *std::move(opened);
       block.records.clear();
