@@ -127,7 +127,7 @@ void AddDiffCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command
       ->add_option("--max-drift", flags->max_drift,
                    "features whose distance is larger are marked, and make the status 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(FiniteNumber(0, 1))
       ->type_name("DISTANCE")
       ->capture_default_str();
   command->add_flag("--recompute", flags->recompute,

@@ -500,7 +500,7 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("--price", flags->price,
                    "data in a store: price of 1,000 requests; default 0.0004, in dollars at Amazon "
                    "S3")
-      ->check(CLI::NonNegativeNumber)
+      ->check(FiniteNumber(0))
       ->type_name("PRICE");
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);

@@ -356,7 +356,7 @@ std::vector<ReshardCommand> Commands() {
        [](CLI::App& command, ReshardFlags& flags) {
          command.add_option("--count", flags.count, "number of records")->check(WholeNumber(0));
          command.add_option("--share", flags.share, "fraction of the records")
-             ->check(CLI::Range(0.0, 1.0));
+             ->check(FiniteNumber(0, 1));
          command
              .add_option("--records", flags.records,
                          "numbers of the records, from 0: 5, 10-19, 100-")

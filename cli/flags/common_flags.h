@@ -4,6 +4,7 @@
 #define SHARDFEED_CLI_FLAGS_COMMON_FLAGS_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +17,10 @@ namespace shardfeed {
 // Adds the options that every command has: --json, --quiet, --jobs and --max-record-bytes.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);
 
-// Accepts integers that are not less than `least`.
-CLI::Validator WholeNumber(uint64_t least);
+// Accepts integers from `least` to `most`.
+CLI::Validator WholeNumber(uint64_t least, uint64_t most = UINT64_MAX);
+// Accepts numbers from `least` to `most` that are finite.
+CLI::Validator FiniteNumber(double least, double most = std::numeric_limits<double>::infinity());
 
 // Accepts one of these words and replaces it with the number of its value in the enumeration E.
 template <typename E>

@@ -102,6 +102,7 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
   command
       .add_option("--shuffle,--seed", flags.seed,
                   "shuffle with this seed (default 0); each epoch has another order")
+      ->check(WholeNumber(0))
       ->expected(0, 1)
       ->default_str("0");
   command.add_option("--window", flags.window,

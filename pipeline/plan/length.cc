@@ -7,18 +7,20 @@
 
 #include "base/rounding.h"
 #include "reader/reader.h"
+#include "reader/shards/selection.h"
 
 namespace shardfeed {
 namespace {
 
 absl::StatusOr<uint64_t> RecordsOf(const ShardsWork& shards) {
-  if (shards.reader.records) {
-    uint64_t records = 0;
-    for (const RecordRange& range : *shards.reader.records) records += range.count;
-    return records;
-  }
   absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards.table->Get();
   if (!table.ok()) return table.status();
+  if (shards.reader.records) {
+    const absl::StatusOr<Selection> selection =
+        Selection::Ranges(*shards.reader.records, (*table)->num_records());
+    if (!selection.ok()) return selection.status();
+    return selection->size();
+  }
   if (shards.reader.order.mixture == nullptr) return (*table)->num_records();
   ReaderOptions options;
   options.order = shards.reader.order;

@@ -128,6 +128,12 @@ def test_a_part_of_the_records_has_its_own_numbers(dataset):
     assert part.place(100) == sf.read(dataset).place(20)
     with pytest.raises(IndexError):
         part[105]
+    for wrong, why in [([(500, RECORDS)], f"records 500 to {RECORDS + 499} do not exist: the dataset has {RECORDS} records"),
+                       ("0-9,9", "record 9 appears twice")]:
+        chain = sf.read(dataset, records=wrong)
+        for use in (len, list, lambda ds: ds[0], lambda ds: len(ds.shuffle(1).shard(0, 2).batch(2))):
+            with pytest.raises(ValueError, match=why):
+                use(chain)
 
 
 def test_a_shard_of_a_shard(dataset):
