@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "shard/formats/shard_notes.h"
 #include "shard/spec/spec.h"
 #include "shardfeed/verify.h"
 
@@ -71,15 +72,9 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
   }
   for (const Defect& defect : report->manifest_defects) unreadable |= defect.kind == "unreadable";
-  std::vector<std::string> notes;
-  const std::vector<std::string>* before = nullptr;
-  for (const ShardReport& shard : report->shards) {
-    // The columns of all MDS shards are the same.
-    if (before == nullptr || shard.notes != *before) {
-      notes.insert(notes.end(), shard.notes.begin(), shard.notes.end());
-    }
-    before = &shard.notes;
-  }
+  ShardNotes on_shards;
+  for (const ShardReport& shard : report->shards) on_shards.Add(shard.notes);
+  const std::vector<std::string> notes = on_shards.Take();
   const ImageCheck::Counts counts = images.counts();
   if (options.json) {
     nlohmann::ordered_json defects = nlohmann::ordered_json::array();

@@ -10,6 +10,7 @@
 #include "io/buffer.h"
 #include "io/byte_source.h"
 #include "shard/formats/shard_reader.h"
+#include "shard/formats/with_path.h"
 #include "tfrecord/array_record_decoder.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/framed_payloads.h"
@@ -245,10 +246,7 @@ absl::Status CheckChunkSizes(const Extent& extent, const std::string& path) {
   const uint64_t end = extent.first_record + extent.records;
   for (uint64_t record = extent.first_record; record < end;) {
     const ArrayRecordChunk chunk = extent.index->ChunkOf(record);
-    if (const absl::Status status = chunk.CheckSize(most); !status.ok()) {
-      return absl::Status(status.code(),
-                          fmt::format("{}: {}", path, std::string(status.message())));
-    }
+    if (absl::Status status = chunk.CheckSize(most); !status.ok()) return WithPath(status, path);
     record = chunk.end_record();
   }
   return absl::OkStatus();

@@ -17,6 +17,7 @@
 #include "net/store.h"
 #include "reader/order/permutation.h"
 #include "shard/formats/index_match.h"
+#include "shard/formats/shard_notes.h"
 #include "shard/indexing/index_build.h"
 #include "shard/names/names.h"
 
@@ -94,14 +95,9 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
       table->fingerprint_ = DeriveKey(table->fingerprint_, number);
     }
   }
-  std::vector<std::string> notes;
-  std::vector<std::string> before;
-  for (Shard& shard : table->shards_) {
-    std::vector<std::string> told = std::exchange(shard.notes, {});
-    // The columns of all MDS shards are the same.
-    if (told != before) notes.insert(notes.end(), told.begin(), told.end());
-    before = std::move(told);
-  }
+  ShardNotes told;
+  for (Shard& shard : table->shards_) told.Add(std::exchange(shard.notes, {}));
+  const std::vector<std::string> notes = told.Take();
   if (options.on_notes && !notes.empty()) options.on_notes(notes);
   return table;
 }

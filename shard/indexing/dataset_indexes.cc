@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/parallel.h"
+#include "shard/formats/shard_notes.h"
 #include "shard/indexing/index_pack_write.h"
 #include "shard/indexing/index_write.h"
 #include "shard/manifest/manifest.h"
@@ -149,20 +150,19 @@ absl::StatusOr<DatasetIndexes> WriteIndexes(const ShardSet& set,
   if (status.ok()) status = UpdateIndexPacks(set, options.stop);
   if (!status.ok()) return set.version.CheckUnchanged(status);
   DatasetIndexes done;
+  ShardNotes told;
   for (size_t i = 0; i < all.size(); ++i) {
     const WrittenIndex& written = all[i];
     done.records += written.summary.records;
     done.shard_bytes += written.summary.shard_bytes;
     if (!written.measured.empty()) ++done.shards_measured;
-    // The columns of all MDS shards are the same.
-    if (i == 0 || notes[i] != notes[i - 1]) {
-      done.notes.insert(done.notes.end(), notes[i].begin(), notes[i].end());
-    }
+    told.Add(std::move(notes[i]));
     if (written.dropped.empty()) continue;
-    done.notes.push_back(fmt::format(
+    told.Add(fmt::format(
         "{}: has other records than when its lengths were measured, which were left out: {}",
         set.paths[i], fmt::join(written.dropped, ", ")));
   }
+  done.notes = told.Take();
   return done;
 }
 
