@@ -159,7 +159,7 @@ def test_functions(sources, tmp_path):
     (["t", "o/x@5", "--job", "7", "--only-shards", "1", "--dry-run"], "--dry-run cannot be combined with --only-shards: it "
      "shows the whole dataset"),
     (["t", "o/x@5", "--job", "a b", "--only-shards", "1"], "letters, digits"),
-    (["t", "s3://bucket/x@5", "--job", "7", "--only-shards", "1"], "folder"),
+    (["t", "http://host/x@5", "--job", "7", "--only-shards", "1"], "HTTP servers are only read"),
 ])
 def test_wrong_use(tmp_path, arguments, said):
     result = shardfeed("convert", "parquet", *arguments, cwd=tmp_path)

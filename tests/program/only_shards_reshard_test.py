@@ -144,8 +144,7 @@ def test_wrong_use(inputs, tmp_path):
          "--tfds cannot be combined with --only-shards: it describes complete datasets"),
         ([*base, "--only-shards", "5", "--job", "7"], "shard 5 does not exist: there are 5 shards"),
         ([*base[:2], out / "d", "--only-shards", "0", "--job", "7"], "the number of shards is missing"),
-        ([*base[:2], "s3://bucket/d@5", "--only-shards", "0", "--job", "7"],
-         "tasks find a job by its name only in a folder that all of them reach"),
+        ([*base[:2], "http://host/d@5", "--only-shards", "0", "--job", "7"], "HTTP servers are only read"),
     ]:
         assert told in fail(USAGE, *line), line
     assert not out.exists()

@@ -506,15 +506,14 @@ def test_wrong_use(sources, tmp_path):
         (["convert", kind, "-", out / "d@7", *both],
          "standard input (-) or a pipe cannot be combined with --only-shards: each task reads the whole input"),
         (["convert", kind, path, out / "d", *both], "--only-shards: the number of shards is missing"),
-        (["convert", kind, path, "s3://bucket/d@7", *both],
-         "s3://bucket/d@7: tasks find a job by its name only in a folder that all of them reach"),
+        (["convert", kind, path, "http://host/d@7", *both], "http://host/d@7: HTTP servers are only read"),
         ([*base, "--only-shards", "7", "--job", "7"], "shard 7 does not exist: there are 7 shards"),
         ([*base, "--only-shards", "x", "--job", "7"], "'x': expected a list of shard numbers such as"),
         ([*base, "--only-shards", "0-18446744073709551615", "--job", "7"], "does not exist: there are 7"),
         ([*base, "--only-shards", "0", "--job", "a/b"], "expected the name of a job, which has at most 64"),
         ([*base, "--only-shards", "0", "--job", ".."], "expected the name of a job, which has at most 64"),
         (["commit", out / "d@7", "--job", "a b"], "expected the name of a job, which has at most 64"),
-        (["commit", "s3://bucket/d@7", "--job", "7"], "tasks find a job by its name only in a folder"),
+        (["commit", "http://host/d@7", "--job", "7"], "HTTP servers are only read"),
     ]:
         assert told in fail(USAGE, *line), line
     assert "--job is required" in harness.run("commit", out / "d@7").err
