@@ -456,10 +456,10 @@ absl::Status CreateObject(const std::string& path, std::string_view bytes) {
       path));
 }
 
-absl::Status PutObject(const std::string& path, std::string_view bytes) {
+absl::Status PutObject(const std::string& path, std::string_view bytes, const std::string& writer) {
   const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
   if (!store.ok()) return store.status();
-  return CallStore(**store, path, (*store)->uploads()->Put(Share(bytes), "", /*replace=*/true))
+  return CallStore(**store, path, (*store)->uploads()->Put(Share(bytes), writer, /*replace=*/true))
       .status();
 }
 

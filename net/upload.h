@@ -111,8 +111,9 @@ absl::StatusOr<std::vector<size_t>> WithoutParts(const std::vector<PendingObject
 // AlreadyExists: another object exists. Unimplemented: the store would replace it.
 absl::Status CreateObject(const std::string& path, std::string_view bytes);
 
-// Writes a small object, replacing any other of its name.
-absl::Status PutObject(const std::string& path, std::string_view bytes);
+// Writes a small object, replacing any other of its name. `writer` becomes its ObjectInfo::writer.
+absl::Status PutObject(const std::string& path, std::string_view bytes,
+                       const std::string& writer = "");
 
 // Removes an object; OK if there is none.
 absl::Status RemoveObject(const std::string& path);

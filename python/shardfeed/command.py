@@ -29,9 +29,11 @@ def program() -> str:
 
 
 def _options(options: Dict[str, Any]) -> List[str]:
-    """Returns options such as limit=3, overwrite=True, column=["a", "b"] as command line flags."""
+    """Returns options such as limit=3, overwrite=True, only_shards=[0, 1], column=["a", "b"] as command line flags."""
     arguments = []
     for name, value in options.items():
+        if name == "only_shards" and isinstance(value, (list, tuple, range)):
+            value = ",".join(map(str, value))
         flag = "--" + name.replace("_", "-")
         if value is True:
             arguments.append(flag)

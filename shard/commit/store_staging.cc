@@ -14,10 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "base/mutex.h"
+#include "base/random_digits.h"
 #include "fmt/format.h"
-#include "io/bounded_json.h"
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
@@ -25,7 +24,7 @@
 #include "net/store.h"
 #include "net/transfers.h"
 #include "net/upload.h"
-#include "nlohmann/json.hpp"
+#include "shard/commit/store_record.h"
 #include "shard/index/index_pack.h"
 #include "shard/names/names.h"
 
@@ -36,114 +35,56 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
-constexpr char kRecordFormat[] = "shardfeed store commit 1";
 constexpr char kRecordHead[] = R"({"format":"shardfeed store commit 1",)";
+// Of what takes the place of the record WhileNothingIsCommitted.
+constexpr char kLockHead[] = R"({"format":"shardfeed store lock 1",)";
+constexpr std::chrono::milliseconds kLockPoll(250);
+constexpr int kMaxLocks = 100;
 // Bytes of the index pack that are read at a time.
 constexpr uint64_t kCopyBytes = 8 << 20;
 // Requests at a time when a dataset is put into place.
 constexpr int kRequests = 32;
 
-// The content of a commit record.
-struct StoreCommit {
-  std::string writer;  // UploadGroup::id
-  std::string before;  // ManifestVersion when the writer began
-  // Shard 0, its index, shard 1, its index and so on; then the index pack, if there is one.
-  std::vector<PendingObject> objects;
-  std::vector<std::string> old;  // names of old shards
-  std::string manifest;
-};
-
-std::string FormatRecord(const StoreCommit& commit, const std::string& suffix) {
-  const auto format = [&commit](const PendingObject& object) {
-    nlohmann::ordered_json json = PendingToJson(object);
-    if (object.writer != commit.writer) json["writer"] = object.writer;
-    return json;
-  };
-  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
-  for (size_t i = 0; i + 1 < commit.objects.size(); ++i) {
-    objects.push_back(format(commit.objects[i]));
-  }
-  // Names may have bytes that are not UTF-8.
-  nlohmann::ordered_json old = nlohmann::ordered_json::array();
-  for (const std::string& name : commit.old) old.push_back(absl::CHexEscape(name));
-  const nlohmann::ordered_json record = {
-      {"format", kRecordFormat},       {"writer", commit.writer},
-      {"before", commit.before},       {"suffix", absl::CHexEscape(suffix)},
-      {"objects", std::move(objects)}, {"indexes", format(commit.objects.back())},
-      {"old", std::move(old)},         {"manifest", commit.manifest}};
-  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-absl::StatusOr<StoreCommit> ParseRecord(std::string_view text, const std::string& path,
-                                        const std::string& directory, const std::string& stem) {
-  const auto broken = [&path](const std::string& what) {
-    return absl::DataLossError(fmt::format(
-        "{}: invalid commit record: {}; remove it, and write the dataset again", path, what));
-  };
-  nlohmann::json json;
-  if (absl::Status parsed = ParseBoundedJson(text, &json); !parsed.ok()) {
-    return broken(std::string(parsed.message()));
-  }
-  JsonMembers members;
-  StoreCommit commit;
-  if (members.Text(json, "format") != kRecordFormat) return broken("unknown format");
-  commit.writer = members.Text(json, "writer");
-  commit.before = members.Text(json, "before");
-  commit.manifest = members.Text(json, "manifest");
-  std::string suffix;
-  bool escaped = absl::CUnescape(members.Text(json, "suffix"), &suffix);
-  for (const std::string& name : members.Texts(json, "old")) {
-    escaped &= absl::CUnescape(name, &commit.old.emplace_back());
-  }
-  const auto add = [&](const nlohmann::json& object) {
-    PendingObject& pending = commit.objects.emplace_back(PendingFromJson(members, object));
-    // Shards of a job have writers of their own.
-    pending.writer = object.contains("writer") ? members.Text(object, "writer") : commit.writer;
-  };
-  for (const nlohmann::json& object : members.Array(json, "objects")) add(object);
-  if (!members.status().ok()) return broken(std::string(members.status().message()));
-  if (!escaped) return broken("its names are not escaped as they should be");
-  // Objects are replaced and removed only if their names belong to this dataset.
-  const size_t shards = commit.objects.size() / 2;
-  const std::string first = ShardName(stem, 0, shards, suffix);
-  const std::optional<ShardNameView> parsed = ViewShardName(first);
-  const bool paired = commit.objects.size() % 2 == 0;
-  // Writers of earlier versions made no pack.
-  if (json.contains("indexes")) {
-    add(members.Object(json, "indexes"));
-    if (!members.status().ok()) return broken(std::string(members.status().message()));
-    commit.objects.back().path = IndexPackPath(directory, stem);
-  }
-  if (shards == 0 || !paired || !parsed || parsed->stem != stem || parsed->suffix != suffix ||
-      first.find('/') != first.npos) {
-    return broken("its shards would have invalid names");
-  }
-  std::set<std::string> names;
-  for (size_t i = 0; i < shards; ++i) {
-    const std::string name = ShardName(stem, i, shards, suffix);
-    commit.objects[2 * i].path = JoinPath(directory, name);
-    commit.objects[2 * i + 1].path = IndexPath(JoinPath(directory, name));
-    names.insert(name);
-  }
-  for (const std::string& name : commit.old) {
-    const std::optional<ShardNameView> shard = ViewShardName(name);
-    if (!shard || shard->stem != stem || name.find('/') != name.npos || names.contains(name)) {
-      return broken(fmt::format("'{}' is not the name of an old shard", name));
-    }
-  }
-  return commit;
-}
-
-// Nullopt: there is no commit record. DataLoss: there is something else.
-absl::StatusOr<std::optional<std::string>> ReadRecord(const std::string& path) {
+// Nullopt: there is no commit record, or a lock in its place, which `lock` gets. DataLoss: there is
+// something else.
+absl::StatusOr<std::optional<std::string>> ReadRecord(const std::string& path,
+                                                      std::string* lock = nullptr) {
   absl::StatusOr<std::string> text = ReadObject(path, kMaxRecordBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
   if (text->starts_with(kRecordHead)) return *std::move(text);
+  if (text->starts_with(kLockHead)) {
+    if (lock != nullptr) *lock = *std::move(text);
+    return std::nullopt;
+  }
   return absl::DataLossError(
       fmt::format("{}: not a commit record; remove it, and write the dataset again if it is not "
                   "complete",
                   path));
+}
+
+// Removes a lock unless there is something else in its place by now.
+absl::Status RemoveLock(const std::string& path, const std::string& lock) {
+  std::string there;
+  const absl::StatusOr<std::optional<std::string>> record = ReadRecord(path, &there);
+  if (!record.ok()) return record.status();
+  return there == lock ? RemoveObject(path) : absl::OkStatus();
+}
+
+// Waits until there is no lock in the place of the record. One that stays for longer than its
+// holder would try to remove it is that of a process that was killed.
+absl::Status WaitForLock(const std::string& path) {
+  std::string first;
+  const auto deadline = std::chrono::steady_clock::now() + NetPatience();
+  while (true) {
+    std::string lock;
+    const absl::StatusOr<std::optional<std::string>> record = ReadRecord(path, &lock);
+    if (!record.ok()) return record.status();
+    if (first.empty()) first = lock;
+    if (lock.empty() || lock != first) return absl::OkStatus();
+    if (std::chrono::steady_clock::now() >= deadline) return RemoveLock(path, lock);
+    std::this_thread::sleep_for(kLockPoll);
+  }
 }
 
 std::string VersionOf(const ObjectInfo& info) {
@@ -169,8 +110,13 @@ absl::Status Busy(const std::string& directory, const std::string& stem) {
 absl::Status RollForward(const StoreCommit& commit, const std::string& directory,
                          const std::string& stem) {
   // A reader takes a dataset without a manifest for an incomplete one while there is a record.
+  // Another process may have put the new one into place by now, which may have the same bytes.
   const std::string manifest = ManifestPath(directory, stem);
-  absl::Status status = RemoveObject(manifest);
+  const absl::StatusOr<ObjectInfo> there = StatObject(manifest);
+  if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+  const bool is_old =
+      there.ok() && VersionOf(*there) == commit.before && there->writer != commit.writer;
+  absl::Status status = is_old ? RemoveObject(manifest) : absl::OkStatus();
   if (!status.ok()) return status;
   status = ParallelFor(commit.objects.size(), kRequests, {},
                        [&](size_t i) { return Publish(commit.objects[i]).status(); });
@@ -184,7 +130,7 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
     absl::Status removed = RemoveObject(IndexPath(old));
     return removed.ok() ? RemoveObject(old) : removed;
   });
-  if (status.ok()) status = PutObject(manifest, commit.manifest);
+  if (status.ok()) status = PutObject(manifest, commit.manifest, commit.writer);
   if (status.ok()) status = RemoveObject(CommitPath(directory, stem));
   return status;
 }
@@ -203,6 +149,19 @@ absl::Status CheckParts(const StoreCommit& commit) {
     return absl::DataLossError(
         fmt::format("{}: its uploaded parts were removed from the store", object.path));
   });
+}
+
+// FailedPrecondition: the job of the commit is gone. Nobody removes it while there is a record, so
+// whoever asks gets the same answer.
+absl::Status CheckJob(const StoreCommit& commit, const std::string& directory,
+                      const std::string& stem) {
+  if (commit.job.empty()) return absl::OkStatus();
+  const std::string path = JoinPath(JobsPath(directory, stem), commit.job);
+  const absl::StatusOr<bool> exists = ObjectExists(path);
+  if (!exists.ok()) return exists.status();
+  if (*exists) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{}: the object is gone: the job has been committed, aborted or cleaned", path));
 }
 
 class StoreStaging : public Staging {
@@ -362,6 +321,13 @@ void StoreStaging::KeepUploads() {
 absl::Status StoreStaging::CreateRecord(const std::string& record) {
   const std::string path = CommitPath(directory_, stem_);
   absl::Status status = CreateObject(path, record);
+  for (int i = 0; absl::IsAlreadyExists(status) && i < kMaxLocks; ++i) {
+    std::string lock;
+    const absl::StatusOr<std::optional<std::string>> there = ReadRecord(path, &lock);
+    if (!there.ok() || there->has_value()) break;
+    if (absl::Status waited = WaitForLock(path); !waited.ok()) return waited;
+    status = CreateObject(path, record);
+  }
   if (status.ok() || absl::IsUnimplemented(status)) return status;
   if (absl::IsAlreadyExists(status)) return Busy(directory_, stem_);
   // The error does not say whether the record was created.
@@ -381,9 +347,10 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
   absl::StatusOr<StoreCommit> commit = FinishUploads(plan, stop);
   if (!commit.ok()) return commit.status();
   commit->manifest = manifest;
+  commit->job = uploaded_.job;
   // The old dataset stays if something has removed what others have uploaded.
   absl::Status status = uploaded_.objects.empty() ? absl::OkStatus() : CheckParts(*commit);
-  if (status.ok()) status = CreateRecord(FormatRecord(*commit, plan.suffix));
+  if (status.ok()) status = CreateRecord(FormatStoreCommit(*commit, plan.suffix));
   if (!status.ok()) return status;
   // From here on, no other process commits a dataset of this name. One may have done so before.
   const absl::StatusOr<std::string> now = ManifestVersion(directory_, stem_);
@@ -394,7 +361,7 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
                     "stays, and nothing of this one was kept",
                     ManifestPath(directory_, stem_)));
   }
-  if (status.ok() && uploaded_.check) status = uploaded_.check();
+  if (status.ok()) status = CheckJob(*commit, directory_, stem_);
   if (!status.ok()) {
     const absl::Status removed = RemoveObject(CommitPath(directory_, stem_));
     if (removed.ok()) return status;
@@ -417,18 +384,6 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
 }
 
 }  // namespace
-
-nlohmann::ordered_json PendingToJson(const PendingObject& object) {
-  return {{"bytes", object.bytes}, {"upload", object.upload}, {"parts", object.parts}};
-}
-
-PendingObject PendingFromJson(JsonMembers& members, const nlohmann::json& json) {
-  PendingObject object;
-  object.bytes = members.Number(json, "bytes");
-  object.upload = members.Text(json, "upload");
-  object.parts = members.Texts(json, "parts");
-  return object;
-}
 
 absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
                                                           const std::string& stem,
@@ -471,10 +426,16 @@ absl::Status WaitForStoreCommit(const std::string& directory, const std::string&
 absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
                                               const std::string& stem) {
   const std::string path = CommitPath(directory, stem);
-  absl::StatusOr<std::optional<std::string>> record = ReadRecord(path);
+  std::string lock;
+  absl::StatusOr<std::optional<std::string>> record = ReadRecord(path, &lock);
   if (!record.ok()) return record.status();
+  if (!lock.empty()) {
+    if (absl::Status waited = WaitForLock(path); !waited.ok()) return waited;
+    record = ReadRecord(path);
+    if (!record.ok()) return record.status();
+  }
   if (!record->has_value()) return FoundCommit::kNone;
-  absl::StatusOr<StoreCommit> commit = ParseRecord(**record, path, directory, stem);
+  absl::StatusOr<StoreCommit> commit = ParseStoreCommit(**record, path, directory, stem);
   if (!commit.ok()) return commit.status();
   const std::string manifest = ManifestPath(directory, stem);
   ObjectInfo info;
@@ -503,7 +464,12 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
     if (!discarded.ok()) return discarded;
     return FoundCommit::kDiscarded;
   }
-  absl::Status status = CheckParts(*commit);
+  absl::Status status = CheckJob(*commit, directory, stem);
+  if (absl::IsFailedPrecondition(status)) {
+    if (absl::Status discarded = discard(); !discarded.ok()) return discarded;
+    return FoundCommit::kDiscarded;
+  }
+  if (status.ok()) status = CheckParts(*commit);
   if (absl::IsDataLoss(status)) {
     if (absl::Status discarded = discard(); !discarded.ok()) return discarded;
     return absl::DataLossError(fmt::format(
@@ -515,6 +481,26 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
   if (status.ok()) status = RollForward(*commit, directory, stem);
   if (!status.ok()) return status;
   return FoundCommit::kFinished;
+}
+
+absl::Status WhileNothingIsCommitted(const std::string& directory, const std::string& stem,
+                                     const std::function<absl::Status()>& work) {
+  const std::string path = CommitPath(directory, stem);
+  const std::string lock = fmt::format("{}\"holder\":\"{}\"}}\n", kLockHead, RandomDigits(32));
+  absl::Status status;
+  for (int i = 0; i < kMaxLocks; ++i) {
+    status = FinishStoreCommit(directory, stem).status();
+    if (status.ok()) status = CreateObject(path, lock);
+    if (!absl::IsAlreadyExists(status)) break;
+  }
+  if (absl::IsAlreadyExists(status)) {
+    return absl::UnavailableError(
+        fmt::format("{}: other processes keep committing this dataset; try again", path));
+  }
+  if (!status.ok()) return status;
+  status = work();
+  const absl::Status removed = RemoveLock(path, lock);
+  return status.ok() ? removed : status;
 }
 
 }  // namespace shardfeed

@@ -12,9 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "io/bounded_json.h"
 #include "net/upload.h"
-#include "nlohmann/json.hpp"
 #include "shard/commit/staging.h"
 
 namespace shardfeed {
@@ -22,9 +20,9 @@ namespace shardfeed {
 // Shards that others have uploaded.
 struct UploadedShards {
   std::vector<PendingObject> objects;  // all shards of a dataset, in order
-  // Called once the commit record is there: whether nobody has removed them, which nobody does who
-  // sees the record.
-  std::function<absl::Status()> check;
+  // An object below JobsPath, by its path from there. Without it, they may be gone, and the dataset
+  // is not committed: it is removed before them, WhileNothingIsCommitted.
+  std::string job;
 };
 
 // Staging::Open of a dataset in a store. The indexes of `uploaded` must be in Staging::path()
@@ -33,18 +31,13 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
                                                           const std::string& stem,
                                                           UploadedShards uploaded = {});
 
-// An object as commit records and messages of jobs have it, without its path.
-nlohmann::ordered_json PendingToJson(const PendingObject& object);
-// Without a writer. `members` gets what is wrong.
-PendingObject PendingFromJson(JsonMembers& members, const nlohmann::json& json);
-
 // FinishCommit of a dataset in a store, where readers write nothing.
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem);
 
 enum class FoundCommit {
   kNone,
   kFinished,   // the new dataset is in place
-  kDiscarded,  // another writer had been quicker, and its dataset stays
+  kDiscarded,  // another writer had been quicker, or the job is gone: what was there stays
 };
 
 // Finishes a commit whose writer was killed or failed. Several processes may do so at the same
@@ -54,6 +47,14 @@ enum class FoundCommit {
 // record is removed, and the message says what is left.
 absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
                                               const std::string& stem);
+
+// Finishes a commit that is there, and calls `work` while there can be no other one of this
+// dataset, for which the place of the commit record is taken. Writers wait for that. If this
+// process is killed, others go on after the patience of SHARDFEED_NET_SECONDS.
+//
+// Unavailable: others keep committing. Others: those of FinishStoreCommit and of `work`.
+absl::Status WhileNothingIsCommitted(const std::string& directory, const std::string& stem,
+                                     const std::function<absl::Status()>& work);
 
 }  // namespace shardfeed
 

@@ -19,8 +19,8 @@
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
 #include "shard/spec/spec.h"
+#include "shard/writing/job_folders.h"
 #include "shard/writing/store_part.h"
-#include "shard/writing/write_job.h"
 
 namespace shardfeed {
 namespace {

@@ -23,6 +23,7 @@
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
 #include "shard/writing/shared_job.h"
+#include "shard/writing/store_part.h"
 
 namespace shardfeed {
 namespace {
@@ -59,12 +60,14 @@ absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
       message->folder != folder) {
     return absl::DataLossError(fmt::format("{}: not the message of this part", path));
   }
-  if (job_.is_remote()) return message;
-  if (absl::Status status = CheckPartFiles(job_.Folder(), *message); !status.ok()) return status;
+  absl::Status status = job_.is_remote() ? CheckPartObjects(job_.Folder(), *message)
+                                         : CheckPartFiles(job_.Folder(), *message);
+  if (!status.ok()) return status;
   return message;
 }
 
-// Leaves out attempts whose uploads the store has removed, unless a commit has published them.
+// Leaves out attempts whose uploads the store has removed, unless a commit has published them,
+// which it may have done with a manifest like the one that was there before.
 absl::Status SharedJob::LeaveOutLost(FinishedParts* found) const {
   const OutputSpec& spec = job_.spec_;
   const absl::StatusOr<bool> committing = ObjectExists(CommitPath(spec.directory, spec.stem));
@@ -82,6 +85,11 @@ absl::Status SharedJob::LeaveOutLost(FinishedParts* found) const {
   if (!lost.ok()) return lost.status();
   std::sort(lost->begin(), lost->end(), std::greater<>());
   for (const size_t i : *lost) {
+    const absl::StatusOr<ObjectInfo> there = StatObject(objects[i].path);
+    if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+    if (there.ok() && there->writer == objects[i].writer && there->size == objects[i].bytes) {
+      continue;
+    }
     found->unsound.push_back(fmt::format("{}: its uploaded parts were removed", objects[i].path));
     found->parts.erase(found->parts.begin() + static_cast<ptrdiff_t>(i));
   }

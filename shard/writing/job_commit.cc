@@ -12,11 +12,11 @@
 namespace shardfeed {
 namespace {
 
-absl::Status Missing(const FinishedParts& finished, const WriteJob& job) {
+absl::Status Missing(const FinishedParts& finished, const SharedJob& job) {
   const bool one = finished.missing.size() == 1;
   std::string text =
-      fmt::format("{}: {} {} of {} {} missing", job.Folder(), one ? "part" : "parts",
-                  FormatParts(finished.missing, ", "), job.num_parts(), one ? "is" : "are");
+      fmt::format("{}: {} {} of {} {} missing", job.NameFolder(), one ? "part" : "parts",
+                  FormatParts(finished.missing, ", "), job.job().num_parts(), one ? "is" : "are");
   if (!finished.unsound.empty()) {
     text += fmt::format(" ({}{})", finished.unsound.front(),
                         finished.unsound.size() == 1
@@ -44,7 +44,7 @@ Manifest Foreseen(const SharedJob& job, const FinishedParts& finished, Manifest 
 absl::StatusOr<Manifest> Finish(const SharedJob& job, bool dry_run, const std::stop_token& stop) {
   const absl::StatusOr<FinishedParts> finished = job.AllFinished();
   if (!finished.ok()) return finished.status();
-  if (!finished->missing.empty()) return Missing(*finished, job.job());
+  if (!finished->missing.empty()) return Missing(*finished, job);
   if (!dry_run) return job.Commit(*finished, stop);
   absl::StatusOr<Manifest> manifest = job.Check(*finished);
   if (!manifest.ok()) return manifest;

@@ -18,7 +18,7 @@
 #include "io/output_file.h"
 #include "net/open.h"
 #include "nlohmann/json.hpp"
-#include "shard/commit/store_staging.h"
+#include "shard/commit/store_record.h"
 #include "shard/index/index.h"
 #include "shard/names/names.h"
 #include "shard/statistics/value_statistics.h"

@@ -95,8 +95,12 @@ std::string SharedJob::Text() const {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-absl::StatusOr<std::optional<SharedJob>> SharedJob::Read(const WriteJob& like) {
-  const std::string path = SharedJobPath(like.Folder());
+std::string SharedJob::NameFolder() const {
+  return JoinPath(JobsPath(job_.spec_.directory, job_.spec_.stem), id_);
+}
+
+absl::StatusOr<std::optional<SharedJob>> SharedJob::Read(const SharedJob& like) {
+  const std::string path = SharedJobPath(like.NameFolder());
   const absl::StatusOr<std::string> text = ReadWhole(path, kMaxJobFileBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
@@ -112,7 +116,10 @@ absl::StatusOr<std::optional<SharedJob>> SharedJob::Read(const WriteJob& like) {
     job = WriteJob::FromText(members.Object(json, "job").dump());
     parsed = members.status().ok() ? job.status() : members.status();
   }
-  if (parsed.ok() && (job->id_ != like.id_ || job->spec_.stem != like.spec_.stem)) {
+  const OutputSpec& spec = like.job_.spec_;
+  const bool remote = like.job_.is_remote();
+  if (parsed.ok() && ((remote ? !IsRandomJobId(job->id_) : job->id_ != like.id_) ||
+                      job->spec_.stem != spec.stem)) {
     parsed = absl::DataLossError("it is that of another job");
   }
   if (!parsed.ok()) {
@@ -122,8 +129,8 @@ absl::StatusOr<std::optional<SharedJob>> SharedJob::Read(const WriteJob& like) {
                     path, std::string(parsed.message())));
   }
   // Machines may reach the folder by different paths.
-  job->spec_.directory = like.spec_.directory;
-  return SharedJob(*std::move(job), std::move(made_by));
+  job->spec_.directory = spec.directory;
+  return SharedJob(like.id_, *std::move(job), std::move(made_by));
 }
 
 // Names the first option in which `other` differs, with both values; empty if there is none.
@@ -158,19 +165,37 @@ std::string SharedJob::DifferenceOf(const SharedJob& other) const {
 }
 
 absl::Status SharedJob::CheckNotCommitted() const {
-  const absl::StatusOr<bool> committed = Exists(CommittedPath(job_.Folder()));
+  const absl::StatusOr<bool> committed = Exists(CommittedPath(NameFolder()));
   if (!committed.ok()) return committed.status();
   if (!*committed) return absl::OkStatus();
   return absl::FailedPreconditionError(
       fmt::format("{}: the job has been committed; choose another name for a new one",
-                  CommittedPath(job_.Folder())));
+                  CommittedPath(NameFolder())));
 }
 
-// Creates the folder of the job with its description in it, by one rename or one conditional
-// request. AlreadyExists: there is such a folder. NotFound: `clean` has removed the new folder.
+// Creates the job in a store, with the name under which tasks find it. AlreadyExists: another task
+// was quicker.
+absl::Status SharedJob::PublishInStore() const {
+  absl::Status status = CreateStoreJob(job_.Folder());
+  if (status.ok()) status = CreateObject(SharedJobPath(NameFolder()), Text());
+  if (absl::IsAlreadyExists(status)) {
+    RemoveObject(SharedJobPath(job_.Folder())).IgnoreError();  // `clean` does so, too
+  }
+  return status;
+}
+
+// Removes the name of a job that has been removed, so that a new one can have it.
+absl::Status SharedJob::RemoveName(const SharedJob& gone) const {
+  const absl::StatusOr<std::optional<SharedJob>> there = Read(*this);
+  if (!there.ok()) return there.status();
+  if (!there->has_value() || (*there)->job_.id_ != gone.job_.id_) return absl::OkStatus();
+  return RemoveObject(SharedJobPath(NameFolder()));
+}
+
+// Creates the folder of the job with its description in it, by one rename. AlreadyExists: there is
+// such a folder. NotFound: `clean` has removed the new folder.
 absl::Status SharedJob::Publish() const {
   const WriteJob& job = job_;
-  if (job.is_remote()) return CreateObject(SharedJobPath(job.Folder()), Text());
   const std::string jobs = JobsPath(job.spec_.directory, job.spec_.stem);
   const std::string path = JoinPath(jobs, HiddenJobName(job.id_));
   absl::Status status = CreateFolders(path);
@@ -191,16 +216,17 @@ absl::Status SharedJob::Publish() const {
 }
 
 absl::StatusOr<bool> SharedJob::TakeOver() {
-  const absl::StatusOr<std::optional<SharedJob>> there = Read(job_);
+  const absl::StatusOr<std::optional<SharedJob>> there = Read(*this);
   if (!there.ok()) return there.status();
   if (!there->has_value()) return false;
   if (const std::string wrong = DifferenceOf(**there); !wrong.empty()) {
     return absl::FailedPreconditionError(
         fmt::format("{}: the job has another option, {}; all tasks of a job need the same options, "
                     "and another job another name",
-                    job_.Folder(), wrong));
+                    NameFolder(), wrong));
   }
   job_.before_ = (*there)->job_.before_;
+  job_.id_ = (*there)->job_.id_;
   return true;
 }
 
@@ -208,14 +234,14 @@ absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const Write
                                              std::string id,
                                              std::map<std::string, std::string> made_by) {
   if (absl::Status status = CheckId(id); !status.ok()) return status;
-  absl::StatusOr<WriteJob> job = WriteJob::Prepare(spec, options, std::move(id));
+  absl::StatusOr<WriteJob> job = WriteJob::Prepare(spec, options, id);
   if (!job.ok()) return job.status();
   // As others will read it: names may have bytes that are no UTF-8.
   for (auto& [key, value] : made_by) {
     value = nlohmann::json::parse(
         nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
-  SharedJob shared(*std::move(job), std::move(made_by));
+  SharedJob shared(std::move(id), *std::move(job), std::move(made_by));
   absl::Status status = shared.CheckNotCommitted();
   if (status.ok()) status = shared.job_.CheckName();
   if (status.ok()) status = shared.TakeOver().status();
@@ -229,9 +255,19 @@ absl::Status SharedJob::Join() {
   for (int attempt = 0, taken = 0; attempt < kMaxBeginnings && taken < 2; ++attempt) {
     if (status = CheckNotCommitted(); !status.ok()) return status;
     const absl::StatusOr<bool> there = TakeOver();
-    if (!there.ok() || *there) return there.status();
+    if (!there.ok()) return there.status();
+    if (*there) {
+      if (!job_.is_remote()) return absl::OkStatus();
+      status = CheckStoreJob(job_.Folder());
+      if (!absl::IsFailedPrecondition(status)) return status;
+      // It has been cleaned, or committed a moment ago.
+      if (status = CheckNotCommitted(); status.ok()) status = RemoveName(*this);
+      if (!status.ok()) return status;
+      continue;
+    }
+    if (job_.is_remote()) job_.id_ = RandomDigits(kJobIdDigits);
     status = job_.NoteManifest();
-    if (status.ok()) status = Publish();
+    if (status.ok()) status = job_.is_remote() ? PublishInStore() : Publish();
     if (absl::IsAlreadyExists(status)) {
       ++taken;
     } else if (!absl::IsNotFound(status)) {
@@ -242,27 +278,29 @@ absl::Status SharedJob::Join() {
   return absl::FailedPreconditionError(
       fmt::format("{}: the folder has no description of a job that tasks share; choose another "
                   "name for the job, or remove the folder",
-                  job_.Folder()));
+                  NameFolder()));
 }
 
 absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite, std::string id) {
   if (absl::Status status = CheckId(id); !status.ok()) return status;
   OutputSpec counted = spec;
   counted.count = spec.count.value_or(1);
-  const absl::StatusOr<WriteJob> like = WriteJob::Prepare(counted, {}, std::move(id));
-  if (!like.ok()) return like.status();
-  absl::StatusOr<std::optional<SharedJob>> there = Read(*like);
+  absl::StatusOr<WriteJob> prepared = WriteJob::Prepare(counted, {}, id);
+  if (!prepared.ok()) return prepared.status();
+  const SharedJob like(std::move(id), *std::move(prepared), {});
+  absl::StatusOr<std::optional<SharedJob>> there = Read(like);
   if (!there.ok()) return there.status();
   if (!there->has_value()) {
-    return absl::NotFoundError(fmt::format(
-        "{}: there is no such job: no task has begun it, or it has been cleaned", like->Folder()));
+    return absl::NotFoundError(
+        fmt::format("{}: there is no such job: no task has begun it, or it has been cleaned",
+                    like.NameFolder()));
   }
   SharedJob job = **std::move(there);
   const OutputSpec& found = job.job_.spec_;
   if ((spec.count && spec.count != found.count) ||
       ((spec.count || !spec.suffix.empty()) && spec.suffix != found.suffix)) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: the job writes {}, not {}", like->Folder(),
+        fmt::format("{}: the job writes {}, not {}", like.NameFolder(),
                     FormatSpec("", found.stem, found.count, found.suffix),
                     FormatSpec("", spec.stem, spec.count, spec.suffix)));
   }
@@ -325,6 +363,7 @@ absl::Status SharedJob::DescribeInStore(const std::string& attempt, const JobInp
   if (!absl::IsAlreadyExists(status)) return status;
   const absl::StatusOr<std::string> other = ReadObject(first, kMaxJobFileBytes);
   if (!other.ok()) return other.status();
+  if (*other == text) return absl::OkStatus();
   const absl::StatusOr<JobInput> theirs = ParseJobInput(*other);
   if (!theirs.ok()) return NoInput(first, theirs.status());
   return absl::FailedPreconditionError(fmt::format(
@@ -366,7 +405,7 @@ absl::StatusOr<std::unique_ptr<PartWriter>> SharedJob::Open(uint64_t part, const
 }
 
 absl::StatusOr<std::optional<Manifest>> SharedJob::Committed() const {
-  const std::string path = CommittedPath(job_.Folder());
+  const std::string path = CommittedPath(NameFolder());
   const absl::StatusOr<std::string> identity = ReadWhole(path, kMaxJobFileBytes);
   if (absl::IsNotFound(identity.status())) return std::nullopt;
   if (!identity.ok()) return identity.status();
@@ -437,14 +476,11 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
       part.has_statistics = false;
     }
   }
-  manifest = job_.CommitParts(parts, *std::move(manifest), stop);
+  std::string identity;
+  manifest = job_.CommitParts(parts, *std::move(manifest), stop, &identity);
   if (!manifest.ok()) return manifest;
-  const absl::StatusOr<std::string> identity = job_.ManifestIdentity();
-  absl::Status status = identity.status();
-  if (status.ok()) {
-    status = WriteAtomically(CommittedPath(job_.Folder()), *identity, job_.options_.sync);
-  }
-  if (absl::IsNotFound(status) && Exists(CommittedPath(job_.Folder())).value_or(false)) {
+  absl::Status status = WriteAtomically(CommittedPath(NameFolder()), identity, job_.options_.sync);
+  if (absl::IsNotFound(status) && Exists(CommittedPath(NameFolder())).value_or(false)) {
     status = absl::OkStatus();  // another commit has done it, and tidied up
   }
   if (!status.ok()) {
@@ -459,7 +495,7 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
 
 void SharedJob::RemoveLeftovers() const {
   if (job_.is_remote()) {
-    RemoveStoreAttempts(job_.spec_.directory, job_.spec_.stem, job_.id_).IgnoreError();
+    RemoveStoreJob(job_.spec_.directory, job_.spec_.stem, job_.id_).IgnoreError();
     return;
   }
   job_.RemoveEmptyStaging();

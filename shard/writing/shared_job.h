@@ -3,14 +3,17 @@
 // creates the job. Each task divides the whole input in the same way, and writes some of the
 // shards; once all are finished, one process commits them.
 //
-// In .shardfeed/STEM.jobs/ID/, in a folder or in a store:
+// In .shardfeed/STEM.jobs/ID/:
 //   job                      the job and its options
-//   NNNNN-ATTEMPT-RANDOM/    shards that a task wrote (part_folder.h), or what belongs to their
-//                            uploads (store_part.h), with their messages, and
+//   NNNNN-ATTEMPT-RANDOM/    shards that a task wrote (part_folder.h), with their messages, and
 //     input                  what the task found out about the whole input (job_input.h)
-//   input                    in a store: that of the first task
 //   committed                identifies the dataset, once it is in place; the tasks' folders are
 //                            gone
+//
+// In a store, a folder cannot be removed at once, so that a job that has the name of an earlier one
+// could get what that one's tasks or `clean` do late. There, ID has only `job` and `committed`, and
+// `job` names a job with a random id (store_part.h), in whose folder is all else: the attempts, and
+// `input`, that of the first task.
 
 #ifndef SHARDFEED_SHARD_WRITING_SHARED_JOB_H_
 #define SHARDFEED_SHARD_WRITING_SHARED_JOB_H_
@@ -69,6 +72,8 @@ class SharedJob {
   static absl::StatusOr<SharedJob> Find(const OutputSpec& spec, bool overwrite, std::string id);
 
   const WriteJob& job() const { return job_; }
+  // Where tasks find the job: DIRECTORY/.shardfeed/STEM.jobs/ID.
+  std::string NameFolder() const;
 
   // Begins attempts at these parts, which ascend: DatasetWriter::Create takes the result for a
   // writer of only_shards. `check` is as that of PartFolder::Create, like the errors.
@@ -108,14 +113,16 @@ class SharedJob {
                                   const std::stop_token& stop = {}) const;
 
  private:
-  SharedJob(WriteJob job, std::map<std::string, std::string> made_by)
-      : job_(std::move(job)), made_by_(std::move(made_by)) {}
+  SharedJob(std::string id, WriteJob job, std::map<std::string, std::string> made_by)
+      : id_(std::move(id)), job_(std::move(job)), made_by_(std::move(made_by)) {}
   std::string Text() const;
   // The job that is there, of the same name and id as `like`. Nullopt: there is none.
-  static absl::StatusOr<std::optional<SharedJob>> Read(const WriteJob& like);
+  static absl::StatusOr<std::optional<SharedJob>> Read(const SharedJob& like);
   // Takes over what the creator of the job found, and returns whether the job is there.
   absl::StatusOr<bool> TakeOver();
   absl::Status Publish() const;
+  absl::Status PublishInStore() const;
+  absl::Status RemoveName(const SharedJob& gone) const;
   absl::Status CheckNotCommitted() const;
   std::string DifferenceOf(const SharedJob& other) const;
   // Checks that what two tasks found out about the input, as text, is the same. `path` and `other`
@@ -134,6 +141,7 @@ class SharedJob {
                                           uint64_t part) const;
   std::string InputPath(const std::string& folder) const;
 
+  std::string id_;
   WriteJob job_;
   std::map<std::string, std::string> made_by_;
 };

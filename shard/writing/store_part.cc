@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "net/open.h"
 #include "net/store.h"
+#include "nlohmann/json.hpp"
 #include "shard/commit/store_staging.h"
 #include "shard/index/index.h"
 #include "shard/names/names.h"
@@ -54,6 +56,15 @@ absl::StatusOr<ObjectListing> List(const std::string& folder) {
 bool IsOfAttempt(std::string_view name) {
   return name == kBegun || name == kInputName || name.ends_with(kIndexEnding) ||
          name.ends_with(kStatisticsEnding) || name.ends_with(kMessageEnding);
+}
+
+// The random id of the job that a shared job's description names; empty: it names none.
+std::string IdOfSharedJob(std::string_view text) {
+  nlohmann::json json;
+  JsonMembers members;
+  if (!ParseBoundedJson(text, &json).ok()) return "";
+  std::string id = members.Text(members.Object(json, "job"), "id");
+  return members.status().ok() && IsRandomJobId(id) ? id : "";
 }
 
 // The objects of a job that belong to it.
@@ -308,9 +319,7 @@ absl::Status CreateStoreJob(const std::string& job_folder) {
 absl::Status CheckStoreJob(const std::string& job_folder) {
   const absl::StatusOr<bool> exists = ObjectExists(SharedJobPath(job_folder));
   if (!exists.ok()) return exists.status();
-  const absl::StatusOr<bool> committed = ObjectExists(CommittedPath(job_folder));
-  if (!committed.ok()) return committed.status();
-  return *exists && !*committed ? absl::OkStatus() : JobIsGone(job_folder);
+  return *exists ? absl::OkStatus() : JobIsGone(job_folder);
 }
 
 absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& message,
@@ -330,29 +339,64 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
   return CheckPartIndex(index, path, message);
 }
 
+absl::Status CheckPartObjects(const std::string& job_folder, const PartMessage& message) {
+  const std::string path = JoinPath(job_folder, message.folder);
+  const bool has_parts =
+      message.object && !message.object->upload.empty() && !message.object->parts.empty();
+  if (!message.object || message.object->bytes != message.shard.bytes ||
+      (message.shard.bytes > 0 && !has_parts)) {
+    return absl::DataLossError(fmt::format(
+        "{}: the message of part {} does not name the upload of its shard", path, message.part));
+  }
+  const absl::StatusOr<std::string> folder = MakeTemporaryFolder();
+  if (!folder.ok()) return folder.status();
+  absl::Status status = FetchPartIndex(job_folder, message, *folder + kIndexEnding);
+  PartMessage copy = message;
+  if (status.ok()) status = ReadPartStatistics(job_folder, &copy);
+  std::error_code ignored;
+  fs::remove(*folder + kIndexEnding, ignored);
+  fs::remove_all(*folder, ignored);
+  return status;
+}
+
 absl::Status RemoveStoreJob(const std::string& directory, const std::string& stem,
                             const std::string& id) {
   const std::string job_folder = JoinPath(JobsPath(directory, stem), id);
-  absl::Status status = FinishStoreCommit(directory, stem).status();
-  if (!status.ok()) return status;
-  // Tasks that are still writing, and a driver that is about to commit, notice the removal.
-  status = RemoveObject(SharedJobPath(job_folder));
-  // A record that was created before may name the uploads.
-  if (status.ok()) status = FinishStoreCommit(directory, stem).status();
+  // Tasks that are still writing, and a driver that is about to commit, notice the removal. From
+  // then on, no commit can need the rest.
+  absl::Status status = WhileNothingIsCommitted(
+      directory, stem, [&] { return RemoveObject(SharedJobPath(job_folder)); });
   if (!status.ok()) return status;
   const absl::StatusOr<JobObjects> objects = ObjectsOf(job_folder);
   if (!objects.ok()) return objects.status();
   status = RemoveAttempts(directory, stem, objects->attempts);
-  // What is left of the job last: it shows that the folder is one of a job.
   return status.ok() ? RemoveObjects(objects->own) : status;
 }
 
-absl::Status RemoveStoreAttempts(const std::string& directory, const std::string& stem,
-                                 const std::string& id) {
-  const absl::StatusOr<JobObjects> objects = ObjectsOf(JoinPath(JobsPath(directory, stem), id));
-  if (!objects.ok()) return objects.status();
-  return RemoveAttempts(directory, stem, objects->attempts);
+namespace {
+
+// Removes the name of a job that tasks share if its time is over: it has been committed before
+// `before`, or the job itself is gone. Jobs at work are listed by their own folders.
+absl::Status CleanName(const std::string& jobs, const std::string& name, const JobObjects& objects,
+                       std::time_t before, bool dry_run, std::vector<std::string>* removed) {
+  const std::string path = JoinPath(jobs, name);
+  if (!objects.committed) {
+    const absl::StatusOr<std::string> text = ReadObject(SharedJobPath(path), kMaxJobFileBytes);
+    if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+    const std::string id = text.ok() ? IdOfSharedJob(*text) : "";
+    if (!id.empty()) {
+      const absl::StatusOr<bool> exists = ObjectExists(SharedJobPath(JoinPath(jobs, id)));
+      if (!exists.ok()) return exists.status();
+      if (*exists) return absl::OkStatus();
+    }
+  } else if (objects.AnySince(before)) {
+    return absl::OkStatus();
+  }
+  removed->push_back(path);
+  return dry_run ? absl::OkStatus() : RemoveObjects(objects.own);
 }
+
+}  // namespace
 
 absl::Status CleanStoreJobs(const std::string& directory, const std::string& stem,
                             std::time_t before, bool dry_run, std::vector<std::string>* removed,
@@ -360,15 +404,22 @@ absl::Status CleanStoreJobs(const std::string& directory, const std::string& ste
   const std::string jobs = JobsPath(directory, stem);
   const absl::StatusOr<ObjectListing> listed = List(jobs);
   if (!listed.ok()) return listed.status();
-  for (const std::string& id : listed->folders) {
+  // Names after the jobs that they are the names of.
+  std::vector<std::string> ids = listed->folders;
+  std::stable_partition(ids.begin(), ids.end(), IsRandomJobId);
+  for (const std::string& id : ids) {
     if (!IsPlainName(id)) continue;  // not ours
     const std::string path = JoinPath(jobs, id);
     const absl::StatusOr<JobObjects> objects = ObjectsOf(path);
     if (!objects.ok()) return objects.status();
     if (objects->empty()) continue;
+    if (!IsRandomJobId(id)) {
+      absl::Status status = CleanName(jobs, id, *objects, before, dry_run, removed);
+      if (!status.ok()) return status;
+      continue;
+    }
     if (objects->AnySince(before)) {
-      // What remains of a job that was committed is nothing unfinished.
-      if (!objects->committed) kept->push_back(path);
+      kept->push_back(path);
       absl::Status status = AddUploads(objects->attempts, used);
       if (!status.ok()) return status;
       continue;

@@ -4,14 +4,14 @@
 // attempt writes FOLDER/NNNNN-ATTEMPT-RANDOM/begun, uploads its shard under the shard's own name,
 // where nobody sees it before the commit publishes it, and then writes NNNNN.index,
 // NNNNN.statistics and NNNNN.message beside `begun`. The message names the upload, also for
-// removing the job, which removes `job` first and then, unless there is a commit record, the
+// removing the job, which removes `job` first, while no commit record can be created, and then the
 // uploads. A commit creates its record first, and then checks that `job` exists. So one of the two
 // gives way.
 //
-// Of a job that tasks find by its name (shared_job.h), `job` is its description, and FOLDER/input
-// is what the first task found out about the input; every attempt has an `input` of its own, too.
-// `job` stays when the job has been committed. FOLDER/committed is created then, before what
-// attempts have left is removed: attempts that do not see it have left what is removed.
+// A job that tasks find by the name NAME (shared_job.h) is such a job, too, and
+// URL/.shardfeed/STEM.jobs/NAME/job has its text. FOLDER/input is what the first task found out
+// about the input; every attempt has an `input` of its own, too. NAME/committed appears when the
+// job has been committed, before the job itself is removed.
 
 #ifndef SHARDFEED_SHARD_WRITING_STORE_PART_H_
 #define SHARDFEED_SHARD_WRITING_STORE_PART_H_
@@ -69,7 +69,7 @@ class StorePart : public PartStaging {
 
 // Makes the job exist.
 absl::Status CreateStoreJob(const std::string& job_folder);
-// FailedPrecondition: the job is gone, or has been committed. Others: those of Store::ErrorOf.
+// FailedPrecondition: the job is gone. Others: those of Store::ErrorOf.
 absl::Status CheckStoreJob(const std::string& job_folder);
 
 // Copies the index of a finished part to the file `index`. DataLoss: the part's objects are gone,
@@ -77,13 +77,14 @@ absl::Status CheckStoreJob(const std::string& job_folder);
 absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& message,
                             const std::string& index);
 
+// Checks that the objects of a finished part, except its upload, are there and as they should be.
+// DataLoss: they are not.
+absl::Status CheckPartObjects(const std::string& job_folder, const PartMessage& message);
+
 // Removes a job and what its tasks have finished. Tasks that still write fail. OK if there is none.
+// Errors: those of WhileNothingIsCommitted and Store::ErrorOf.
 absl::Status RemoveStoreJob(const std::string& directory, const std::string& stem,
                             const std::string& id);
-
-// Removes what attempts have left of a job that has been committed.
-absl::Status RemoveStoreAttempts(const std::string& directory, const std::string& stem,
-                                 const std::string& id);
 
 // Implements CleanJobs for a dataset in a store. `used` receives the uploads of finished parts of
 // the jobs that stay.

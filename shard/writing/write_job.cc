@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -32,6 +30,7 @@
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
 #include "shard/writing/finished_shards.h"
+#include "shard/writing/job_folders.h"
 #include "shard/writing/store_part.h"
 #include "tfrecord/crc32c.h"
 #include "tfrecord/example_reader.h"
@@ -66,61 +65,9 @@ absl::Status LinkOrCopy(const std::string& from, const std::string& to, bool syn
   return status.ok() ? (*copy)->Close() : status;
 }
 
-// The latest change of a folder or of anything in it.
-std::time_t LatestChange(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0) return 0;
-  std::time_t latest = info.st_mtime;
-  if (!S_ISDIR(info.st_mode)) return latest;
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    latest = std::max(latest, LatestChange(it->path().string()));
-  }
-  return latest;
-}
-
-// Removes a folder in which a process that looked it up before it was renamed may still create
-// something.
-absl::Status RemoveAll(const std::string& path) {
-  std::error_code error;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    fs::remove_all(path, error);
-    if (error != std::errc::directory_not_empty) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return error ? ErrnoStatus(error.value(), path, "remove") : absl::OkStatus();
-}
-
-// Removes a hidden folder, unless the task that makes it gives it the name of a job meanwhile. It
-// gets another name first: only one of both renames succeeds, so that no job loses its files.
-absl::Status RemoveHidden(const std::string& jobs, const std::string& name) {
-  const std::string path = JoinPath(jobs, HiddenJobName(IdOfHidden(name)));
-  absl::Status status = MoveFile(JoinPath(jobs, name), path);
-  if (absl::IsNotFound(status)) return absl::OkStatus();
-  return status.ok() ? RemoveAll(path) : status;
-}
-
-// Removes the folder of a job, and what a call that was killed has left of it. Tasks that still
-// write find no folder of this name any more, so nothing is created in it while it is removed.
-absl::Status RemoveJob(const std::string& jobs, const std::string& name) {
-  if (IsHiddenJobName(name)) return RemoveHidden(jobs, name);
-  absl::Status status = MoveFile(JoinPath(jobs, name), JoinPath(jobs, HiddenJobName(name)));
-  if (!status.ok() && !absl::IsNotFound(status)) return status;
-  const absl::StatusOr<Folder> listed = ListFolder(jobs);
-  if (absl::IsNotFound(listed.status())) return absl::OkStatus();
-  if (!listed.ok()) return listed.status();
-  for (const std::string& folder : listed->folders) {
-    if (!IsHiddenNameOf(folder, name)) continue;
-    if (status = RemoveHidden(jobs, folder); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckIsNoLink(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("{}: expected the folder of jobs, found a symbolic link; remove it", path));
+// Identifies a manifest by its text.
+std::string IdentityOf(std::string_view manifest) {
+  return fmt::format("{} {:08x}", manifest.size(), Crc32c(manifest));
 }
 
 }  // namespace
@@ -175,7 +122,7 @@ absl::StatusOr<std::string> WriteJob::ManifestIdentity() const {
       ReadWhole(ManifestPath(spec_.directory, spec_.stem), kMaxManifestBytes);
   if (absl::IsNotFound(text.status())) return "";
   if (!text.ok()) return text.status();
-  return fmt::format("{} {:08x}", text->size(), Crc32c(*text));
+  return IdentityOf(*text);
 }
 
 absl::Status WriteJob::NoteManifest() {
@@ -441,7 +388,8 @@ absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages
                                           const std::stop_token& stop) const {
   const absl::StatusOr<std::vector<PartMessage>> parts = ParseMessages(*this, messages);
   if (!parts.ok()) return parts.status();
-  absl::StatusOr<Manifest> finished = CommitParts(*parts, std::move(manifest), stop);
+  std::string identity;
+  absl::StatusOr<Manifest> finished = CommitParts(*parts, std::move(manifest), stop, &identity);
   if (finished.ok()) Abort().IgnoreError();  // what may be left of the job does no harm
   return finished;
 }
@@ -469,8 +417,8 @@ absl::Status WriteJob::CheckMayCommit() const {
 }
 
 absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& parts,
-                                               Manifest manifest,
-                                               const std::stop_token& stop) const {
+                                               Manifest manifest, const std::stop_token& stop,
+                                               std::string* identity) const {
   // An earlier call may have been interrupted after its commit.
   absl::Status status = is_remote() ? FinishStoreCommit(spec_.directory, spec_.stem).status()
                                     : FinishCommit(spec_.directory, spec_.stem);
@@ -484,6 +432,7 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
     absl::StatusOr<Manifest> there = ReadManifest(path);
     if (there.ok() && HasParts(*there, spec_, parts)) {
       RemoveEmptyStaging();
+      *identity = *now;
       return there;
     }
   }
@@ -513,7 +462,10 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
     }
     if (!status.ok()) return status;
   }
-  return (*writer)->Finish(std::move(manifest));
+  absl::StatusOr<Manifest> finished = (*writer)->Finish(std::move(manifest));
+  // Not that of the file: another process may be replacing it already.
+  if (finished.ok()) *identity = IdentityOf(FormatManifest(*finished));
+  return finished;
 }
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
@@ -524,11 +476,15 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
     shards.push_back(part.object.value_or(PendingObject()));
     shards.back().path =
         JoinPath(spec_.directory, ShardName(spec_.stem, part.part, num_parts(), spec_.suffix));
-    if (part.object && shards.back().bytes == part.shard.bytes) continue;
+    const bool has_parts = !shards.back().upload.empty() && !shards.back().parts.empty();
+    if (part.object && shards.back().bytes == part.shard.bytes &&
+        (has_parts || shards.back().bytes == 0)) {
+      continue;
+    }
     return absl::InvalidArgumentError(
         fmt::format("the message of part {} does not name the upload of its shard", part.part));
   }
-  uploaded.check = [folder = Folder()] { return CheckStoreJob(folder); };
+  uploaded.job = id_ + "/job";
   absl::StatusOr<std::unique_ptr<Staging>> staging =
       OpenStoreStaging(spec_.directory, spec_.stem, std::move(uploaded));
   if (!staging.ok()) return staging.status();
@@ -559,51 +515,10 @@ void WriteJob::RemoveEmptyStaging() const {
 absl::Status WriteJob::Abort() const {
   if (is_remote()) return RemoveStoreJob(spec_.directory, spec_.stem, id_);
   const std::string jobs = JobsPath(spec_.directory, spec_.stem);
-  absl::Status status = RemoveJob(jobs, id_);
+  absl::Status status = RemoveJobFolder(jobs, id_);
   ::rmdir(jobs.c_str());                          // unless there are other jobs
   ::rmdir(SidecarPath(spec_.directory).c_str());  // unless there are other sidecars
   return status;
-}
-
-namespace {
-
-// Whether a folder among the jobs is one: no other folder is removed.
-bool IsJob(const std::string& path, std::string_view name) {
-  if (IsHiddenJobName(name)) return true;
-  if (!WriteJob::IsId(name)) return false;
-  std::error_code error;
-  return IsRandomJobId(name) || fs::exists(SharedJobPath(path), error) ||
-         fs::exists(CommittedPath(path), error);
-}
-
-}  // namespace
-
-absl::Status CleanJobs(const std::string& directory, const std::string& stem, std::time_t before,
-                       bool dry_run, std::vector<std::string>* removed,
-                       std::vector<std::string>* kept) {
-  const std::string jobs = JobsPath(directory, stem);
-  if (absl::Status status = CheckIsNoLink(jobs); !status.ok()) return status;
-  const absl::StatusOr<Folder> listed = ListFolder(jobs);
-  if (absl::IsNotFound(listed.status())) return absl::OkStatus();
-  if (!listed.ok()) return listed.status();
-  for (const std::string& id : listed->folders) {
-    const std::string path = JoinPath(jobs, id);
-    if (!IsJob(path, id)) continue;  // not ours
-    if (LatestChange(path) >= before) {
-      // What remains of a job that was committed is nothing unfinished.
-      std::error_code error;
-      if (!fs::exists(CommittedPath(path), error)) kept->push_back(path);
-      continue;
-    }
-    removed->push_back(path);
-    if (dry_run) continue;
-    if (absl::Status status = RemoveJob(jobs, id); !status.ok()) return status;
-  }
-  if (!dry_run) {
-    ::rmdir(jobs.c_str());
-    ::rmdir(SidecarPath(directory).c_str());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace shardfeed

@@ -125,8 +125,9 @@ class WriteJob {
   // Notes which manifest is there.
   absl::Status NoteManifest();
   // As Commit, with one message for each part, in their order; the folder of the job stays.
+  // `identity` gets the ManifestIdentity of the dataset.
   absl::StatusOr<Manifest> CommitParts(const std::vector<PartMessage>& parts, Manifest manifest,
-                                       const std::stop_token& stop) const;
+                                       const std::stop_token& stop, std::string* identity) const;
   // Checks that parts whose writers noted types have features of one kind and shape.
   absl::Status CheckOneType(const std::vector<PartMessage>& parts) const;
   // Removes the staging folder, if it is empty, of a process that was killed when its commit was
@@ -168,13 +169,6 @@ class PartWriter {
   const std::unique_ptr<DatasetWriter> writer_;
   bool closed_ = false;
 };
-
-// Removes the folders of jobs of a dataset that have not been written to since `before`, and
-// appends their paths to `removed`, or only does the latter if `dry_run`. Those of later jobs go to
-// `kept`, unless they have been committed.
-absl::Status CleanJobs(const std::string& directory, const std::string& stem, std::time_t before,
-                       bool dry_run, std::vector<std::string>* removed,
-                       std::vector<std::string>* kept);
 
 }  // namespace shardfeed
 

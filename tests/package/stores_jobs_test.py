@@ -307,6 +307,41 @@ def test_removing_a_job_beside_its_commit(s3, wanted, what):
     assert committed > 3
 
 
+def test_a_record_whose_job_is_gone_is_discarded(s3):
+    """By whoever finds it, as by its own writer: the old dataset stays."""
+    job, messages = finished_job(s3.place)
+    s3.fault = lambda *_: "refuse" if any(key.endswith("a.commit") for key in s3.objects) else None
+    with pytest.raises((OSError, RuntimeError)):
+        job.commit(messages)
+    s3.fault = None
+    record, = [key for key in s3.objects if key.endswith("a.commit")]
+    assert json.loads(s3.objects[record].data)["job"] == f"{job.id}/job"
+    shown, = [key for key in s3.objects if key.endswith("/job")]
+    del s3.objects[shown]
+    succeed("clean", s3.place / "a", "--older-than", "0s")
+    assert len(sf.read(s3.place / "a@1")) == 3
+    assert left_behind(s3.place) == [] and s3.place.uploads() == []
+
+
+def test_a_lock_is_waited_for(s3, wanted):
+    """The one in the place of the record while a job is removed; here, of a process that was killed."""
+    write(s3.place / "a@1", records=3)
+    key = f"a folder/ä+&/{HIDDEN}".replace("a.jobs/", "a.commit")
+    for step in ("write", "commit", "clean"):
+        s3.objects[key] = Object(b'{"format":"shardfeed store lock 1","holder":"x"}\n', '"tag"', None)
+        s3.times[key] = 0
+        assert len(sf.read(s3.place / "a@*")) in (3, 46)  # readers do not mind
+        if step == "write":
+            write(s3.place / "a@1", records=3, overwrite=True)
+        elif step == "commit":
+            job = sf.write_job(s3.place / "a@4", overwrite=True)
+            job.commit(write_parts(job))
+        else:
+            succeed("clean", s3.place / "a", "--older-than", "0s")
+        assert key not in s3.objects
+    assert s3.place.files() == wanted and s3.place.uploads() == []
+
+
 def test_what_others_have_in_the_folder_of_jobs_stays(s3):
     for name in ("2024/report.csv", "0123456789abcdef0123456789abcdef/notes.txt"):
         key = f"a folder/ä+&/{HIDDEN}{name}"

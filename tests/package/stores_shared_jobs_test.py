@@ -18,7 +18,7 @@ sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
 
 SHARDS = 5
-JOB = ".shardfeed/a.jobs/7/"
+JOBS = ".shardfeed/a.jobs/"
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def alone(source, folder):
 
 
 def dataset(place):
-    """What is there beside the job."""
-    return {name: data for name, data in place.files().items() if not name.startswith(JOB)}
+    """What is there beside jobs."""
+    return {name: data for name, data in place.files().items() if not name.startswith(JOBS)}
 
 
 @pytest.mark.parametrize("name", ["jsonl", "jsonl gzip shuffled", "jsonl few", "csv", "tfrecord", "reshard"])
@@ -85,7 +85,7 @@ def test_tasks_write_the_bytes_of_one_process(sources, name, place, tmp_path):
         assert "no such shards" in fail(IO_FAILED, "verify", place / f"a@{SHARDS}")
     commit(place, "-q")
     assert dataset(place) == wanted and place.uploads() == []
-    assert {name.removeprefix(JOB) for name in place.files() if name.startswith(JOB)} == {"job", "input", "committed"}
+    assert {name.removeprefix(JOBS) for name in place.files() if name.startswith(JOBS)} == {"7/job", "7/committed"}
     assert harness.verify(place / f"a@{SHARDS}")["defects"] == []
 
 
@@ -106,7 +106,7 @@ def test_kinds_that_python_reads(place, tmp_path):
     parquet.write_table(pyarrow.table({"n": list(range(500)), "x": [f"text {i % 7}" for i in range(500)]}), table)
     sf.convert("parquet", table, tmp_path / f"alone/a@{SHARDS}", shuffle=1)
     wanted = files(tmp_path / "alone")
-    for shards in ("3-4", "0-2"):
+    for shards in ("3-4", [0, 1, 2]):
         sf.convert("parquet", table, place / f"a@{SHARDS}", shuffle=1, only_shards=shards, job="7")
     assert sf.commit(place / f"a@{SHARDS}", job="7")["records"] == 500
     assert dataset(place) == wanted and place.uploads() == []
@@ -197,7 +197,7 @@ def test_late_tasks_and_other_datasets(sources, s3):
     for key in list(s3.objects):
         s3.times[key] -= 25 * 3600
     succeed("clean", s3.place / "a")
-    assert not any(name.startswith(JOB) for name in s3.place.files())
+    assert not any(name.startswith(JOBS) for name in s3.place.files())
     found = fail(IO_FAILED, "commit", s3.place / f"a@{SHARDS}", "--job", "7")
     assert "there is no such job: no task has begun it, or it has been cleaned" in found
     assert len(sf.read(s3.place / f"a@{SHARDS}")) == 5
@@ -237,7 +237,7 @@ def test_tasks_that_differ(sources, s3):
     found = fail(USAGE, *command(source, s3.place, "3-4"))
     table.write_text(text)
     os.utime(table, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert f"{JOB}input and " in found and "the tasks disagree about the names, sizes or times" in found
+    assert "/input and " in found and "the tasks disagree about the names, sizes or times" in found
     assert "begin a job with another name" in found
     assert not [name for name in s3.place.files() if "/00003-" in name]
     task(source, s3.place, "3-4")
@@ -293,3 +293,77 @@ def test_clean_keeps_jobs_at_work(sources, s3, tmp_path):
     task(source, s3.place, "3-4")
     commit(s3.place)
     assert len(sf.read(s3.place / f"a@{SHARDS}")) == 500
+
+
+def test_parts_of_an_earlier_job_of_the_name_do_not_count(sources, s3, tmp_path):
+    """As if `clean` had been killed when it had removed the name."""
+    source = sources["reshard"]
+    wanted = alone((*source, "--compression", "gzip"), tmp_path / "alone")
+    task(source, s3.place, "0-2")
+    name, = [key for key in s3.objects if key.endswith("a.jobs/7/job")]
+    del s3.objects[name]
+    task((*source, "--compression", "gzip"), s3.place, "3-4")
+    found = fail(USAGE, "commit", s3.place / f"a@{SHARDS}", "--job", "7")
+    assert "parts 0-2 of 5 are missing" in found
+    task((*source, "--compression", "gzip"), s3.place, "0-2")
+    commit(s3.place)
+    succeed("clean", s3.place / "a", "--older-than", "0s")
+    assert s3.place.files() == wanted and s3.place.uploads() == []
+
+
+def test_a_job_that_was_cleaned_is_begun_again(sources, s3, tmp_path):
+    """Also if its name stayed, as when `clean` is killed."""
+    source = sources["csv"]
+    wanted = alone(source, tmp_path / "alone")
+    task(source, s3.place, "0-2")
+    name, = [key for key in s3.objects if key.endswith("a.jobs/7/job")]
+    text = s3.objects[name]
+    succeed("clean", s3.place / "a", "--older-than", "0s")
+    assert s3.place.files() == {} and s3.place.uploads() == []
+    s3.objects[name], s3.times[name] = text, 0
+    assert "has been committed, aborted or cleaned" in fail(
+        USAGE, "commit", s3.place / f"a@{SHARDS}", "--job", "7")
+    task(source, s3.place, "0-4")
+    commit(s3.place)
+    assert dataset(s3.place) == wanted
+
+
+@pytest.mark.parametrize("damaged", [True, False], ids=["damaged", "gone"])
+@pytest.mark.parametrize("ending", ["index", "statistics", "message"])
+def test_a_part_whose_objects_are_gone_or_damaged_is_written_again(sources, s3, ending, damaged, tmp_path):
+    source = sources["csv"]
+    wanted = alone(source, tmp_path / "alone")
+    task(source, s3.place, "0-4")
+    key, = [key for key in s3.objects if key.endswith(f"00001.{ending}")]
+    if damaged:
+        s3.objects[key] = Object(b"x" * len(s3.objects[key].data), '"tag"', None)
+    else:
+        del s3.objects[key]
+    found = fail(USAGE, "commit", s3.place / f"a@{SHARDS}", "--job", "7", "--dry-run")
+    assert "part 1 of 5 is missing" in found
+    task(source, s3.place, "1")
+    commit(s3.place)
+    succeed("clean", s3.place / "a", "--older-than", "0s")
+    assert s3.place.files() == wanted
+
+
+@pytest.mark.parametrize("s3", [S3], indirect=True)
+def test_an_equal_dataset_is_replaced(sources, s3, tmp_path, monkeypatch):
+    """By a commit that is killed at any request: its manifest does not tell that it was committed."""
+    monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")
+    source = sources["csv"]
+    wanted = alone(source, tmp_path / "alone")
+    convert("csv", source[2], s3.place / f"a@{SHARDS}", "--shuffle", "9")
+    step, finished = 0, False
+    while not finished:
+        task(source, s3.place, "0-4", "--overwrite")
+        begun = len(s3.requests)
+        s3.fault = lambda number, *_: "refuse" if number - begun >= step else None
+        harness.run("commit", s3.place / f"a@{SHARDS}", "--job", "7", "--overwrite")
+        s3.fault = None
+        finished = len(s3.requests) - begun <= step
+        commit(s3.place, "--overwrite")
+        succeed("clean", s3.place / "a", "--older-than", "0s")
+        assert s3.place.files() == wanted and s3.place.uploads() == []
+        step += 4
+    assert step > 60

@@ -472,6 +472,7 @@ def test_versions_of_the_past_do_not_come_back(monkeypatch, tmp_path, ends):
     """In a bucket with versioning, a writer that ends anywhere in its commit is finished by `clean`; deleted
     records and replaced shards are seen by nobody, whatever versions there are."""
     with stand_in(Versioned, monkeypatch) as s3:
+        write(s3.place / "d@2", seed=9)
         for turn, seed in enumerate((1, 2, 1)):  # the last has the bytes of the first
             write(tmp_path / f"{turn}/d@2", seed=seed)
             expected = files(tmp_path / str(turn))

@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "shard/names/names.h"
 #include "shard/spec/spec.h"
+#include "shard/writing/job_folders.h"
 #include "shard/writing/writer.h"
 #include "shardfeed/examples.h"
 #include "tests/testing/files.h"

@@ -1,0 +1,125 @@
+#include "shard/writing/job_folders.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/output_file.h"
+#include "shard/names/names.h"
+#include "shard/spec/folder_listing.h"
+#include "shard/writing/write_job.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxAttempts = 100;
+
+// The latest change of a folder or of anything in it.
+std::time_t LatestChange(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) return 0;
+  std::time_t latest = info.st_mtime;
+  if (!S_ISDIR(info.st_mode)) return latest;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    latest = std::max(latest, LatestChange(it->path().string()));
+  }
+  return latest;
+}
+
+// Removes a folder in which a process that looked it up before it was renamed may still create
+// something.
+absl::Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    fs::remove_all(path, error);
+    if (error != std::errc::directory_not_empty) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return error ? ErrnoStatus(error.value(), path, "remove") : absl::OkStatus();
+}
+
+// Removes a hidden folder, unless the task that makes it gives it the name of a job meanwhile. It
+// gets another name first: only one of both renames succeeds, so that no job loses its files.
+absl::Status RemoveHidden(const std::string& jobs, const std::string& name) {
+  const std::string path = JoinPath(jobs, HiddenJobName(IdOfHidden(name)));
+  absl::Status status = MoveFile(JoinPath(jobs, name), path);
+  if (absl::IsNotFound(status)) return absl::OkStatus();
+  return status.ok() ? RemoveAll(path) : status;
+}
+
+}  // namespace
+
+absl::Status CheckIsNoLink(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{}: expected the folder of jobs, found a symbolic link; remove it", path));
+}
+
+absl::Status RemoveJobFolder(const std::string& jobs, const std::string& name) {
+  if (IsHiddenJobName(name)) return RemoveHidden(jobs, name);
+  absl::Status status = MoveFile(JoinPath(jobs, name), JoinPath(jobs, HiddenJobName(name)));
+  if (!status.ok() && !absl::IsNotFound(status)) return status;
+  const absl::StatusOr<Folder> listed = ListFolder(jobs);
+  if (absl::IsNotFound(listed.status())) return absl::OkStatus();
+  if (!listed.ok()) return listed.status();
+  for (const std::string& folder : listed->folders) {
+    if (!IsHiddenNameOf(folder, name)) continue;
+    if (status = RemoveHidden(jobs, folder); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Whether a folder among the jobs is one: no other folder is removed.
+bool IsJob(const std::string& path, std::string_view name) {
+  if (IsHiddenJobName(name)) return true;
+  if (!WriteJob::IsId(name)) return false;
+  std::error_code error;
+  return IsRandomJobId(name) || fs::exists(SharedJobPath(path), error) ||
+         fs::exists(CommittedPath(path), error);
+}
+
+}  // namespace
+
+absl::Status CleanJobs(const std::string& directory, const std::string& stem, std::time_t before,
+                       bool dry_run, std::vector<std::string>* removed,
+                       std::vector<std::string>* kept) {
+  const std::string jobs = JobsPath(directory, stem);
+  if (absl::Status status = CheckIsNoLink(jobs); !status.ok()) return status;
+  const absl::StatusOr<Folder> listed = ListFolder(jobs);
+  if (absl::IsNotFound(listed.status())) return absl::OkStatus();
+  if (!listed.ok()) return listed.status();
+  for (const std::string& id : listed->folders) {
+    const std::string path = JoinPath(jobs, id);
+    if (!IsJob(path, id)) continue;  // not ours
+    if (LatestChange(path) >= before) {
+      // What remains of a job that was committed is nothing unfinished.
+      std::error_code error;
+      if (!fs::exists(CommittedPath(path), error)) kept->push_back(path);
+      continue;
+    }
+    removed->push_back(path);
+    if (dry_run) continue;
+    if (absl::Status status = RemoveJobFolder(jobs, id); !status.ok()) return status;
+  }
+  if (!dry_run) {
+    ::rmdir(jobs.c_str());
+    ::rmdir(SidecarPath(directory).c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed
