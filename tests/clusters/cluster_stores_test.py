@@ -1,4 +1,5 @@
-"""Datasets that the engines write to and read from an object store, as a stand-in for S3 serves it."""
+"""Datasets that the engines write to and read from an object store, as a stand-in for S3 serves it. Its name is that of
+no module of tests/package, which processes that are spawned could take for it."""
 
 import multiprocessing
 import os
@@ -8,7 +9,7 @@ import sys
 import pytest
 from cluster_data import sf
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "package"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "package"))
 from servers import S3, answering  # noqa: E402
 
 SPEC = "s3://data/x/d@4"
@@ -104,10 +105,10 @@ def _stream_by_spark(folder):
     files = folder / "files"
     files.mkdir()
 
-    def run(name="s@2", checkpoint="check"):
+    def run(checkpoint="check", column="n"):
         stream = session.readStream.schema("n bigint").option("maxFilesPerTrigger", "1").json(str(files))
-        (stream.writeStream.format("shardfeed").trigger(availableNow=True)
-         .option("checkpointLocation", str(folder / checkpoint)).start(f"s3://data/x/{name}").awaitTermination())
+        (stream.selectExpr(f"{column} as n").writeStream.format("shardfeed").trigger(availableNow=True)
+         .option("checkpointLocation", str(folder / checkpoint)).start("s3://data/x/s@2").awaitTermination())
 
     try:
         for number, rows in enumerate([[1, 2, 3], [4]]):
@@ -119,7 +120,7 @@ def _stream_by_spark(folder):
             (folder / "check/commits" / name).unlink()
         run()
         with pytest.raises(Exception, match="there is a dataset of this name, and another query has written it"):
-            run(checkpoint="other")
+            run("other", "n + 1")
     finally:
         session.stop()
 
