@@ -70,6 +70,16 @@ absl::StatusOr<std::shared_ptr<const Mixture>> MakeMixture(const OrderFlags& fla
   return mixture;
 }
 
+// Refuses integers out of range. For what is no integer, the remedy may be another place of the
+// option, which wrong_use.h tells.
+CLI::Validator Seed() {
+  const auto check = [](const std::string& text) {
+    const bool is_integer = text.find_first_not_of("+-0123456789") == text.npos;
+    return is_integer ? WholeNumber(0)(text) : std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
 }  // namespace
 
 void AddMixFlags(CLI::App& command, OrderFlags& flags) {
@@ -102,7 +112,7 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
   command
       .add_option("--shuffle,--seed", flags.seed,
                   "shuffle with this seed (default 0); each epoch has another order")
-      ->check(WholeNumber(0))
+      ->check(Seed())
       ->expected(0, 1)
       ->default_str("0");
   command.add_option("--window", flags.window,

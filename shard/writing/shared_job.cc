@@ -438,8 +438,9 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
     absl::Status status = ParallelFor(texts.size(), at_once(), {}, [&](size_t i) {
       absl::StatusOr<std::string> one = ReadWhole(paths[begin + i], kMaxJobFileBytes);
       if (absl::IsNotFound(one.status())) return NoInput(paths[begin + i], one.status());
-      if (one.ok()) texts[i] = *std::move(one);
-      return one.status();
+      if (!one.ok()) return one.status();
+      texts[i] = *std::move(one);
+      return absl::OkStatus();
     });
     if (begin == 0) text = texts[0];
     for (size_t i = 0; status.ok() && i < texts.size(); ++i) {

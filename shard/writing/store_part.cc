@@ -102,8 +102,9 @@ absl::StatusOr<JobObjects> ObjectsOf(const std::string& job_folder) {
   std::vector<ObjectListing> attempts(folders.size());
   absl::Status status = ParallelFor(folders.size(), kRequests, {}, [&](size_t i) {
     absl::StatusOr<ObjectListing> attempt = List(JoinPath(job_folder, folders[i]));
-    if (attempt.ok()) attempts[i] = *std::move(attempt);
-    return attempt.status();
+    if (!attempt.ok()) return attempt.status();
+    attempts[i] = *std::move(attempt);
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   for (ObjectListing& attempt : attempts) {
