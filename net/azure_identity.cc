@@ -83,7 +83,7 @@ absl::StatusOr<Credentials> FromAuthority(std::map<std::string, std::string> for
   request.url = fmt::format("{}/{}/oauth2/v2.0/token", authority, Env("AZURE_TENANT_ID"));
   request.headers = {"Content-Type: application/x-www-form-urlencoded"};
   request.body = std::make_shared<const std::string>(CanonicalQuery(form));
-  return Ask(std::move(request), authority, source, "check AZURE_TENANT_ID and AZURE_CLIENT_ID");
+  return Ask(request, authority, source, "check AZURE_TENANT_ID and AZURE_CLIENT_ID");
 }
 
 absl::StatusOr<Credentials> FromSecret() {
@@ -117,8 +117,7 @@ absl::StatusOr<Credentials> FromAppService() {
   HttpRequest request;
   request.url = fmt::format("{}?{}", endpoint, ManagedQuery("2019-08-01"));
   request.headers = {"X-IDENTITY-HEADER: " + Env("IDENTITY_HEADER")};
-  return Ask(std::move(request), endpoint, "IDENTITY_ENDPOINT",
-             "check that the service has an identity");
+  return Ask(request, endpoint, "IDENTITY_ENDPOINT", "check that the service has an identity");
 }
 
 std::string MetadataHost() {
