@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "fmt/format.h"
 #include "tfrecord/mds_frames.h"
@@ -58,10 +59,10 @@ uint64_t MaxRecordBytes() { return max_record_bytes; }
 
 RecordStream::RecordStream(ByteSource* source, RecordStreamOptions options)
     : source_(source),
-      options_(options),
-      buffer_(Buffer::Allocate(options.block_bytes)),
-      record_(options.first_record),
-      offset_(options.stream_offset) {}
+      options_(std::move(options)),
+      buffer_(Buffer::Allocate(options_.block_bytes)),
+      record_(options_.first_record),
+      offset_(options_.stream_offset) {}
 
 void RecordStream::Fill(uint64_t frame_bytes) {
   const size_t unread = end_ - begin_;
