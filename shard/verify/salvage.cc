@@ -293,7 +293,8 @@ absl::StatusOr<std::shared_ptr<const ArrayRecordFooter>> ShardSalvager::FooterOf
   if (summary.framing != Framing::kArrayRecord || file_->size() > summary.shard_bytes) {
     return nullptr;
   }
-  return std::make_shared<const ArrayRecordFooter>((*opened)->FooterOfChunks(0, (*opened)->records()));
+  return std::make_shared<const ArrayRecordFooter>(
+      (*opened)->FooterOfChunks(0, (*opened)->records()));
 }
 
 // Only the footer of an ArrayRecord shard is damaged.
