@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import struct
 import subprocess
@@ -106,6 +107,16 @@ def fail(status, *arguments, **options):
 def convert(kind, source, spec, *options, **others):
     sources = source if isinstance(source, (list, tuple)) else [source]
     return succeed("convert", kind, *sources, spec, "-q", *options, **others)
+
+
+def write_lines(path, records, different):
+    """Writes JSON lines of several lengths, whose numbers are 0 to `different` - 1 in turn, and returns the path."""
+    rng = random.Random(1)
+    with open(path, "w") as file:
+        for i in range(records):
+            text = rng.choice("abcdef") * rng.randrange(300)
+            file.write(json.dumps({"i": i % different, "text": text, "x": [0.5] * (i % 3)}) + "\n")
+    return path
 
 
 def verify(dataset, *options, status=DONE):

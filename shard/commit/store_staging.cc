@@ -42,8 +42,6 @@ constexpr std::chrono::milliseconds kLockPoll(250);
 constexpr int kMaxLocks = 100;
 // Bytes of the index pack that are read at a time.
 constexpr uint64_t kCopyBytes = 8 << 20;
-// Requests at a time when a dataset is put into place.
-constexpr int kRequests = 32;
 
 // Nullopt: there is no commit record, or a lock in its place, which `lock` gets. DataLoss: there is
 // something else.
@@ -118,14 +116,14 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
       there.ok() && VersionOf(*there) == commit.before && there->writer != commit.writer;
   absl::Status status = is_old ? RemoveObject(manifest) : absl::OkStatus();
   if (!status.ok()) return status;
-  status = ParallelFor(commit.objects.size(), kRequests, {},
+  status = ParallelFor(commit.objects.size(), kStoreRequests, {},
                        [&](size_t i) { return Publish(commit.objects[i]).status(); });
   // A writer of an earlier version made no pack, so a pack that exists belongs to another dataset.
   if (status.ok() && commit.objects.size() % 2 == 0) {
     status = RemoveObject(IndexPackPath(directory, stem));
   }
   if (!status.ok()) return status;
-  status = ParallelFor(commit.old.size(), kRequests, {}, [&](size_t i) {
+  status = ParallelFor(commit.old.size(), kStoreRequests, {}, [&](size_t i) {
     const std::string old = JoinPath(directory, commit.old[i]);
     absl::Status removed = RemoveObject(IndexPath(old));
     return removed.ok() ? RemoveObject(old) : removed;
@@ -137,18 +135,11 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
 
 // Checks that every object of the commit is published or can be.
 absl::Status CheckParts(const StoreCommit& commit) {
-  const absl::StatusOr<std::vector<size_t>> missing = WithoutParts(commit.objects);
-  if (!missing.ok()) return missing.status();
-  return ParallelFor(missing->size(), kRequests, {}, [&](size_t i) -> absl::Status {
-    const PendingObject& object = commit.objects[(*missing)[i]];
-    const absl::StatusOr<ObjectInfo> info = StatObject(object.path);
-    if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
-    if (info.ok() && info->writer == object.writer && info->size == object.bytes) {
-      return absl::OkStatus();
-    }
-    return absl::DataLossError(
-        fmt::format("{}: its uploaded parts were removed from the store", object.path));
-  });
+  const absl::StatusOr<std::vector<size_t>> lost = LostObjects(commit.objects);
+  if (!lost.ok()) return lost.status();
+  if (lost->empty()) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("{}: its uploaded parts were removed from the store",
+                                         commit.objects[lost->front()].path));
 }
 
 // FailedPrecondition: the job of the commit is gone. Nobody removes it while there is a record, so
@@ -384,6 +375,28 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<size_t>> LostObjects(const std::vector<PendingObject>& objects) {
+  absl::StatusOr<std::vector<size_t>> missing = WithoutParts(objects);
+  if (!missing.ok()) return missing;
+  std::sort(missing->begin(), missing->end());
+  std::vector<char> published(missing->size());  // not bool, whose elements threads would share
+  absl::Status status =
+      ParallelFor(missing->size(), kStoreRequests, {}, [&](size_t i) -> absl::Status {
+        const PendingObject& object = objects[(*missing)[i]];
+        const absl::StatusOr<ObjectInfo> info = StatObject(object.path);
+        if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+        published[i] =
+            info.ok() && info->writer == object.writer && info->size == object.bytes ? 1 : 0;
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  std::vector<size_t> lost;
+  for (size_t i = 0; i < missing->size(); ++i) {
+    if (!published[i]) lost.push_back((*missing)[i]);
+  }
+  return lost;
+}
 
 absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
                                                           const std::string& stem,

@@ -5,6 +5,7 @@
 #ifndef SHARDFEED_SHARD_COMMIT_STORE_STAGING_H_
 #define SHARDFEED_SHARD_COMMIT_STORE_STAGING_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +17,13 @@
 #include "shard/commit/staging.h"
 
 namespace shardfeed {
+
+// Small requests to a store at a time.
+inline constexpr int kStoreRequests = 32;
+
+// Returns the positions of objects of a dataset that are not published and cannot be, because the
+// store has removed their parts. Ascending. Errors: those of Store::ErrorOf.
+absl::StatusOr<std::vector<size_t>> LostObjects(const std::vector<PendingObject>& objects);
 
 // Shards that others have uploaded.
 struct UploadedShards {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -20,6 +19,7 @@
 #include "net/open.h"
 #include "net/store.h"
 #include "net/upload.h"
+#include "shard/commit/store_staging.h"
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
 #include "shard/writing/shared_job.h"
@@ -81,15 +81,10 @@ absl::Status SharedJob::LeaveOutLost(FinishedParts* found) const {
     objects.back().path =
         JoinPath(spec.directory, ShardName(spec.stem, message.part, job_.num_parts(), spec.suffix));
   }
-  absl::StatusOr<std::vector<size_t>> lost = WithoutParts(objects);
+  const absl::StatusOr<std::vector<size_t>> lost = LostObjects(objects);
   if (!lost.ok()) return lost.status();
-  std::sort(lost->begin(), lost->end(), std::greater<>());
-  for (const size_t i : *lost) {
-    const absl::StatusOr<ObjectInfo> there = StatObject(objects[i].path);
-    if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
-    if (there.ok() && there->writer == objects[i].writer && there->size == objects[i].bytes) {
-      continue;
-    }
+  for (auto it = lost->rbegin(); it != lost->rend(); ++it) {
+    const size_t i = *it;
     found->unsound.push_back(fmt::format("{}: its uploaded parts were removed", objects[i].path));
     found->parts.erase(found->parts.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -137,7 +132,7 @@ absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& p
     return parts.empty() || first > parts.back();
   });
   std::vector<FinishedParts> in_folders(folders->size());
-  absl::Status status = ParallelFor(folders->size(), at_once(), {}, [&](size_t i) {
+  absl::Status status = ParallelFor(folders->size(), job_.at_once(), {}, [&](size_t i) {
     return FindIn((*folders)[i], parts, &in_folders[i]);
   });
   if (!status.ok()) return status;

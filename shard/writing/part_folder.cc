@@ -128,6 +128,12 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
   return message;
 }
 
+bool NamesUpload(const PartMessage& message) {
+  const std::optional<PendingObject>& object = message.object;
+  return object && object->bytes == message.shard.bytes &&
+         (object->bytes == 0 || (!object->upload.empty() && !object->parts.empty()));
+}
+
 std::optional<uint64_t> PartOfMessage(std::string_view name) {
   if (!name.ends_with(kMessageEnding)) return std::nullopt;
   return ParseNumber(name.substr(0, name.size() - kMessageEnding.size()));

@@ -49,6 +49,9 @@ std::string FormatMessage(const PartMessage& message);
 // InvalidArgument: `text` is not a message; the error says what is wrong with it.
 absl::StatusOr<PartMessage> ParseMessage(std::string_view text);
 
+// Whether a message from a store names the upload of its shard.
+bool NamesUpload(const PartMessage& message);
+
 // Returns the number of the part of which the file or object `name` is the message. Nullopt: none.
 std::optional<uint64_t> PartOfMessage(std::string_view name);
 

@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 constexpr char kFormat[] = "shardfeed shared job 1";
 constexpr std::string_view kTemporaryEnding = ".tmp";
 constexpr int kMaxBeginnings = 100;
-// Requests at a time to a store.
-constexpr int kRequests = 32;
+constexpr std::string_view kRemoveFolder =
+    "remove the folder of the one that is wrong, and write its parts again";
 constexpr size_t kHostBytes = 40;  // with a process's number, less than an attempt's name may have
 
 // Tells people which process wrote an attempt.
@@ -184,11 +184,11 @@ absl::Status SharedJob::PublishInStore() const {
   return status;
 }
 
-// Removes the name of a job that has been removed, so that a new one can have it.
-absl::Status SharedJob::RemoveName(const SharedJob& gone) const {
+// Removes the name of this job, which has been removed, so that a new one can have it.
+absl::Status SharedJob::RemoveName() const {
   const absl::StatusOr<std::optional<SharedJob>> there = Read(*this);
   if (!there.ok()) return there.status();
-  if (!there->has_value() || (*there)->job_.id_ != gone.job_.id_) return absl::OkStatus();
+  if (!there->has_value() || (*there)->job_.id_ != job_.id_) return absl::OkStatus();
   return RemoveObject(SharedJobPath(NameFolder()));
 }
 
@@ -261,7 +261,7 @@ absl::Status SharedJob::Join() {
       status = CheckStoreJob(job_.Folder());
       if (!absl::IsFailedPrecondition(status)) return status;
       // It has been cleaned, or committed a moment ago.
-      if (status = CheckNotCommitted(); status.ok()) status = RemoveName(*this);
+      if (status = CheckNotCommitted(); status.ok()) status = RemoveName();
       if (!status.ok()) return status;
       continue;
     }
@@ -323,8 +323,6 @@ absl::StatusOr<std::unique_ptr<PartStaging>> SharedJob::Stage(
   return staging;
 }
 
-int SharedJob::at_once() const { return job_.is_remote() ? kRequests : 1; }
-
 std::string SharedJob::InputPath(const std::string& folder) const {
   return JoinPath(JoinPath(job_.Folder(), folder), kInputName);
 }
@@ -341,17 +339,17 @@ absl::StatusOr<std::vector<std::string>> SharedJob::TaskFolders() const {
 }
 
 absl::Status SharedJob::CheckAgree(const std::string& path, const std::string& text,
-                                   const std::string& other, const std::string& other_text) {
+                                   const std::string& other, const std::string& other_text,
+                                   std::string_view remedy) {
   if (text == other_text) return absl::OkStatus();
   const absl::StatusOr<JobInput> mine = ParseJobInput(text);
   const absl::StatusOr<JobInput> theirs = ParseJobInput(other_text);
   for (const auto& [described, parsed] : {std::pair(path, &mine), std::pair(other, &theirs)}) {
     if (!parsed->ok()) return NoInput(described, parsed->status());
   }
-  return absl::FailedPreconditionError(fmt::format(
-      "{} and {}: the tasks disagree about {}; remove the folder of the one that is wrong, and "
-      "write its parts again",
-      other, path, shardfeed::DifferenceOf(*theirs, *mine)));
+  return absl::FailedPreconditionError(
+      fmt::format("{} and {}: the tasks disagree about {}; {}", other, path,
+                  shardfeed::DifferenceOf(*theirs, *mine), remedy));
 }
 
 // Instead of listing what a thousand tasks have left, each compares itself with the first one.
@@ -363,13 +361,9 @@ absl::Status SharedJob::DescribeInStore(const std::string& attempt, const JobInp
   if (!absl::IsAlreadyExists(status)) return status;
   const absl::StatusOr<std::string> other = ReadObject(first, kMaxJobFileBytes);
   if (!other.ok()) return other.status();
-  if (*other == text) return absl::OkStatus();
-  const absl::StatusOr<JobInput> theirs = ParseJobInput(*other);
-  if (!theirs.ok()) return NoInput(first, theirs.status());
-  return absl::FailedPreconditionError(fmt::format(
-      "{} and {}: the tasks disagree about {}; if the first one is wrong, remove both objects and "
-      "the folders of the tasks that agree with it, or begin a job with another name",
-      first, InputPath(attempt), shardfeed::DifferenceOf(*theirs, input)));
+  return CheckAgree(InputPath(attempt), text, first, *other,
+                    "if the first one is wrong, remove both objects and the folders of the tasks "
+                    "that agree with it, or begin a job with another name");
 }
 
 absl::Status SharedJob::Describe(const PartStaging& staging, const JobInput& input) const {
@@ -390,7 +384,7 @@ absl::Status SharedJob::Describe(const PartStaging& staging, const JobInput& inp
     if (!finished) continue;
     const absl::StatusOr<std::string> theirs = ReadFile(InputPath(folder), kMaxJobFileBytes);
     // The other task compared itself with the rest, and the commit compares all of them.
-    return theirs.ok() ? CheckAgree(InputPath(own), text, InputPath(folder), *theirs)
+    return theirs.ok() ? CheckAgree(InputPath(own), text, InputPath(folder), *theirs, kRemoveFolder)
                        : absl::OkStatus();
   }
   return absl::OkStatus();
@@ -433,9 +427,9 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
     if (paths.empty() || paths.back() != path) paths.push_back(std::move(path));
   }
   std::string text;
-  for (size_t begin = 0; begin < paths.size(); begin += kRequests) {
-    std::vector<std::string> texts(std::min<size_t>(kRequests, paths.size() - begin));
-    absl::Status status = ParallelFor(texts.size(), at_once(), {}, [&](size_t i) {
+  for (size_t begin = 0; begin < paths.size(); begin += job_.at_once()) {
+    std::vector<std::string> texts(std::min<size_t>(job_.at_once(), paths.size() - begin));
+    absl::Status status = ParallelFor(texts.size(), job_.at_once(), {}, [&](size_t i) {
       absl::StatusOr<std::string> one = ReadWhole(paths[begin + i], kMaxJobFileBytes);
       if (absl::IsNotFound(one.status())) return NoInput(paths[begin + i], one.status());
       if (!one.ok()) return one.status();
@@ -444,7 +438,7 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
     });
     if (begin == 0) text = texts[0];
     for (size_t i = 0; status.ok() && i < texts.size(); ++i) {
-      status = CheckAgree(paths[begin + i], texts[i], paths[0], text);
+      status = CheckAgree(paths[begin + i], texts[i], paths[0], text, kRemoveFolder);
     }
     if (!status.ok()) return status;
   }

@@ -25,6 +25,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -122,19 +123,18 @@ class SharedJob {
   absl::StatusOr<bool> TakeOver();
   absl::Status Publish() const;
   absl::Status PublishInStore() const;
-  absl::Status RemoveName(const SharedJob& gone) const;
+  absl::Status RemoveName() const;
   absl::Status CheckNotCommitted() const;
   std::string DifferenceOf(const SharedJob& other) const;
   // Checks that what two tasks found out about the input, as text, is the same. `path` and `other`
-  // say where it is.
+  // say where it is, and `remedy` what to do otherwise.
   static absl::Status CheckAgree(const std::string& path, const std::string& text,
-                                 const std::string& other, const std::string& other_text);
+                                 const std::string& other, const std::string& other_text,
+                                 std::string_view remedy);
   absl::Status DescribeInStore(const std::string& attempt, const JobInput& input) const;
   absl::Status FindIn(const std::string& folder, const std::vector<uint64_t>& parts,
                       FinishedParts* found) const;
   absl::Status LeaveOutLost(FinishedParts* found) const;
-  // Number of requests at a time.
-  int at_once() const;
   absl::StatusOr<std::vector<std::string>> TaskFolders() const;
   // The message of a part whose file `name` is in this task's folder. DataLoss: it is not sound.
   absl::StatusOr<PartMessage> ReadMessage(const std::string& folder, const std::string& name,

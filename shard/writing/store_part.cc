@@ -31,8 +31,6 @@ constexpr char kJob[] = "shardfeed job\n";
 constexpr char kBegun[] = "begun";
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 30;
-// Requests at a time when a job is removed.
-constexpr int kRequests = 32;
 
 // A shard that belongs to the part once it is closed.
 class UploadedShard : public StagedShard {
@@ -100,7 +98,7 @@ absl::StatusOr<JobObjects> ObjectsOf(const std::string& job_folder) {
   std::vector<std::string> folders = std::move(listed->folders);
   std::erase_if(folders, [](const std::string& name) { return !IsPartFolderName(name); });
   std::vector<ObjectListing> attempts(folders.size());
-  absl::Status status = ParallelFor(folders.size(), kRequests, {}, [&](size_t i) {
+  absl::Status status = ParallelFor(folders.size(), kStoreRequests, {}, [&](size_t i) {
     absl::StatusOr<ObjectListing> attempt = List(JoinPath(job_folder, folders[i]));
     if (!attempt.ok()) return attempt.status();
     attempts[i] = *std::move(attempt);
@@ -116,7 +114,7 @@ absl::StatusOr<JobObjects> ObjectsOf(const std::string& job_folder) {
 }
 
 absl::Status RemoveObjects(const std::vector<ObjectInfo>& objects) {
-  return ParallelFor(objects.size(), kRequests, {},
+  return ParallelFor(objects.size(), kStoreRequests, {},
                      [&](size_t i) { return RemoveObject(objects[i].path); });
 }
 
@@ -155,7 +153,7 @@ absl::Status RemoveAttempts(const std::string& directory, const std::string& ste
       others.push_back(object);
     }
   }
-  absl::Status status = ParallelFor(messages.size(), kRequests, {}, [&](size_t i) {
+  absl::Status status = ParallelFor(messages.size(), kStoreRequests, {}, [&](size_t i) {
     const absl::Status discarded = DiscardPart(directory, stem, messages[i]);
     // Without its message, nothing finds the upload until its age shows that it can be removed.
     return discarded.ok() ? RemoveObject(messages[i]) : discarded;
@@ -184,13 +182,14 @@ class UploadNames {
 // Adds the uploads that the messages among these objects name.
 absl::Status AddUploads(const std::vector<ObjectInfo>& objects, std::set<std::string>* used) {
   UploadNames found;
-  absl::Status status = ParallelFor(objects.size(), kRequests, {}, [&](size_t i) -> absl::Status {
-    if (!objects[i].path.ends_with(kMessageEnding)) return absl::OkStatus();
-    const absl::StatusOr<std::optional<PendingObject>> upload = UploadOf(objects[i].path);
-    if (!upload.ok()) return upload.status();
-    if (upload->has_value()) found.Add((*upload)->upload);
-    return absl::OkStatus();
-  });
+  absl::Status status =
+      ParallelFor(objects.size(), kStoreRequests, {}, [&](size_t i) -> absl::Status {
+        if (!objects[i].path.ends_with(kMessageEnding)) return absl::OkStatus();
+        const absl::StatusOr<std::optional<PendingObject>> upload = UploadOf(objects[i].path);
+        if (!upload.ok()) return upload.status();
+        if (upload->has_value()) found.Add((*upload)->upload);
+        return absl::OkStatus();
+      });
   found.MoveTo(used);
   return status;
 }
@@ -341,21 +340,17 @@ absl::Status FetchPartIndex(const std::string& job_folder, const PartMessage& me
 }
 
 absl::Status CheckPartObjects(const std::string& job_folder, const PartMessage& message) {
-  const std::string path = JoinPath(job_folder, message.folder);
-  const bool has_parts =
-      message.object && !message.object->upload.empty() && !message.object->parts.empty();
-  if (!message.object || message.object->bytes != message.shard.bytes ||
-      (message.shard.bytes > 0 && !has_parts)) {
-    return absl::DataLossError(fmt::format(
-        "{}: the message of part {} does not name the upload of its shard", path, message.part));
+  if (!NamesUpload(message)) {
+    return absl::DataLossError(
+        fmt::format("{}: the message of part {} does not name the upload of its shard",
+                    JoinPath(job_folder, message.folder), message.part));
   }
   const absl::StatusOr<std::string> folder = MakeTemporaryFolder();
   if (!folder.ok()) return folder.status();
-  absl::Status status = FetchPartIndex(job_folder, message, *folder + kIndexEnding);
+  absl::Status status = FetchPartIndex(job_folder, message, JoinPath(*folder, "index"));
   PartMessage copy = message;
   if (status.ok()) status = ReadPartStatistics(job_folder, &copy);
   std::error_code ignored;
-  fs::remove(*folder + kIndexEnding, ignored);
   fs::remove_all(*folder, ignored);
   return status;
 }

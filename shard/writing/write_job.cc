@@ -42,7 +42,6 @@ namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
 constexpr int kMaxAttempts = 100;
-constexpr size_t kRequests = 32;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
 
 std::string Dump(const nlohmann::json& json) {
@@ -103,6 +102,8 @@ absl::StatusOr<WriteJob> WriteJob::Prepare(const OutputSpec& spec, const WriteJo
 }
 
 bool WriteJob::is_remote() const { return IsRemote(spec_.directory); }
+
+int WriteJob::at_once() const { return is_remote() ? kStoreRequests : 1; }
 
 absl::StatusOr<bool> WriteJob::Exists() const {
   if (is_remote()) return ObjectExists(SharedJobPath(Folder()));
@@ -450,11 +451,10 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
   if (!writer.ok()) return writer.status();
   const std::string staged = (*writer)->staging_directory();
   // In stores, which answer late, many are taken at a time; their number bounds the memory.
-  const size_t at_once = is_remote() ? kRequests : 1;
-  for (size_t begin = 0; begin < parts.size(); begin += at_once) {
-    const size_t end = std::min(begin + at_once, parts.size());
+  for (size_t begin = 0; begin < parts.size(); begin += at_once()) {
+    const size_t end = std::min(begin + at_once(), parts.size());
     std::vector<PartMessage> taken(parts.begin() + begin, parts.begin() + end);
-    status = ParallelFor(taken.size(), static_cast<int>(at_once), stop, [&](size_t i) {
+    status = ParallelFor(taken.size(), at_once(), stop, [&](size_t i) {
       return Take(PartBase(staged, taken[i].part), &taken[i]);
     });
     for (const PartMessage& part : taken) {
@@ -476,11 +476,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> WriteJob::WriterOfUploads(
     shards.push_back(part.object.value_or(PendingObject()));
     shards.back().path =
         JoinPath(spec_.directory, ShardName(spec_.stem, part.part, num_parts(), spec_.suffix));
-    const bool has_parts = !shards.back().upload.empty() && !shards.back().parts.empty();
-    if (part.object && shards.back().bytes == part.shard.bytes &&
-        (has_parts || shards.back().bytes == 0)) {
-      continue;
-    }
+    if (NamesUpload(part)) continue;
     return absl::InvalidArgumentError(
         fmt::format("the message of part {} does not name the upload of its shard", part.part));
   }

@@ -109,6 +109,8 @@ class WriteJob {
   absl::StatusOr<std::unique_ptr<PartWriter>> Begin(uint64_t part, int threads,
                                                     std::unique_ptr<PartStaging> staging) const;
   bool is_remote() const;
+  // Number of parts that are looked at at a time: stores answer late.
+  int at_once() const;
   // Whether the job has been created, and neither committed nor removed.
   absl::StatusOr<bool> Exists() const;
   absl::Status CreateFolder() const;

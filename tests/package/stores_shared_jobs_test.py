@@ -23,13 +23,7 @@ JOBS = ".shardfeed/a.jobs/"
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
-    rng = random.Random(1)
-    path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
-    with open(path, "w") as file:
-        for i in range(3_000):
-            text = rng.choice("abcdef") * rng.randrange(300)
-            file.write(json.dumps({"i": i % 2_800, "text": text, "x": [0.5] * (i % 3)}) + "\n")
-    return path
+    return harness.write_lines(tmp_path_factory.mktemp("lines") / "lines.jsonl", records=3_000, different=2_800)
 
 
 @pytest.fixture(scope="module")

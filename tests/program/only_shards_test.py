@@ -2,7 +2,6 @@
 only_shards_reshard_test.py."""
 
 import errno
-import json
 import os
 import random
 import shutil
@@ -22,13 +21,7 @@ SHARDS = 7
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     """Enough lines for several batches in each shard, some of them equal."""
-    rng = random.Random(1)
-    path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
-    with open(path, "w") as file:
-        for i in range(9_000):
-            text = rng.choice("abcdef") * rng.randrange(300)
-            file.write(json.dumps({"i": i % 8_000, "text": text, "x": [0.5] * (i % 3)}) + "\n")
-    return path
+    return harness.write_lines(tmp_path_factory.mktemp("lines") / "lines.jsonl", records=9_000, different=8_000)
 
 
 @pytest.fixture(scope="module")
