@@ -1,7 +1,7 @@
 #include "base/excerpt.h"
 
+#include "base/utf8.h"
 #include "fmt/format.h"
-#include "simdjson.h"
 
 namespace shardfeed {
 
@@ -13,7 +13,7 @@ std::string Excerpt(std::string_view text, size_t max_bytes) {
     while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
     shown = text.substr(0, end);
   }
-  const bool utf8 = simdjson::validate_utf8(shown.data(), shown.size());
+  const bool utf8 = IsUtf8(shown);
   std::string quoted = "\"";
   for (char c : shown) {
     const auto byte = static_cast<unsigned char>(c);

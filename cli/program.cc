@@ -100,21 +100,27 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const int status = app.exit(e);
     return status == 0 ? kExitDone : kExitUsage;
-  } catch (const std::bad_alloc&) {
-    Say("out of memory; fewer --jobs need less memory");
-    return kExitIo;
-  } catch (const std::exception& e) {
-    Say(fmt::format("unexpected error: {}", e.what()));
-    return kExitIo;
   }
   NoteCache(options);
   return exit;
 }
 
+int RunAndCatch(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    // There may be no memory for Say either.
+    std::fputs("shardfeed: out of memory; fewer --jobs need less memory\n", stderr);
+  } catch (const std::exception& e) {
+    Say(fmt::format("unexpected error: {}", e.what()));
+  }
+  return kExitIo;
+}
+
 }  // namespace
 
 int RunProgram(int argc, char** argv) {
-  const int status = Run(argc, argv);
+  const int status = RunAndCatch(argc, argv);
   std::fflush(stdout);
   // The last output may have failed to be written, for example to a full disk.
   if (std::ferror(stdout) && status == kExitDone) {

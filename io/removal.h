@@ -1,4 +1,4 @@
-// Removes many files.
+// Removes files and folders.
 
 #ifndef SHARDFEED_IO_REMOVAL_H_
 #define SHARDFEED_IO_REMOVAL_H_
@@ -16,8 +16,13 @@ namespace shardfeed {
 // time of one.
 int RemovalThreads(size_t count);
 
-// Removes files, and folders with everything in them. Paths that do not exist are skipped. After an
-// error the others are still removed; the first error is returned.
+// Removes a file, or a folder with everything in it, of which links are removed and not followed. A
+// path that does not exist is no error. What other processes create in the folder meanwhile is
+// removed too. It does not throw, so destructors may call it.
+absl::Status RemoveTree(const std::string& path);
+
+// Removes files and folders like RemoveTree, on several threads. After an error the others are
+// still removed; the first error is returned. It does not throw either.
 absl::Status RemoveAll(const std::vector<std::string>& paths);
 
 }  // namespace shardfeed

@@ -1,6 +1,6 @@
 #include "io/thread.h"
 
-#include <system_error>
+#include <string>
 
 namespace shardfeed {
 namespace {
@@ -18,19 +18,19 @@ const absl::Status& OutOfMemoryStatus() {
 absl::Status OutOfMemory() { return OutOfMemoryStatus(); }
 
 absl::Status StatusOf(const std::exception& error) {
-  return absl::InternalError(std::string("unexpected error: ") + error.what());
-}
-
-absl::StatusOr<std::thread> StartThread(std::function<void()> work) {
   try {
-    return std::thread(std::move(work));
+    return absl::InternalError(std::string("unexpected error: ") + error.what());
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
-  } catch (const std::system_error& error) {
+  }
+}
+
+absl::Status NoThread(const std::system_error& error) {
+  return CatchAll([&error] {
     return absl::ResourceExhaustedError(
         std::string("cannot start a thread: ") + error.code().message() +
         "; use fewer threads, or raise the limits of processes (ulimit -u) and memory (ulimit -v)");
-  }
+  });
 }
 
 }  // namespace shardfeed

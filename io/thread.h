@@ -5,9 +5,8 @@
 #define SHARDFEED_IO_THREAD_H_
 
 #include <exception>
-#include <functional>
 #include <new>
-#include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -17,12 +16,10 @@
 
 namespace shardfeed {
 
-// Starts a thread. ResourceExhausted: the system cannot start another one. `work` must not throw:
-// see CatchAll.
-absl::StatusOr<std::thread> StartThread(std::function<void()> work);
-
-// Statuses for exceptions: ResourceExhausted if memory ran out, Internal for all others.
+// Statuses for exceptions: ResourceExhausted if memory ran out or no thread could be started,
+// Internal for all others.
 absl::Status OutOfMemory();
+absl::Status NoThread(const std::system_error& error);
 absl::Status StatusOf(const std::exception& error);
 
 // Calls `work`, which returns an absl::Status or nothing, and converts an exception to a status.
@@ -39,6 +36,20 @@ absl::Status CatchAll(Work&& work) {
     return OutOfMemory();
   } catch (const std::exception& error) {
     return StatusOf(error);
+  }
+}
+
+// Starts a thread. ResourceExhausted: the system cannot start another one, or has no memory for it;
+// it does not throw, lest threads that the caller has started are never joined. `work` must not
+// throw either: see CatchAll.
+template <typename Work>
+absl::StatusOr<std::thread> StartThread(Work&& work) {
+  try {
+    return std::thread(std::forward<Work>(work));
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::system_error& error) {
+    return NoThread(error);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "net/cache_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -18,6 +17,7 @@
 #include "base/little_endian.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/folder.h"
 #include "net/block_file.h"
 #include "net/url.h"
 
@@ -88,25 +88,6 @@ bool Take(std::string_view* text, std::string_view what) {
   if (!text->starts_with(what)) return false;
   text->remove_prefix(what.size());
   return true;
-}
-
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
-};
-
-// Names in a folder, but "." and "..".
-absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
-  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-  if (folder == nullptr) return ErrnoStatus(errno, path, "list");
-  std::vector<std::string> names;
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(folder.get());
-    if (entry == nullptr && errno != 0) return ErrnoStatus(errno, path, "list");
-    if (entry == nullptr) return names;
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
 }
 
 // Makes the folder, with those above it.

@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/mutex.h"
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "net/azure_store.h"
 #include "net/credentials.h"
@@ -16,7 +17,6 @@
 #include "net/s3_store.h"
 #include "net/transfers.h"
 #include "net/url.h"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -210,7 +210,7 @@ absl::StatusOr<ObjectInfo> InfoOf(const Store& store, const std::string& path,
 }  // namespace
 
 absl::Status CheckUtf8(std::string_view path, std::string_view where) {
-  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
+  if (IsUtf8(path)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{}: names in {} must be UTF-8, but this one is not", path, where));
 }

@@ -8,18 +8,16 @@
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "fmt/format.h"
 #include "io/bounded_json.h"
-#include "io/errno_status.h"
+#include "io/folder.h"
 #include "io/output_file.h"
 #include "io/thread.h"
 #include "nlohmann/json.hpp"
@@ -223,12 +221,12 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
   std::vector<LiveRun> runs;
   const std::string folder = LiveFolder();
   if (folder.empty()) return runs;
-  std::error_code error;
-  std::filesystem::directory_iterator file(folder, error);
-  if (error == std::errc::no_such_file_or_directory) return runs;
-  for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
-    const std::string path = file->path().string();
-    const std::optional<uint64_t> started = ProcessStart(PidIn(file->path().filename().string()));
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  if (absl::IsNotFound(names.status())) return runs;
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const std::optional<uint64_t> started = ProcessStart(PidIn(name));
     std::optional<LiveRun> run = Parse(ReadAtMost(path, kMostBytes));
     if (run && path != PathOf(*run)) continue;
     if (!started || (run && run->process_start != *started)) {
@@ -237,7 +235,6 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
       runs.push_back(*std::move(run));
     }
   }
-  if (error) return ErrnoStatus(error.value(), folder, "list");
   std::ranges::sort(runs, {}, [](const LiveRun& run) { return std::tuple(run.pid, run.number); });
   return runs;
 }

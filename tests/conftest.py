@@ -128,14 +128,24 @@ def copy_of(tmp_path):
     return copy
 
 
-@pytest.fixture(scope="session")
-def faults(tmp_path_factory):
-    """A library to preload, see faults.c."""
+def library_to_preload(folder, name):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler for faults.c")
-    library = tmp_path_factory.mktemp("faults") / "faults.so"
-    source = harness.REPOSITORY / "tests/program/faults.c"
+        pytest.skip(f"no C compiler for {name}.c")
+    library = folder / f"{name}.so"
+    source = harness.REPOSITORY / "tests/program" / f"{name}.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"],
                    check=True)
     return library
+
+
+@pytest.fixture(scope="session")
+def faults(tmp_path_factory):
+    """A library to preload, see faults.c."""
+    return library_to_preload(tmp_path_factory.mktemp("faults"), "faults")
+
+
+@pytest.fixture(scope="session")
+def no_memory(tmp_path_factory):
+    """A library to preload, see no_memory.c."""
+    return library_to_preload(tmp_path_factory.mktemp("no_memory"), "no_memory")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "tfrecord/example_reader.h"
@@ -35,16 +36,6 @@ struct Message {
   bool has_features = false;
   bool is_sequence = false;
 };
-
-bool IsUtf8(std::string_view bytes) {
-  // The JSON serialiser throws if a string is not UTF-8.
-  try {
-    Json(std::string(bytes)).dump();
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
-}
 
 float FloatAt(const char* bytes) {
   float value;

@@ -5,9 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "base/excerpt.h"
 #include "base/half.h"
@@ -267,7 +267,7 @@ absl::StatusOr<std::shared_ptr<const MdsColumns>> MdsColumns::Parse(std::string_
     return Wrong(fmt::format("has {} names, {} encodings and {} sizes", names.size(),
                              encodings.size(), sizes.size()));
   }
-  absl::flat_hash_set<std::string> features;
+  std::unordered_set<std::string> features;
   auto encoding = encodings.begin();
   auto size = sizes.begin();
   for (const dom::element name : names) {

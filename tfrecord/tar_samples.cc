@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "fmt/format.h"
-#include "simdjson.h"
 #include "tfrecord/crc32c.h"
 
 namespace shardfeed {
@@ -133,7 +133,7 @@ TarSampleWalk::Outcome TarSampleWalk::Add(const TarName& name, TarSample* sample
   // Nearly all are ASCII, and short, for which the call would take longest of all.
   const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
   if (!std::all_of(name.extension.begin(), name.extension.end(), is_ascii) &&
-      !simdjson::validate_utf8(name.extension)) {
+      !IsUtf8(name.extension)) {
     return defect("has an ending that is not UTF-8, so it cannot name a column");
   }
   if (!IsNew(name.extension, *sample)) {

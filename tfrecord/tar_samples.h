@@ -13,9 +13,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "tfrecord/tar_header.h"
@@ -113,7 +113,7 @@ class TarSampleWalk {
   std::optional<Pending> pending_;
   uint64_t skipped_ = 0;
   uint64_t needed_ = 0;
-  absl::flat_hash_set<std::string> extensions_;  // extensions of a sample with many files
+  std::unordered_set<std::string> extensions_;  // extensions of a sample with many files
   TarDefect defect_;
 };
 

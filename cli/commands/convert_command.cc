@@ -184,8 +184,17 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
   return text;
 }
 
+// Null: the command has no such option. CLI::App::get_option_no_throw would end the process if
+// memory ran out.
+const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_name() == name) return option;
+  }
+  return nullptr;
+}
+
 bool IsGiven(const CLI::App& command, const std::string& name) {
-  const CLI::Option* option = command.get_option_no_throw(name);
+  const CLI::Option* option = FindOption(command, name);
   return option != nullptr && option->count() > 0;
 }
 
@@ -349,8 +358,8 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
                                        converting.like->name));
   }
   if (converting.only_shards.empty()) {
-    AddSiblingNotes(spec->directory, *manifests,
-                    command.get_option_no_throw("--class-map") != nullptr, &report.notes);
+    AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
+                    &report.notes);
   }
   report.skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
   report.manifests = *std::move(manifests);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -47,7 +48,11 @@ std::string_view TypeText(element_type type) {
 // allocate again for every longer text.
 simdjson::error_code Grow(simdjson::dom::parser& parser, size_t size) {
   if (parser.capacity() >= size) return simdjson::SUCCESS;
-  return parser.allocate(std::max<size_t>(1 << 16, std::bit_ceil(size)));
+  const simdjson::error_code error =
+      parser.allocate(std::max<size_t>(1 << 16, std::bit_ceil(size)));
+  // It says nothing about the text, which must not count as broken.
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+  return error;
 }
 
 // The numbers of the thread's last text that the parser did not take as they are, as views of it.

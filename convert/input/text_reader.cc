@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "base/utf8.h"
 #include "convert/input/codec.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -37,8 +37,6 @@ size_t CutCharacter(std::string_view text) {
   }
   return 0;
 }
-
-bool IsUtf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
 }  // namespace
 

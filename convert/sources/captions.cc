@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "convert/features/image_file.h"
 #include "convert/features/json_schema.h"
 #include "convert/input/file_loader.h"
@@ -330,7 +331,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     if (!text.ok()) return text.status();
     if (text->starts_with("\xef\xbb\xbf")) text->remove_prefix(3);
     while (text->ends_with('\n') || text->ends_with('\r')) text->remove_suffix(1);
-    if (!simdjson::validate_utf8(text->data(), text->size())) {
+    if (!IsUtf8(*text)) {
       return absl::DataLossError(fmt::format(
           "{}: not UTF-8; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8", text_path));
     }

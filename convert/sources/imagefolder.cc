@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "convert/features/image_file.h"
 #include "convert/input/file_loader.h"
 #include "convert/input/fingerprint.h"
@@ -16,7 +17,6 @@
 #include "convert/input/name_list.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -115,7 +115,7 @@ absl::Status ImageFolderSource::FindClasses() {
         continue;
       }
       has_classes = true;
-      if (!simdjson::validate_utf8(name.data(), name.size())) {
+      if (!IsUtf8(name)) {
         return absl::DataLossError(fmt::format(
             "{}: the name of the folder {} is not UTF-8; rename it", path, Excerpt(name)));
       }

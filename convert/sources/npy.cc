@@ -14,6 +14,7 @@
 #include "base/excerpt.h"
 #include "base/half.h"
 #include "base/little_endian.h"
+#include "base/utf8.h"
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
 #include "convert/input/codec.h"
@@ -22,7 +23,6 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/file.h"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -399,7 +399,7 @@ absl::StatusOr<std::unique_ptr<Source>> MakeNpySource(std::vector<std::string> s
       name = path.substr(path.rfind('/') + 1);
       if (name.ends_with(".npy")) name.resize(name.size() - 4);
     }
-    if (name.empty() || !simdjson::validate_utf8(name.data(), name.size())) {
+    if (name.empty() || !IsUtf8(name)) {
       return absl::InvalidArgumentError(fmt::format(
           "{}: {} cannot name a feature; give it a name, as in x={}", path, Excerpt(name), path));
     }

@@ -9,10 +9,11 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "base/excerpt.h"
 #include "base/little_endian.h"
+#include "base/utf8.h"
 #include "convert/features/column.h"
 #include "convert/features/json_schema.h"
 #include "convert/input/checked_files.h"
@@ -152,7 +153,7 @@ class TarSource : public Source {
 absl::StatusOr<uint32_t> TarSource::AddExtension(uint32_t file, const std::string& name) {
   const auto it = extension_of_name_.find(name);
   if (it != extension_of_name_.end()) return it->second;
-  if (!simdjson::validate_utf8(name.data(), name.size())) {
+  if (!IsUtf8(name)) {
     return files_.Error(file, fmt::format("the ending {} is not UTF-8, so it cannot name a feature",
                                           Excerpt(name)));
   }
@@ -212,7 +213,7 @@ absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const 
 absl::Status TarSource::ForEachRecord(uint32_t file, TarReader& reader, const Pass& pass) const {
   // Stores hashes instead of keys: 1 in 400,000 archives of ten million records would be refused
   // without reason.
-  absl::flat_hash_set<uint64_t> keys;
+  absl::btree_set<uint64_t> keys;
   std::optional<Record> record;
   TarMember member;
   while (true) {

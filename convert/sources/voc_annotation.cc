@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "convert/features/column.h"
 #include "fmt/format.h"
 #include "pugixml.hpp"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -45,7 +45,7 @@ class Reader {
 
   absl::Status ReadText(pugi::xml_node node, std::string* text) const {
     *text = TextOf(node);
-    if (simdjson::validate_utf8(text->data(), text->size())) return absl::OkStatus();
+    if (IsUtf8(*text)) return absl::OkStatus();
     return Bad(node, "UTF-8, or in the encoding that the file declares");
   }
   static bool ToNumber(pugi::xml_node node, double* number) {

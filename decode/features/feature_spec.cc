@@ -1,5 +1,6 @@
 #include "decode/features/feature_spec.h"
 
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -8,30 +9,6 @@ namespace {
 
 // The largest record that Protocol Buffers parse.
 constexpr int64_t kMaxRowBytes = INT32_MAX;
-
-// Protocol Buffers refuse records whose names are not UTF-8 (RFC 3629: no surrogates, no overlong
-// forms).
-bool IsUtf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const auto byte = [&](size_t i) -> uint32_t {
-      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
-    };
-    const uint32_t lead = byte(0);
-    const size_t size = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    uint32_t code = size == 1 ? lead : lead & (0x7f >> size);
-    for (size_t i = 1; i < size; ++i) {
-      if ((byte(i) & 0xc0) != 0x80) return false;
-      code = code << 6 | (byte(i) & 0x3f);
-    }
-    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-    if ((lead >= 0x80 && lead < 0xc0) || lead > 0xf4 || code < kLeast[size] || code > 0x10ffff ||
-        (code >= 0xd800 && code < 0xe000)) {
-      return false;
-    }
-    at += size;
-  }
-  return true;
-}
 
 FeatureKind KindOf(const FeatureValues& values) {
   if (std::holds_alternative<std::vector<int64_t>>(values)) return FeatureKind::kInt64;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "simdjson.h"
+#include "base/utf8.h"
 
 namespace shardfeed {
 namespace {
@@ -30,7 +30,7 @@ size_t CharacterSize(std::string_view rest) {
 }  // namespace
 
 size_t FindInvalidUtf8(std::string_view bytes) {
-  if (simdjson::validate_utf8(bytes.data(), bytes.size())) return bytes.npos;
+  if (IsUtf8(bytes)) return bytes.npos;
   size_t at = 0;
   while (at < bytes.size()) {
     const size_t size = CharacterSize(bytes.substr(at));

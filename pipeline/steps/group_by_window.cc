@@ -1,10 +1,10 @@
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/strings/string_view.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/pending_rows.h"
@@ -46,7 +46,8 @@ class GroupStage : public Stage {
         continue;
       }
       const std::string_view key = keys_.Read(row.batch, 0);
-      const auto at = groups_.try_emplace(absl::string_view(key.data(), key.size())).first;
+      auto at = groups_.find(key);
+      if (at == groups_.end()) at = groups_.try_emplace(std::string(key)).first;
       at->second.push_back(std::move(row));
       if (at->second.size() < size_) continue;
       const Group group = std::move(at->second);
@@ -95,7 +96,7 @@ class GroupStage : public Stage {
   const uint64_t size_;
   const bool drop_remainder_;
   const std::shared_ptr<RunContext> context_;
-  absl::flat_hash_map<std::string, Group> groups_;
+  std::unordered_map<std::string, Group, KeyHash, std::equal_to<>> groups_;
   bool ended_ = false;
   std::vector<Group> left_;
 };

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,12 @@ namespace shardfeed {
 // does not exist, or the elements are batches; the message names `step`.
 absl::StatusOr<size_t> KeyColumn(std::string_view step, const RowSpec& spec,
                                  const std::string& name, bool batched);
+
+// A hash table's function that finds strings by views.
+struct KeyHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+};
 
 // A key that is equal for exactly the rows with equal values in the column. 0.0 and -0.0 are equal,
 // and so are all NaNs. Valid until the next call, and as long as the batch.

@@ -1,10 +1,10 @@
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/strings/string_view.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/replay_stage.h"
@@ -36,9 +36,8 @@ class UniqueRows {
           continue;
         }
         const std::string_view key = keys_.Read(head, row);
-        const absl::string_view looked_up(key.data(), key.size());
-        if (seen_.contains(looked_up)) continue;
-        seen_.emplace(looked_up);
+        if (seen_.contains(key)) continue;
+        seen_.emplace(key);
         builder.AppendMore(row, 1);
       }
       queue_.Advance(queue_.left());
@@ -52,7 +51,7 @@ class UniqueRows {
   const std::shared_ptr<const RowSpec> spec_;
   KeyReader keys_;
   const std::shared_ptr<RunContext> context_;
-  absl::flat_hash_set<std::string> seen_;
+  std::unordered_set<std::string, KeyHash, std::equal_to<>> seen_;
 };
 
 }  // namespace

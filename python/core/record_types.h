@@ -11,10 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "decode/features/example_columns.h"
 #include "nanobind/nanobind.h"
 #include "python/core/example_values.h"
@@ -129,7 +129,7 @@ class RecordTypes {
   std::vector<std::pair<std::string, std::optional<Learned>>> undo_;
   std::vector<std::pair<std::string, Loss>> new_losses_;
   std::vector<FeatureSummary> summaries_;
-  absl::flat_hash_set<std::string_view> names_;
+  std::unordered_set<std::string_view> names_;
 };
 
 }  // namespace shardfeed::python

@@ -10,9 +10,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -204,7 +204,7 @@ class ReadPlanner {
   std::optional<RankRows> rows_;      // this rank's rows of the epoch
   std::optional<RankRows::Row> row_;  // the next one, taken from rows_
   // Units whose records have not all been planned, by the chunks that they overlap.
-  absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 1>> units_;
+  std::unordered_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 1>> units_;
   static constexpr size_t kRecentUnits = 4096;
   std::vector<PlannedUnit*> recent_units_ = std::vector<PlannedUnit*>(kRecentUnits);
   // Units whose records are not all delivered, by the last position that one of them may have;

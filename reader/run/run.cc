@@ -4,10 +4,10 @@
 #include <deque>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -518,7 +518,7 @@ class ThreadedRun : public ReadRun {
 
   // Marks the damaged records of a slice, which begins at `at` in the block.
   void FindDamaged(const UnitSlice& slice, size_t at, Block* block) {
-    absl::flat_hash_map<uint64_t, const DamagedRecord*> by_record;
+    std::unordered_map<uint64_t, const DamagedRecord*> by_record;
     for (const DamagedRecord& damaged : UnitOf(slice).payloads->damaged) {
       by_record.emplace(damaged.record, &damaged);
     }

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_set>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "shardfeed/reader.h"
 
@@ -33,8 +33,8 @@ class SkipCount {
   const std::function<void(const DamagedRecord&)> on_skip_;
   uint64_t count_ = 0;
   uint64_t epoch_ = 0;
-  absl::flat_hash_set<uint64_t> in_epoch_;  // records
-  std::string first_;                       // first error of the epoch
+  std::unordered_set<uint64_t> in_epoch_;  // records
+  std::string first_;                      // first error of the epoch
 };
 
 }  // namespace shardfeed

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -17,10 +16,12 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
+#include "io/folder.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "io/remedy.h"
 #include "io/removal.h"
+#include "io/thread.h"
 #include "net/open.h"
 #include "shard/commit/store_staging.h"
 #include "shard/index/index_pack.h"
@@ -29,8 +30,6 @@
 
 namespace shardfeed {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A commit record has one line per shard.
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
@@ -152,6 +151,8 @@ class StagingFolder : public Staging {
 
  private:
   StagingFolder(std::string directory, std::string stem, int lock_fd);
+  // Removes the files of a dataset that is not to be kept, and the folder if nothing is in it.
+  void Empty();
   absl::Status StagePack(const CommitPlan& plan, bool sync);
   absl::Status RollForward(const CommitPlan& plan, bool sync);
 
@@ -246,11 +247,9 @@ absl::Status CheckMayBeFolder(const std::string& path, bool follow) {
 }
 
 bool IsEmptyButForLock(const std::string& folder) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().filename() != Staging::kLock) return false;
-  }
-  return !error;
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  return names.ok() && std::all_of(names->begin(), names->end(),
+                                   [](const std::string& name) { return name == Staging::kLock; });
 }
 
 StagingFolder::StagingFolder(std::string directory, std::string stem, int lock_fd)
@@ -301,22 +300,26 @@ absl::StatusOr<std::unique_ptr<StagingFolder>> StagingFolder::Lock(const std::st
 }
 
 StagingFolder::~StagingFolder() {
-  std::error_code error;
+  // What cannot be removed because memory ran out is left, as by a process that was killed.
+  CatchAll([this] { Empty(); }).IgnoreError();
+  ::close(lock_fd_);
+}
+
+void StagingFolder::Empty() {
   // An empty folder need not be kept.
   if (keep_) keep_ = !IsEmptyButForLock(path_);
   if (!keep_) {
     // Remove the lock last, so that the next holder finds the folder empty or gone.
     std::vector<std::string> files;
-    for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
-      if (it->path().filename() != kLock) files.push_back(it->path().string());
+    for (const std::string& name : NamesIn(path_).value_or(std::vector<std::string>())) {
+      if (name != kLock) files.push_back(fmt::format("{}/{}", path_, name));
     }
     RemoveAll(files).IgnoreError();
     ::unlink(fmt::format("{}/{}", path_, kLock).c_str());
     ::rmdir(path_.c_str());
+    // Leave nothing behind if a first dataset was not finished; rmdir only removes an empty folder.
+    ::rmdir(SidecarPath(directory_).c_str());
   }
-  ::close(lock_fd_);
-  // Leave nothing behind if a first dataset was not finished; rmdir only removes an empty folder.
-  if (!keep_) ::rmdir(SidecarPath(directory_).c_str());
 }
 
 absl::StatusOr<std::unique_ptr<StagedShard>> StagingFolder::Create(size_t number,

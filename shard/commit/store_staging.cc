@@ -4,12 +4,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,10 +15,10 @@
 #include "base/mutex.h"
 #include "base/random_digits.h"
 #include "fmt/format.h"
-#include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "io/removal.h"
 #include "net/store.h"
 #include "net/transfers.h"
 #include "net/upload.h"
@@ -30,8 +28,6 @@
 
 namespace shardfeed {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
@@ -169,8 +165,7 @@ class StoreStaging : public Staging {
     shards_.clear();
     pack_.reset();
     group_.reset();  // waits until what was given up is removed
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+    RemoveTree(path_).IgnoreError();
   }
 
   absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,

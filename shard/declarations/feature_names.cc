@@ -1,15 +1,15 @@
 #include "shard/declarations/feature_names.h"
 
 #include "absl/strings/escaping.h"
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "shard/names/names.h"
-#include "simdjson.h"
 
 namespace shardfeed {
 
 absl::Status CheckFeatureNames(const OutputSpec& dataset, const Schema& schema) {
   for (const auto& [name, feature] : schema.features()) {
-    if (simdjson::validate_utf8(name.data(), name.size())) continue;
+    if (IsUtf8(name)) continue;
     return absl::DataLossError(
         fmt::format("{}: the name of the feature \"{}\" is not UTF-8, so no manifest can describe "
                     "it; rename it in "

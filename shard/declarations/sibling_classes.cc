@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <set>
 #include <string_view>
-#include <system_error>
 
 #include "fmt/format.h"
+#include "io/folder.h"
 #include "net/open.h"
 #include "shard/names/names.h"
 #include "shard/schema/class_names.h"
@@ -37,12 +37,10 @@ std::vector<SiblingClasses> FindSiblingClasses(const std::string& directory,
     own.insert(fs::path(ManifestPath(directory, manifest.stem)).filename().string());
   }
   std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(SidecarPath(directory), error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& name :
+       NamesIn(SidecarPath(directory)).value_or(std::vector<std::string>())) {
     if (name.ends_with(kManifestEnding) && own.count(name) == 0) {
-      paths.push_back(it->path().string());
+      paths.push_back(JoinPath(SidecarPath(directory), name));
     }
   }
   std::sort(paths.begin(), paths.end());

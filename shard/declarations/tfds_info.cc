@@ -11,6 +11,7 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
+#include "io/folder.h"
 #include "io/remedy.h"
 #include "nlohmann/json.hpp"
 #include "shard/commit/file_replacement.h"
@@ -66,12 +67,9 @@ absl::StatusOr<Identity> IdentityOf(const std::string& directory) {
 
 absl::StatusOr<std::vector<Manifest>> ReadManifests(const std::string& directory) {
   std::vector<std::string> paths;
-  const fs::path sidecars = fs::path(ManifestPath(directory, "")).parent_path();
-  std::error_code error;
-  for (fs::directory_iterator it(sidecars, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().filename().string().ends_with(kManifestEnding)) {
-      paths.push_back(it->path().string());
-    }
+  const std::string sidecars = SidecarPath(directory);
+  for (const std::string& name : NamesIn(sidecars).value_or(std::vector<std::string>())) {
+    if (name.ends_with(kManifestEnding)) paths.push_back(JoinPath(sidecars, name));
   }
   std::sort(paths.begin(), paths.end());
   if (paths.empty()) {

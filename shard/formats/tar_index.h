@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/statusor.h"
 #include "io/file.h"
 #include "shard/index/index.h"
@@ -30,7 +30,7 @@ class TarNotes {
  private:
   // Hashes instead of keys, since there may be millions. 1 in 400,000 archives of ten million
   // samples gets a note about a repetition that does not exist.
-  absl::flat_hash_set<uint64_t> keys_;
+  absl::btree_set<uint64_t> keys_;
   uint64_t repeated_ = 0;
   std::string first_repeated_;
   uint64_t first_repeated_at_ = 0;

@@ -4,10 +4,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -82,7 +82,7 @@ bool AreClassNames(const ClassNames& classes) {
   std::unordered_set<std::string_view> seen;
   for (const auto& [number, name] : classes) {
     if (number < 0 || name.empty() || !seen.insert(name).second) return false;
-    if (!simdjson::validate_utf8(name.data(), name.size())) return false;
+    if (!IsUtf8(name)) return false;
   }
   return !classes.empty();
 }

@@ -4,10 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -105,8 +105,7 @@ std::string CodeOf(const auto& statistics) {
 
 bool IsShown(const FeatureStatistics& feature, const FrequentValues::Entry& entry) {
   if (feature.kind() != FeatureKind::kBytes) return true;
-  return entry.bytes == entry.text.size() &&
-         simdjson::validate_utf8(entry.text.data(), entry.text.size());
+  return entry.bytes == entry.text.size() && IsUtf8(entry.text);
 }
 
 nlohmann::ordered_json StatisticsToJson(const Schema& schema, const ValueStatistics& values) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/little_endian.h"
-#include "simdjson.h"
+#include "base/utf8.h"
 
 namespace shardfeed {
 namespace {
@@ -70,8 +70,6 @@ class Message {
 
   std::string bytes_;
 };
-
-bool IsUtf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
 bool IsWhole(const FrequentValues::Entry& entry) { return entry.bytes == entry.text.size(); }
 

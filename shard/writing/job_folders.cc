@@ -4,15 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "fmt/format.h"
-#include "io/errno_status.h"
+#include "io/folder.h"
 #include "io/output_file.h"
+#include "io/removal.h"
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
 #include "shard/writing/write_job.h"
@@ -22,40 +21,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxAttempts = 100;
-
 // The latest change of a folder or of anything in it.
 std::time_t LatestChange(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return 0;
   std::time_t latest = info.st_mtime;
   if (!S_ISDIR(info.st_mode)) return latest;
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    latest = std::max(latest, LatestChange(it->path().string()));
+  for (const std::string& name : NamesIn(path).value_or(std::vector<std::string>())) {
+    latest = std::max(latest, LatestChange(JoinPath(path, name)));
   }
   return latest;
 }
 
-// Removes a folder in which a process that looked it up before it was renamed may still create
-// something.
-absl::Status RemoveAll(const std::string& path) {
-  std::error_code error;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    fs::remove_all(path, error);
-    if (error != std::errc::directory_not_empty) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return error ? ErrnoStatus(error.value(), path, "remove") : absl::OkStatus();
-}
-
 // Removes a hidden folder, unless the task that makes it gives it the name of a job meanwhile. It
 // gets another name first: only one of both renames succeeds, so that no job loses its files.
+// A process that looked the folder up before may still create something in it.
 absl::Status RemoveHidden(const std::string& jobs, const std::string& name) {
   const std::string path = JoinPath(jobs, HiddenJobName(IdOfHidden(name)));
   absl::Status status = MoveFile(JoinPath(jobs, name), path);
   if (absl::IsNotFound(status)) return absl::OkStatus();
-  return status.ok() ? RemoveAll(path) : status;
+  return status.ok() ? RemoveTree(path) : status;
 }
 
 }  // namespace

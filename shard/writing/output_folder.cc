@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "fmt/format.h"
-#include "io/errno_status.h"
+#include "io/folder.h"
 #include "io/remedy.h"
 #include "net/open.h"
 #include "net/store.h"
@@ -24,16 +24,17 @@ absl::Status ForEachNameOf(
     const OutputSpec& spec, const std::string& directory, std::string_view ending,
     const std::function<void(const ShardNameView& shard, const std::string& path, fs::file_type)>&
         visit) {
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(directory);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
     if (!name.ends_with(ending)) continue;
     const auto shard = ViewShardName(std::string_view(name).substr(0, name.size() - ending.size()));
     if (!shard || shard->stem != spec.stem || shard->suffix != spec.suffix) continue;
+    const std::string path = JoinPath(directory, name);
     std::error_code gone;
-    visit(*shard, it->path().string(), it->symlink_status(gone).type());
+    visit(*shard, path, fs::symlink_status(path, gone).type());
   }
-  return error ? ErrnoStatus(error.value(), directory, "list the folder") : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace

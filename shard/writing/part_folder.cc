@@ -16,6 +16,7 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "io/removal.h"
 #include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/commit/store_record.h"
@@ -254,8 +255,7 @@ absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(
 }
 
 PartFolder::~PartFolder() {
-  std::error_code ignored;
-  if (!keep_) std::filesystem::remove_all(path_, ignored);
+  if (!keep_) RemoveTree(path_).IgnoreError();
 }
 
 absl::StatusOr<std::unique_ptr<StagedShard>> PartFolder::Create(size_t number,

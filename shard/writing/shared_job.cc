@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "io/removal.h"
 #include "net/open.h"
 #include "net/store.h"
 #include "net/upload.h"
@@ -208,8 +209,7 @@ absl::Status SharedJob::Publish() const {
                  : ErrnoStatus(errno, job.Folder(), "create the folder");
   }
   if (status.ok()) return job.options_.sync ? SyncDirectory(jobs) : absl::OkStatus();
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+  RemoveTree(path).IgnoreError();
   ::rmdir(jobs.c_str());  // unless there are other jobs
   ::rmdir(SidecarPath(job.spec_.directory).c_str());
   return status;
@@ -496,14 +496,14 @@ void SharedJob::RemoveLeftovers() const {
   job_.RemoveEmptyStaging();
   const absl::StatusOr<std::vector<std::string>> folders = TaskFolders();
   if (!folders.ok()) return;
-  std::error_code ignored;  // what is left does no harm
+  // What is left does no harm.
   for (const std::string& folder : *folders) {
-    fs::remove_all(JoinPath(job_.Folder(), folder), ignored);
+    RemoveTree(JoinPath(job_.Folder(), folder)).IgnoreError();
   }
   const absl::StatusOr<Folder> listed = ListFolder(job_.Folder());
   if (!listed.ok()) return;
   for (const std::string& name : listed->files) {
-    if (name.ends_with(kTemporaryEnding)) fs::remove(JoinPath(job_.Folder(), name), ignored);
+    if (name.ends_with(kTemporaryEnding)) RemoveTree(JoinPath(job_.Folder(), name)).IgnoreError();
   }
 }
 

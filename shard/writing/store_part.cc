@@ -1,17 +1,15 @@
 #include "shard/writing/store_part.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "fmt/format.h"
 #include "io/bounded_json.h"
-#include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "io/removal.h"
 #include "net/open.h"
 #include "net/store.h"
 #include "nlohmann/json.hpp"
@@ -23,8 +21,6 @@
 
 namespace shardfeed {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr char kIndexEnding[] = ".index";
 constexpr char kJob[] = "shardfeed job\n";
@@ -238,8 +234,7 @@ StorePart::~StorePart() {
   for (const std::string_view name : {kInputName, std::string_view(kBegun)}) {
     if (messages_.empty()) RemoveObject(JoinPath(folder_, name)).IgnoreError();
   }
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  RemoveTree(path_).IgnoreError();
 }
 
 absl::StatusOr<std::unique_ptr<StagedShard>> StorePart::Create(size_t number,
@@ -350,8 +345,7 @@ absl::Status CheckPartObjects(const std::string& job_folder, const PartMessage& 
   absl::Status status = FetchPartIndex(job_folder, message, JoinPath(*folder, "index"));
   PartMessage copy = message;
   if (status.ok()) status = ReadPartStatistics(job_folder, &copy);
-  std::error_code ignored;
-  fs::remove_all(*folder, ignored);
+  RemoveTree(*folder).IgnoreError();
   return status;
 }
 

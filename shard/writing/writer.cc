@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/mutex.h"
 #include "fmt/format.h"
-#include "io/errno_status.h"
+#include "io/folder.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "io/remedy.h"
@@ -25,8 +24,6 @@ namespace shardfeed {
 namespace {
 
 Remedy ToResume() { return {"resume", "", "continue from there"}; }
-
-namespace fs = std::filesystem;
 
 // Size of a batch of Write; smaller if there are many shards, so that the batches of all of them
 // stay within kPendingBudget.
@@ -111,10 +108,11 @@ absl::Status DatasetWriter::Prepare() {
     staging_ = *std::move(staging);
   }
   const bool all = options_.only_shards.empty();
-  shards_.resize(all ? *spec_.count : options_.only_shards.size());
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    shards_[i] = std::make_unique<Shard>();
-    shards_[i]->number = all ? i : options_.only_shards[i];
+  const size_t count = all ? *spec_.count : options_.only_shards.size();
+  shards_.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    shards_.push_back(std::make_unique<Shard>());
+    shards_.back()->number = all ? i : options_.only_shards[i];
   }
   taken_over_.assign(shards_.size(), false);
   // The folder of some shards is a new one, and whoever commits them checks the name.
@@ -135,15 +133,13 @@ absl::Status DatasetWriter::Prepare() {
 
 // Removes files left behind by a killed process: everything in the staging folder except `kept`.
 absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept) {
-  std::error_code error;
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(staging_->path());
+  if (!names.ok()) return names.status();
   std::vector<std::string> leftovers;
-  for (fs::directory_iterator it(staging_->path(), error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& name : *names) {
     if (name == Staging::kLock || std::binary_search(kept.begin(), kept.end(), name)) continue;
-    leftovers.push_back(it->path().string());
+    leftovers.push_back(JoinPath(staging_->path(), name));
   }
-  if (error) return ErrnoStatus(error.value(), staging_->path(), "clear the folder");
   return RemoveAll(leftovers);
 }
 

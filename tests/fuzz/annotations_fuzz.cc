@@ -4,11 +4,11 @@
 #include <cmath>
 #include <set>
 
+#include "base/utf8.h"
 #include "convert/sources/coco.h"
 #include "convert/sources/voc_annotation.h"
 #include "convert/sources/yolo_config.h"
 #include "convert/sources/yolo_label.h"
-#include "simdjson.h"
 #include "tests/fuzz/source_fuzz.h"
 
 namespace shardfeed {
@@ -33,7 +33,7 @@ void ReadVoc(std::string_view text) {
   if (!ReadVocAnnotation(text, "a.xml", others, &annotation).ok()) return;
   for (const VocObject& object : annotation.objects) {
     FUZZ_EXPECT(!object.name.empty());
-    FUZZ_EXPECT(simdjson::validate_utf8(object.name.data(), object.name.size()));
+    FUZZ_EXPECT(IsUtf8(object.name));
     FUZZ_EXPECT(object.xmin <= object.xmax && object.ymin <= object.ymax);
     FUZZ_EXPECT(std::isfinite(object.xmin) && std::isfinite(object.xmax));
   }

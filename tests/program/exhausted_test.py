@@ -1,12 +1,17 @@
 """Without threads or memory, the program reports an error; it is never killed by a signal."""
 
 import os
+import random
 import resource
+import signal
 
 import harness
 import pytest
 
 THREADS = 8
+# Allocations that fail, one in each run: the first ones of a command, and some of all others.
+FIRST_ALLOCATIONS = 40
+OTHER_ALLOCATIONS = 40
 
 
 def commands(folder, out):
@@ -80,3 +85,41 @@ def test_without_memory(name, folder, tmp_path):
         statuses.append(run(name, folder, out, preexec=limit(size)).status)
         size = size * 5 // 4
     assert statuses[-1] == harness.DONE
+
+
+def run_without(allocation, name, folder, out, library, **environment):
+    """Runs the command, whose allocation of that number fails; 0: none does."""
+    return harness.run(*commands(folder, out)[name], "-q", "-j", "3", env={
+        **os.environ, "LD_PRELOAD": str(library), "FAIL_AT": str(allocation), **environment})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_memory_for_one_thing(name, folder, tmp_path, no_memory):
+    """Every allocation may fail, also one by a library or within the start of a thread."""
+    counted = tmp_path / "count"
+
+    def out_of(number):
+        out = tmp_path / str(number)
+        out.mkdir()
+        return out
+
+    # What is allocated before main, in the constructors of libraries, is not tried.
+    harness.run("--version", env={**os.environ, "LD_PRELOAD": str(no_memory),
+                                  "COUNT_TO": str(counted)})
+    start = int(counted.read_text())
+    done = run_without(0, name, folder, out_of(0), no_memory, COUNT_TO=str(counted))
+    assert done.status == harness.DONE, done.err
+    first = range(start, start + FIRST_ALLOCATIONS)
+    others = range(first.stop, int(counted.read_text()))
+    aborted = 0
+    for number in [*first, *random.Random(1).sample(others, min(OTHER_ALLOCATIONS, len(others)))]:
+        done = run_without(number, name, folder, out_of(number), no_memory)
+        told = (name, number, done.status, done.err[-500:])
+        if done.status == -signal.SIGABRT and "std::bad_alloc" in done.err:
+            aborted += 1  # in the destructor of a value of nlohmann/json, which allocates
+            continue
+        assert done.status in (harness.DONE, harness.IO_FAILED), told
+        if done.status == harness.IO_FAILED:
+            reported = done.err + done.out.decode()
+            assert "out of memory" in reported or "Cannot allocate memory" in reported, told
+    assert aborted <= 2

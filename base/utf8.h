@@ -1,0 +1,15 @@
+// Whether bytes are text.
+
+#ifndef SHARDFEED_BASE_UTF8_H_
+#define SHARDFEED_BASE_UTF8_H_
+
+#include <string_view>
+
+namespace shardfeed {
+
+// Whether these are whole characters of UTF-8 (RFC 3629: no surrogates, no overlong forms).
+bool IsUtf8(std::string_view text);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_BASE_UTF8_H_
