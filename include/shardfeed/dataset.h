@@ -190,6 +190,13 @@ class Dataset {
   // thread.
   static Dataset FromArrays(const shardfeed::Batch& rows,
                             std::function<std::string(uint64_t row)> describe = {});
+  // What each rank is to read of items of known sizes, such as groups of rows in files, as rows of
+  // three int64 columns: `item`, and the range `begin`, `end` in it. The items come in their order
+  // or, with a seed, in an order that differs in each epoch. Each rank of `world` gets a stretch of
+  // that order, whose sizes are equal or differ by one, and which may begin and end within an item.
+  // InvalidArgument: the rank is not below the world, or the sum of the sizes is above 2^62.
+  static Dataset Slices(std::vector<uint64_t> sizes, std::optional<uint64_t> seed = std::nullopt,
+                        uint64_t rank = 0, uint64_t world = 1);
   // The rows that a generator returns. Each run calls `make` for a generator of its own, and calls
   // the generator on a thread of its own, up to 64 rows ahead of the consumer. If a call has not
   // returned when the run ends, the thread is left behind, so the function must own everything that

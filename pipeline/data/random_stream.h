@@ -23,6 +23,7 @@ enum class RandomStream : uint64_t {
   kMix = 0x6d69785f64730000,
   kRejectionResample = 0x726573616d706c65,
   kShuffleWindow = 0x73687566666c6500,
+  kSlices = 0x736c696365730000,
   kDeviceFlip = 0x676c697000000000,
   kDeviceMixing = 0x6d69780000000000,
 };

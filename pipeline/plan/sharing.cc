@@ -30,7 +30,7 @@ std::vector<RankPart> PartsOf(const Step& step) {
 }
 
 const Step* UnevenStep(const Step& step) {
-  if (step.inputs.empty()) return nullptr;
+  if (step.inputs.empty()) return step.sharing == Sharing::kUneven ? &step : nullptr;
   switch (step.sharing) {
     case Sharing::kUneven:
       return &step;

@@ -219,6 +219,11 @@ void BindDatasets(nb::module_& m) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));
                   })
       .def_static("rows", &Rows)
+      .def_static(
+          "slices",
+          [](std::vector<uint64_t> sizes, std::optional<uint64_t> seed, uint64_t rank,
+             uint64_t world) { return Made(Dataset::Slices(std::move(sizes), seed, rank, world)); },
+          arg("sizes"), arg("seed").none(), arg("rank"), arg("world"))
       .def_static("from_generator",
                   [](nb::object make, nb::sequence outputs, std::string version) {
                     RowSpec spec = SpecFromPython(outputs);

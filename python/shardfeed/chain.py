@@ -20,6 +20,9 @@ def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...])
         return arguments[0].rows(arguments[1])
     if method == "rows":
         return CoreDataset.rows(*arguments[:2])
+    if method == "slices":
+        sizes, seed, *part = arguments
+        return CoreDataset.slices(sizes, seed, *(ranks.rank_and_world() if part == [None, None] else part))
     if method in ("shards", "mixture", "range", "from_generator"):
         return getattr(CoreDataset, method)(*arguments)
     cores = [ds._core for ds in inputs]
@@ -53,7 +56,7 @@ class Chain(Viewable):
         if method == "parse":
             self._sparse += arguments[2]
         # Whether the rank is found when the chain runs.
-        self._finds_rank: bool = (method == "shard" and arguments == (None, None) or
+        self._finds_rank: bool = (method in ("shard", "slices") and arguments[-2:] == (None, None) or
                                   any(ds._finds_rank for ds in self._inputs))
         self._epochs = iterator.Epochs()
         self._made: Any = None

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .arguments import checked, shown, specs_of
+from . import functions
+from .arguments import Count, Seed, Size, checked, checked_methods, shown, specs_of
 from .dataset import Dataset
 from .exact import exact_array
 from .globs import expanded
@@ -338,7 +339,7 @@ def _files(function: str, paths: Paths) -> List[str]:
 
 
 class _GroupRows:
-    """Reads the row groups that a batch of one row names."""
+    """Reads the slices of row groups that the rows of a batch name."""
 
     def __init__(self, groups: Sequence[Any], names: List[str], defaults: Mapping[str, Any]):
         self.groups = list(groups)
@@ -348,13 +349,77 @@ class _GroupRows:
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         from .tables.arrow_files import read_groups
         pa = _pyarrow("from_parquet")
-        groups = self.groups[int(batch["groups"][0])]
-        table = read_groups(groups, self.names)
+        groups = self.groups[int(batch["item"][0])]
+        begin, end = int(batch["begin"][0]), int(batch["end"][0])
+        table = read_groups(groups, self.names).slice(begin, end - begin)
         try:
             return {name: _Values(pa, name).value(table.column(name), self.defaults.get(name), name in self.defaults)
                     for name in self.names}
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{groups.path}, row groups {groups.first} to {groups.end - 1}: {error}") from None
+            place = f"{groups.path}, row groups {groups.first} to {groups.end - 1}"
+            raise type(error)(f"{place}{f', from row {begin} on' if begin else ''}: {error}") from None
+
+
+# How many groups' rows a shuffle of row groups holds unless it is told.
+_SHUFFLED_GROUPS = 8
+
+
+class _GroupOrder(NamedTuple):
+    """How a chain reads row groups."""
+
+    read: _GroupRows
+    version: str  # identifies the files
+    outputs: Any = None  # the columns
+    seed: Optional[int] = None
+    window: int = 0
+    part: Tuple[Optional[int], Optional[int]] = (0, 1)  # rank and world; None: found when the chain runs
+
+    def slices(self) -> Dataset:
+        sizes = [groups.rows for groups in self.read.groups]
+        return Dataset("slices", (sizes, self.seed, *self.part), [], f"from_parquet({len(sizes)} parts)").batch(1)
+
+    def learnt(self) -> "_GroupOrder":
+        """The same with its columns, which are those of the first group."""
+        return self._replace(outputs=self.slices()._learn(self.read, "from_parquet", batched=True)[0])
+
+    def chain(self) -> Dataset:
+        call = functions.BatchFunction(self.read, None, self.outputs, None)
+        rows = self.slices()._then("map_batch", self.outputs, call, True, self.version, text="map(read, batched=True)")
+        return rows.unbatch().shuffle(self.seed, self.window) if self.window > 1 else rows.unbatch()
+
+
+@checked_methods
+class _RowGroups(Dataset):
+    """The rows of row groups. Directly after from_parquet, shuffle and shard order and divide the groups."""
+
+    def __init__(self, order: _GroupOrder, options: Mapping[str, Any]):
+        chain = order.chain()
+        super().__init__(chain._method, chain._arguments, chain._inputs, chain._text, chain._structure, dict(options))
+        self._order = order
+
+    def with_options(self, **options: Any) -> Dataset:
+        return _RowGroups(self._order, super().with_options(**options)._options)
+
+    def _then(self, method: str, *arguments: Any, text: str, structure: Any = "keep") -> Any:
+        return Dataset(method, arguments, [self], text, self._structure if structure == "keep" else structure)
+
+    def shuffle(self, seed: Seed = 0, window: Optional[Count] = 0, *, chunk: Count = 0, lanes: Size = 64) -> Dataset:
+        if self._order.seed is not None:
+            return super().shuffle(seed, window, chunk=chunk, lanes=lanes)
+        if window is None or chunk != 0 or lanes != 64:
+            raise ValueError("shuffle: row groups are read as a whole, in an order of their own, and rows are shuffled "
+                             "within a window; leave out chunk and lanes, and give window a number or nothing")
+        groups = self._order.read.groups
+        rows = sum(group.rows for group in groups) // len(groups)
+        window = window or _SHUFFLED_GROUPS * max(rows, 1)
+        return _RowGroups(self._order._replace(seed=seed, window=window), self._options)
+
+    def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> Dataset:
+        if self._order.part != (0, 1):
+            return super().shard(rank, world)
+        if (rank is None) != (world is None):
+            raise ValueError("shard: give rank and world, or neither")
+        return _RowGroups(self._order._replace(part=(rank, world)), self._options)
 
 
 @checked
@@ -365,7 +430,12 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
 
     - `stream`: reads row groups as they are needed, on several threads; groups that are smaller than 16 MiB
       together. Use it for data that does not fit into memory. Otherwise the columns are held in memory, which
-      allows access by number, a shuffle of all rows, and a known length; a stream is shuffled within a window.
+      allows access by number, a shuffle of all rows, and a known length.
+
+    Directly after it, `shuffle(seed, window)` of a stream reads the groups in an order that differs in each epoch, and
+    shuffles rows within the window (by default the rows of 8 groups); and `shard(rank, world)` gives each rank
+    as many rows, or one more, of groups that it alone reads, but for those at the two ends of its part. A rank's
+    state is valid for that rank of that world.
 
     DataLossError: a file is damaged, or its columns are not those of the first one. FileNotFoundError: there is
     no such file, or none that matches."""
@@ -380,8 +450,7 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
         return from_parquet(files, columns=columns, defaults=defaults)
     # A state must not continue in files that have been replaced.
     version = repr((groups, names, sorted((defaults or {}).items()), [os.path.getsize(path) for path in files]))
-    source = from_arrays({"groups": np.arange(len(groups))}).batch(1, drop_remainder=False)
-    return source.map(_GroupRows(groups, names, defaults or {}), batched=True, version=version).unbatch()
+    return _RowGroups(_GroupOrder(_GroupRows(groups, names, defaults or {}), version).learnt(), {})
 
 
 @checked

@@ -45,8 +45,8 @@ TEST(FolderTest, NamesTheFolderInErrors) {
         << status;
   }
   const int fd = ::open(file.c_str(), O_RDONLY);
-  EXPECT_TRUE(
-      std::string(NamesIn(fd, "it").status().message()).starts_with("it: cannot list the folder: "));
+  EXPECT_TRUE(std::string(NamesIn(fd, "it").status().message())
+                  .starts_with("it: cannot list the folder: "));
   ::close(fd);
 }
 

@@ -1,5 +1,7 @@
 """Chains of files of Parquet."""
 
+import pickle
+
 import numpy as np
 import pytest
 from package_data import sf
@@ -116,3 +118,86 @@ def test_files_are_written_batch_by_batch(many, tmp_path):
     with pytest.raises(sf.DataLossError, match="3.parquet: its columns are not those of .*0.parquet .*x instead of n, t"):
         pq.write_table(pa.table({"x": [1]}), tmp_path / "3.parquet")
         sf.parquet_batches(many)
+
+
+def numbers(chain):
+    return [row["n"] for row in chain]
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+@pytest.mark.parametrize("world", [1, 2, 3, 7, 60, 61])
+def test_ranks_divide_the_row_groups(many, seed, world, monkeypatch):
+    from shardfeed.tables import arrow_files
+    stream = sf.from_parquet(many, stream=True)
+    ordered = stream if seed is None else stream.shuffle(seed, window=1)
+    for epoch in range(2):
+        parts = []
+        for rank in range(world):
+            read = []
+            real = arrow_files.read_groups
+            with monkeypatch.context() as patch:
+                patch.setattr(arrow_files, "read_groups", lambda groups, names: read.append(groups) or real(groups, names))
+                parts.append(numbers(ordered.shard(rank, world).start(epoch=epoch)))
+            # Only the groups at both ends are those of a neighbor, too.
+            assert len(read) == len(set(read)) <= len(parts[-1]) // 5 + 2
+        assert {len(part) for part in parts} <= {60 // world, 60 // world + 1}
+        assert sum(parts, []) == numbers(ordered.start(epoch=epoch))
+        assert sorted(sum(parts, [])) == list(range(60))
+
+
+def test_shuffles_order_groups_and_rows(many):
+    stream = sf.from_parquet(many, stream=True)
+    by_group = numbers(stream.shuffle(3, window=1).repeat(2))
+    for epoch in (by_group[:60], by_group[60:]):
+        groups = [epoch[i:i + 5] for i in range(0, 60, 5)]
+        assert sorted(groups) == [list(range(i, i + 5)) for i in range(0, 60, 5)] and groups != sorted(groups)
+    assert by_group[:60] != by_group[60:]
+    shuffled = numbers(stream.shuffle(3))
+    assert sorted(shuffled[:40]) == sorted(by_group[:40]) and shuffled[:40] != by_group[:40]  # 8 groups of 5 rows
+    assert shuffled == numbers(stream.shuffle(3)) != numbers(stream.shuffle(4))
+    assert numbers(stream.with_options(threads=2).shuffle(3)) == shuffled
+    # After other steps, shuffle and shard are those of any chain.
+    assert sorted(numbers(stream.shuffle(3).shuffle(5, window=60))) == list(range(60))
+    assert numbers(stream.take(10).shard(1, 2)) == [1, 3, 5, 7, 9]
+    assert numbers(stream.shard(1, 2).shard(1, 2)) == list(range(31, 60, 2))
+
+
+def test_the_rank_is_found_when_a_stream_runs(many, monkeypatch):
+    chain = pickle.loads(pickle.dumps(sf.from_parquet(many, stream=True).shuffle(1).shard()))
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        assert numbers(chain.start(epoch=0)) == numbers(sf.from_parquet(many, stream=True).shuffle(1).shard(rank, 2))
+
+
+def test_states_of_divided_row_groups(many):
+    chain = sf.from_parquet(many, stream=True).shuffle(2, window=9).shard(1, 3).repeat(2)
+    whole = numbers(chain)
+    assert len(whole) == 40
+    for done in (0, 1, 8, 9, 19, 20, 33, 40):
+        it = chain.start(epoch=0)
+        for _ in range(done):
+            next(it)
+        again = chain.start()
+        again.load_state_dict(it.state_dict())
+        assert numbers(again) == whole[done:]
+    it = iter(chain)
+    next(it)
+    for rank, world in [(0, 3), (1, 2)]:
+        other = sf.from_parquet(many, stream=True).shuffle(2, window=9).shard(rank, world).repeat(2)
+        with pytest.raises(RuntimeError, match="the state belongs to another chain or other data"):
+            other.start().load_state_dict(it.state_dict())
+
+
+def test_wrong_orders_of_row_groups(many):
+    stream = sf.from_parquet(many, stream=True)
+    with pytest.raises(ValueError, match="shuffle: row groups are read as a whole, .* give window a number or nothing"):
+        stream.shuffle(1, window=None)
+    with pytest.raises(ValueError, match="leave out chunk and lanes"):
+        stream.shuffle(1, chunk=8)
+    with pytest.raises(ValueError, match="shard: give rank and world, or neither"):
+        stream.shard(1)
+    with pytest.raises(ValueError, match="slices: rank 2 of 2: ranks are numbered from 0"):
+        stream.shard(2, 2)
+    with pytest.raises(ValueError, match="shuffle: seed must be"):
+        stream.shuffle(-1)

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -181,6 +183,69 @@ TEST(DatasetTest, ResampledClassesHaveTheirShares) {
   const Dataset shares = rows.RejectionResample("kind", {1, 1, 5}, {1, 1, 1});
   EXPECT_NE(Collect(shares), Collect(rows.RejectionResample("kind", {1, 1, 5}, {1, 1, 1}, 1)));
   EXPECT_NE(Collect(shares.Repeat(2)).size(), 2 * Collect(shares).size());  // other draws
+}
+
+TEST(DatasetTest, SlicesDivideItemsAmongRanks) {
+  EXPECT_THAT(Collect(Dataset::Slices({3, 0, 2})),
+              ElementsAre(R"({"begin":0,"end":3,"item":0})", R"({"begin":0,"end":2,"item":2})"));
+  EXPECT_THAT(Collect(Dataset::Slices({3, 0, 2}, std::nullopt, 1, 2)),
+              ElementsAre(R"({"begin":2,"end":3,"item":0})", R"({"begin":0,"end":2,"item":2})"));
+  EXPECT_THAT(Collect(Dataset::Slices({})), ElementsAre());
+  EXPECT_THAT(Collect(Dataset::Slices({1}, std::nullopt, 0, 2)), ElementsAre());
+
+  // Every row of every item is in one slice, in each epoch, whatever the sizes and ranks are.
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<uint64_t> sizes(random() % 20);
+    for (uint64_t& size : sizes) size = random() % 3 == 0 ? 0 : random() % 50;
+    const uint64_t world = 1 + random() % 9;
+    std::optional<uint64_t> seed;
+    if (round % 2 == 0) seed = round;
+    std::vector<std::vector<int>> seen;
+    for (uint64_t size : sizes) seen.emplace_back(size, 0);
+    std::vector<uint64_t> rows(world);
+    for (uint64_t rank = 0; rank < world; ++rank) {
+      const Dataset slices = Dataset::Slices(sizes, seed, rank, world);
+      auto it = Start(slices);
+      for (Batch batch; it->Next(&batch).ok() && !batch.empty();) {
+        for (size_t i = 0; i < batch.rows; ++i) {
+          const int64_t begin = batch.Values<int64_t>(1)[i];
+          const int64_t end = batch.Values<int64_t>(2)[i];
+          ASSERT_LT(begin, end);
+          rows[rank] += end - begin;
+          for (int64_t row = begin; row < end; ++row) {
+            ++seen.at(batch.Values<int64_t>(0)[i]).at(row);
+          }
+        }
+      }
+    }
+    for (const std::vector<int>& item : seen) EXPECT_THAT(item, Each(1));
+    const auto [least, most] = std::minmax_element(rows.begin(), rows.end());
+    EXPECT_LE(*most - *least, 1);
+  }
+}
+
+TEST(DatasetTest, SlicesAreOrderedBySeedAndEpoch) {
+  const Dataset slices = Dataset::Slices(std::vector<uint64_t>(30, 2), 5);
+  const std::vector<int64_t> twice = ValuesOf(slices.Repeat(2));
+  const std::vector<int64_t> first(twice.begin(), twice.begin() + 30);
+  const std::vector<int64_t> second(twice.begin() + 30, twice.end());
+  EXPECT_THAT(first, UnorderedElementsAreArray(ValuesOf(Dataset::Range(0, 30))));
+  EXPECT_THAT(second, UnorderedElementsAreArray(first));
+  EXPECT_NE(first, second);
+  EXPECT_EQ(ValuesOf(slices), first);
+  EXPECT_NE(ValuesOf(Dataset::Slices(std::vector<uint64_t>(30, 2), 6)), first);
+  // The order must never change: states count on it.
+  EXPECT_THAT(std::vector<int64_t>(first.begin(), first.begin() + 5),
+              ElementsAre(20, 2, 24, 7, 11));
+}
+
+TEST(DatasetTest, SlicesRefuseWrongRanksAndSizes) {
+  EXPECT_FAILS(Dataset::Slices({1}, std::nullopt, 2, 2).status(), kInvalidArgument,
+               "slices: rank 2 of 2: ranks are numbered from 0");
+  EXPECT_FAILS(Dataset::Slices({1}, std::nullopt, 0, 0).status(), kInvalidArgument, "rank 0 of 0");
+  EXPECT_FAILS(Dataset::Slices({uint64_t{1} << 62, 1}).status(), kInvalidArgument,
+               "slices: the sizes are more than 4611686018427387904 together");
 }
 
 }  // namespace
