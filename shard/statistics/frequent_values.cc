@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "xxhash.h"
 
@@ -63,9 +64,8 @@ uint64_t FrequentValues::KeyOf(std::string_view bytes) {
   constexpr size_t kPieces = kWholeBytes / kPiece;
   char pieces[kWholeBytes];
   for (size_t i = 0; i < kPieces; ++i) {
-    const size_t at = static_cast<size_t>(static_cast<unsigned __int128>(bytes.size() - kPiece) *
-                                          i / (kPieces - 1));
-    bytes.copy(pieces + i * kPiece, kPiece, at);
+    const uint64_t at = uint64_t{bytes.size() - kPiece} * i / (kPieces - 1);
+    std::memcpy(pieces + i * kPiece, bytes.data() + at, kPiece);
   }
   return XXH3_64bits_withSeed(pieces, sizeof(pieces), bytes.size());
 }
