@@ -446,6 +446,8 @@ void BindDatasets(nb::module_& m) {
              return Made(ds.Steps(std::move(options)));
            })
       .def("take", [](const Dataset& ds, uint64_t count) { return Made(ds.Take(count)); })
+      .def("assert_cardinality",
+           [](const Dataset& ds, uint64_t count) { return Made(ds.AssertCardinality(count)); })
       .def("skip", [](const Dataset& ds, uint64_t count) { return Made(ds.Skip(count)); })
       .def("shard", [](const Dataset& ds, uint64_t rank,
                        uint64_t world) { return Made(ds.Shard(rank, world)); })

@@ -335,6 +335,12 @@ class Dataset(RowSteps):
         """Leaves out the first `count` elements."""
         return self._then("skip", count, text=f"skip({count})")
 
+    def assert_cardinality(self, count: Count) -> "Dataset":
+        """States the number of elements of an epoch, which is then the chain's length: of what `filter`,
+        `unbatch` or a generator deliver, it is not known otherwise. RuntimeError, from the iterator: an epoch
+        has fewer or more."""
+        return self._then("assert_cardinality", count, text=f"assert_cardinality({count})")
+
     def take_while(self, fn: Callable[[Any], Any], *, version: str = "") -> "Dataset":
         """Delivers the rows before the first one for which fn is false. fn runs on the
         library's threads, also for some rows after that one. `version`: as for map."""

@@ -384,8 +384,13 @@ class _GroupOrder(NamedTuple):
 
     def chain(self) -> Dataset:
         call = functions.BatchFunction(self.read, None, self.outputs, None)
-        rows = self.slices()._then("map_batch", self.outputs, call, True, self.version, text="map(read, batched=True)")
-        return rows.unbatch().shuffle(self.seed, self.window) if self.window > 1 else rows.unbatch()
+        batches = self.slices()._then("map_batch", self.outputs, call, True, self.version, text="map(read, batched=True)")
+        rows = batches.unbatch()
+        rank, world = self.part
+        if rank is not None and world:
+            begin, end = (sum(groups.rows for groups in self.read.groups) * place // world for place in (rank, rank + 1))
+            rows = rows.assert_cardinality(end - begin)
+        return rows.shuffle(self.seed, self.window) if self.window > 1 else rows
 
 
 @checked_methods
@@ -430,7 +435,7 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
 
     - `stream`: reads row groups as they are needed, on several threads; groups that are smaller than 16 MiB
       together. Use it for data that does not fit into memory. Otherwise the columns are held in memory, which
-      allows access by number, a shuffle of all rows, and a known length.
+      allows access by number and a shuffle of all rows.
 
     Directly after it, `shuffle(seed, window)` of a stream reads the groups in an order that differs in each epoch, and
     shuffles rows within the window (by default the rows of 8 groups); and `shard(rank, world)` gives each rank

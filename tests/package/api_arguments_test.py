@@ -63,7 +63,7 @@ def targets(folder):
         "batch_by_length": (parsed, {"column": "t", "budget": 10}),
         "mixup": (images.batch(2), {"image": "image", "label": "label", "num_classes": 4}),
         "cutmix": (images.batch(2), {"image": "image", "label": "label", "num_classes": 4}),
-        "pack": (parsed, {"columns": "t", "length": 8}), "take": (parsed, {"count": 2}),
+        "pack": (parsed, {"columns": "t", "length": 8}), "take": (parsed, {"count": 2}), "assert_cardinality": (parsed, {"count": 2}),
         "steps": (parsed, {"columns": {"t": 0}, "lengths": "t"}),
         "skip": (parsed, {"count": 2}), "shard": (parsed, {"rank": 0, "world": 2}),
         "enumerate": (parsed, {}), "shuffle": (records, {}), "interleave": (records, {"cycle": 2}),

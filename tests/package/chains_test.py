@@ -22,6 +22,9 @@ def test_steps_as_tf_data(tf):
         assert len(mine) == int(other.cardinality())
 
     same(ours.take(7), theirs.take(7))
+    odd = tf.data.experimental.assert_cardinality(50)
+    same(ours.filter(lambda e: e["value"] % 2 == 1).assert_cardinality(50),
+         theirs.filter(lambda e: e % 2 == 1).apply(odd))
     same(ours.skip(7).batch(10), theirs.skip(7).batch(10))
     same(ours.batch(8, drop_remainder=True), theirs.batch(8, drop_remainder=True))
     same(ours.shard(1, 3), theirs.shard(3, 1))
@@ -30,6 +33,21 @@ def test_steps_as_tf_data(tf):
     assert [e["value"] for e in ours.map(lambda e: {"value": e["value"] ** 2}).filter(
         lambda e: e["value"] % 3 == 0)] == [
             int(e) for e in theirs.map(lambda e: e ** 2).filter(lambda e: e % 3 == 0)]
+
+
+def test_lengths_that_are_asserted():
+    evens = sf.range(100).filter(lambda row: row["value"] % 2 == 0)
+    chain = evens.assert_cardinality(50).batch(8)
+    assert len(chain) == 7 and len(list(chain)) == 7
+    assert len(evens.assert_cardinality(50).repeat(2)) == len(list(evens.assert_cardinality(50).repeat(2)))
+    for count, has in [(51, "50"), (49, "at least 5"), (0, "at least ")]:
+        with pytest.raises(RuntimeError, match=f"assert_cardinality: the epoch has {has}.* elements, and {count} were"):
+            list(evens.assert_cardinality(count))
+    it = evens.assert_cardinality(50).start(epoch=0)
+    first = [next(it)["value"] for _ in range(20)]
+    again = evens.assert_cardinality(50).start()
+    again.load_state_dict(it.state_dict())
+    assert first + [row["value"] for row in again] == list(range(0, 100, 2))
 
 
 def test_padded_batches_and_buckets(parsed):

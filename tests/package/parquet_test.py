@@ -140,6 +140,7 @@ def test_ranks_divide_the_row_groups(many, seed, world, monkeypatch):
                 parts.append(numbers(ordered.shard(rank, world).start(epoch=epoch)))
             # Only the groups at both ends are those of a neighbor, too.
             assert len(read) == len(set(read)) <= len(parts[-1]) // 5 + 2
+            assert len(ordered.shard(rank, world)) == len(parts[-1])
         assert {len(part) for part in parts} <= {60 // world, 60 // world + 1}
         assert sum(parts, []) == numbers(ordered.start(epoch=epoch))
         assert sorted(sum(parts, [])) == list(range(60))

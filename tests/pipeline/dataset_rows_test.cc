@@ -281,5 +281,19 @@ TEST(DatasetTest, AScanKnowsTheRowsBefore) {
                "scan: the function must return one row for each, but returned 0 for ");
 }
 
+TEST(DatasetTest, CardinalitiesAreAsserted) {
+  const Dataset odd = Odd(Dataset::Range(0, 1000));
+  EXPECT_FALSE(odd.CountElements()->known());
+  const Dataset asserted = odd.AssertCardinality(500);
+  EXPECT_EQ(asserted.Batch(7).CountElements()->elements, 72);
+  EXPECT_EQ(Collect(asserted), Collect(odd));
+  EXPECT_EQ(Collect(asserted.Repeat(3)).size(), 1500);
+  EXPECT_FAILS(FirstError(odd.AssertCardinality(501)), kFailedPrecondition,
+               "assert_cardinality: the epoch has 500 elements, and 501 were asserted");
+  EXPECT_FAILS(FirstError(odd.AssertCardinality(499)), kFailedPrecondition,
+               "the epoch has at least");
+  EXPECT_EQ(Collect(Dataset::Range(0, 0).AssertCardinality(0)).size(), 0);
+}
+
 }  // namespace
 }  // namespace shardfeed
