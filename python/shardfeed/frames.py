@@ -390,7 +390,7 @@ class _GroupOrder(NamedTuple):
         if rank is not None and world:
             begin, end = (sum(groups.rows for groups in self.read.groups) * place // world for place in (rank, rank + 1))
             rows = rows.assert_cardinality(end - begin)
-        return rows.shuffle(self.seed, self.window) if self.window > 1 else rows
+        return rows if self.seed is None or self.window == 1 else rows.shuffle(self.seed, self.window)
 
 
 @checked_methods
