@@ -225,8 +225,10 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
   if (absl::IsNotFound(names.status())) return runs;
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
+    const uint64_t pid = PidIn(name);
+    if (pid == 0) continue;
     const std::string path = fmt::format("{}/{}", folder, name);
-    const std::optional<uint64_t> started = ProcessStart(PidIn(name));
+    const std::optional<uint64_t> started = ProcessStart(pid);
     std::optional<LiveRun> run = Parse(ReadAtMost(path, kMostBytes));
     if (run && path != PathOf(*run)) continue;
     if (!started || (run && run->process_start != *started)) {

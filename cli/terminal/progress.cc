@@ -95,7 +95,7 @@ ProgressDisplay::~ProgressDisplay() {
   }
   ended_changed_.NotifyAll();
   thread_.join();
-  RemoveStatusLine();
+  CatchAll([] { RemoveStatusLine(); }).IgnoreError();
 }
 
 void ProgressDisplay::Run() {

@@ -44,15 +44,17 @@ std::string_view TypeText(element_type type) {
   return "";
 }
 
+// Throws if memory ran out, which says nothing about the text: it must not count as broken.
+simdjson::error_code OfText(simdjson::error_code error) {
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+  return error;
+}
+
 // Grows the parser for a text of this size: to powers of two, since the parser itself would
 // allocate again for every longer text.
 simdjson::error_code Grow(simdjson::dom::parser& parser, size_t size) {
   if (parser.capacity() >= size) return simdjson::SUCCESS;
-  const simdjson::error_code error =
-      parser.allocate(std::max<size_t>(1 << 16, std::bit_ceil(size)));
-  // It says nothing about the text, which must not count as broken.
-  if (error == simdjson::MEMALLOC) throw std::bad_alloc();
-  return error;
+  return OfText(parser.allocate(std::max<size_t>(1 << 16, std::bit_ceil(size))));
 }
 
 // The numbers of the thread's last text that the parser did not take as they are, as views of it.
@@ -99,7 +101,7 @@ simdjson::error_code ParseReplaced(std::string_view text, bool all, simdjson::do
       return error;
     }
     const simdjson::error_code error =
-        parser.parse(copy.data(), size, /*realloc_if_needed=*/false).get(*root);
+        OfText(parser.parse(copy.data(), size, /*realloc_if_needed=*/false).get(*root));
     if (error != simdjson::SUCCESS) return error;
     double value = 0;
     std::from_chars(placeholder.data(), placeholder.data() + placeholder.size(), value);
@@ -185,7 +187,7 @@ simdjson::error_code ParseJson(std::string_view text, element* root, JsonDigits 
     return error;
   }
   const simdjson::error_code error =
-      parser.parse(text.data(), text.size(), /*realloc_if_needed=*/false).get(*root);
+      OfText(parser.parse(text.data(), text.size(), /*realloc_if_needed=*/false).get(*root));
   if (error == simdjson::SUCCESS || own) return error;
   return ParseReplaced(text, /*all=*/false, parser, root) == simdjson::SUCCESS ? simdjson::SUCCESS
                                                                                : error;

@@ -30,7 +30,8 @@ std::vector<RankPart> PartsOf(const Step& step) {
 }
 
 const Step* UnevenStep(const Step& step) {
-  if (step.inputs.empty()) return step.sharing == Sharing::kUneven ? &step : nullptr;
+  // A source that takes a rank's part does so in its own order for each number of ranks.
+  if (step.inputs.empty()) return step.sharing == Sharing::kKeeps ? nullptr : &step;
   switch (step.sharing) {
     case Sharing::kUneven:
       return &step;

@@ -67,9 +67,13 @@ struct Slices {
 
 Dataset Dataset::Slices(std::vector<uint64_t> sizes, std::optional<uint64_t> seed, uint64_t rank,
                         uint64_t world) {
-  if (world == 0 || rank >= world || world > UINT32_MAX) {
+  if (world == 0 || rank >= world) {
     return Dataset(absl::InvalidArgumentError(
         fmt::format("slices: rank {} of {}: ranks are numbered from 0", rank, world)));
+  }
+  if (world > UINT32_MAX) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("slices: {} parts are more than {}", world, UINT32_MAX)));
   }
   uint64_t all = 0;
   for (const uint64_t size : sizes) {
@@ -93,8 +97,9 @@ Dataset Dataset::Slices(std::vector<uint64_t> sizes, std::optional<uint64_t> see
   step.length = [](const std::vector<Length>&) {
     return Length::Unknown("the items of a rank's stretch differ between epochs");
   };
-  // A rank's stretch is its own, in the order that this number of ranks has.
-  if (world > 1) step.sharing = Sharing::kUneven;
+  step.rank = rank;
+  step.world = world;
+  if (world > 1) step.sharing = Sharing::kTakesPart;
   auto slices = std::make_shared<const shardfeed::Slices>(
       shardfeed::Slices{std::move(sizes), seed, rank, world});
   step.work = SourceWork{

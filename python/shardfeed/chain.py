@@ -20,14 +20,9 @@ def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...])
         return arguments[0].rows(arguments[1])
     if method == "rows":
         return CoreDataset.rows(*arguments[:2])
-    if method == "slices":
-        sizes, seed, *part = arguments
-        return CoreDataset.slices(sizes, seed, *(ranks.rank_and_world() if part == [None, None] else part))
-    if method in ("shards", "mixture", "range", "from_generator"):
+    if method in ("shards", "mixture", "range", "from_generator", "slices"):
         return getattr(CoreDataset, method)(*arguments)
     cores = [ds._core for ds in inputs]
-    if method == "shard" and arguments == (None, None):
-        arguments = ranks.rank_and_world()
     if method == "choose":
         return CoreDataset.choose(cores[:-1], cores[-1], *arguments)
     if method in ("concatenate", "zip", "interleave", "mix"):
@@ -56,20 +51,26 @@ class Chain(Viewable):
         if method == "parse":
             self._sparse += arguments[2]
         # Whether the rank is found when the chain runs.
-        self._finds_rank: bool = (method in ("shard", "slices") and arguments[-2:] == (None, None) or
-                                  any(ds._finds_rank for ds in self._inputs))
+        self._finds_rank: bool = self._waits_for_rank() or any(ds._finds_rank for ds in self._inputs)
         self._epochs = iterator.Epochs()
         self._made: Any = None
         self._made_for: Any = None  # (process, rank and world)
         self._records_made: Any = None
         self._core  # noqa: B018  report errors now
 
+    def _waits_for_rank(self) -> bool:
+        """Whether the step takes a rank's part, and its last two arguments are to be the rank and the world."""
+        return self._method in ("shard", "slices") and self._arguments[-2:] == (None, None)
+
     @property
     def _core(self) -> Any:
         # A child after fork needs its own dataset: a lock of the parent may be held forever there.
         wanted = (os.getpid(), ranks.rank_and_world() if self._finds_rank else None)
         if self._made is None or self._made_for != wanted:
-            self._made = _core_of(self._method, self._inputs, self._arguments)
+            arguments = self._arguments
+            if wanted[1] is not None and self._waits_for_rank():
+                arguments = (*arguments[:-2], *wanted[1])
+            self._made = _core_of(self._method, self._inputs, arguments)
             self._records_made = None
             self._made_for = wanted
         return self._made

@@ -142,9 +142,10 @@ def _large(pa: Any, kind: Any) -> Any:
 class _Values:
     """The conversion of one column."""
 
-    def __init__(self, pa: Any, name: str):
+    def __init__(self, pa: Any, name: str, first_row: int = 0):
         self.pa = pa
         self.name = name
+        self.first_row = first_row  # of the array, for messages
 
     def refuse(self, what: str, kind: Callable[[str], Exception] = ValueError) -> Exception:
         return kind(f"column {self.name!r}: {what}")
@@ -157,7 +158,7 @@ class _Values:
             raise self.refused(array.type)
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         if not given:
-            raise self.refuse(f"row {row} has no value (null, None, or NaN in pandas), and a chain has no place "
+            raise self.refuse(f"row {self.first_row + row} has no value (null, None, or NaN in pandas), and a chain has no place "
                               f"for missing values; name what it gets, defaults={{{self.name!r}: ...}}, or drop "
                               "such rows")
         kind = leaf = array.type
@@ -266,7 +267,7 @@ class _Values:
         for length in shape if depth == len(shape) else (math.prod(shape),):
             if array.null_count:
                 row = rows[np.flatnonzero(np.asarray(array.is_null()))[0]]
-                raise self.refuse(f"row {row} lacks a part of its array of shape {shape}; fill it, or leave out "
+                raise self.refuse(f"row {self.first_row + row} lacks a part of its array of shape {shape}; fill it, or leave out "
                                   "such rows")
             if self.pa.types.is_fixed_size_list(array.type):
                 lengths = np.full(len(array), array.type.list_size)
@@ -274,7 +275,7 @@ class _Values:
                 lengths = np.diff(np.asarray(array.offsets, np.int64))
             wrong = np.flatnonzero(lengths != length)
             if wrong.size:
-                raise self.refuse(f"row {rows[wrong[0]]} has a list of {lengths[wrong[0]]} values where the arrays, "
+                raise self.refuse(f"row {self.first_row + rows[wrong[0]]} has a list of {lengths[wrong[0]]} values where the arrays, "
                                   f"of shape {shape}, have {length}")
             rows = np.repeat(rows, length)
             array = array.flatten()
@@ -353,11 +354,10 @@ class _GroupRows:
         begin, end = int(batch["begin"][0]), int(batch["end"][0])
         table = read_groups(groups, self.names).slice(begin, end - begin)
         try:
-            return {name: _Values(pa, name).value(table.column(name), self.defaults.get(name), name in self.defaults)
-                    for name in self.names}
+            return {name: _Values(pa, name, begin).value(table.column(name), self.defaults.get(name),
+                                                         name in self.defaults) for name in self.names}
         except (TypeError, ValueError) as error:
-            place = f"{groups.path}, row groups {groups.first} to {groups.end - 1}"
-            raise type(error)(f"{place}{f', from row {begin} on' if begin else ''}: {error}") from None
+            raise type(error)(f"{groups.path}, row groups {groups.first} to {groups.end - 1}: {error}") from None
 
 
 # How many groups' rows a shuffle of row groups holds unless it is told.
@@ -376,11 +376,12 @@ class _GroupOrder(NamedTuple):
 
     def slices(self) -> Dataset:
         sizes = [groups.rows for groups in self.read.groups]
-        return Dataset("slices", (sizes, self.seed, *self.part), [], f"from_parquet({len(sizes)} parts)").batch(1)
-
-    def learnt(self) -> "_GroupOrder":
-        """The same with its columns, which are those of the first group."""
-        return self._replace(outputs=self.slices()._learn(self.read, "from_parquet", batched=True)[0])
+        text = f"from_parquet({len(sizes)} groups)"
+        if self.seed is not None:
+            text += f".shuffle({self.seed})"
+        if self.part != (0, 1):
+            text += ".shard({}, {})".format(*self.part) if self.part[0] is not None else ".shard()"
+        return Dataset("slices", (sizes, self.seed, *self.part), [], text).batch(1)
 
     def chain(self) -> Dataset:
         call = functions.BatchFunction(self.read, None, self.outputs, None)
@@ -415,7 +416,7 @@ class _RowGroups(Dataset):
             raise ValueError("shuffle: row groups are read as a whole, in an order of their own, and rows are shuffled "
                              "within a window; leave out chunk and lanes, and give window a number or nothing")
         groups = self._order.read.groups
-        rows = sum(group.rows for group in groups) // len(groups)
+        rows = sum(group.rows for group in groups) // max(len(groups), 1)
         window = window or _SHUFFLED_GROUPS * max(rows, 1)
         return _RowGroups(self._order._replace(seed=seed, window=window), self._options)
 
@@ -424,6 +425,8 @@ class _RowGroups(Dataset):
             return super().shard(rank, world)
         if (rank is None) != (world is None):
             raise ValueError("shard: give rank and world, or neither")
+        if rank is not None and world is not None and rank >= world:
+            raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
         return _RowGroups(self._order._replace(part=(rank, world)), self._options)
 
 
@@ -451,11 +454,14 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
     from .tables.arrow_files import groups_of
     names, groups = groups_of(files, columns)
     _check_names("from_parquet", names, defaults or {})
-    if not groups:
-        return from_parquet(files, columns=columns, defaults=defaults)
     # A state must not continue in files that have been replaced.
-    version = repr((groups, names, sorted((defaults or {}).items()), [os.path.getsize(path) for path in files]))
-    return _RowGroups(_GroupOrder(_GroupRows(groups, names, defaults or {}), version).learnt(), {})
+    version = repr((groups, names, sorted((defaults or {}).items())))
+    order = _GroupOrder(_GroupRows(groups, names, defaults or {}), version)
+    if groups:
+        outputs, _ = order.slices()._learn(order.read, "from_parquet", batched=True)
+    else:
+        outputs = from_parquet(files, columns=columns, defaults=defaults)._core.spec()
+    return _RowGroups(order._replace(outputs=outputs), {})
 
 
 @checked

@@ -185,8 +185,8 @@ def with_rank(chain: Any) -> Any:
     found = object.__new__(type(chain))
     found.__dict__.update(chain.__dict__)
     found._inputs = tuple(map(with_rank, chain._inputs))
-    if chain._method == "shard" and chain._arguments == (None, None):
-        found._arguments = rank_and_world()
+    if chain._waits_for_rank():
+        found._arguments = (*chain._arguments[:-2], *rank_and_world())
     found._finds_rank = False
     found._made = found._records_made = found._made_for = None
     return found
@@ -194,9 +194,8 @@ def with_rank(chain: Any) -> Any:
 
 def _num_parts(chain: Any) -> int:
     """Returns the number of parts of which the chain takes one."""
-    if chain._method in ("shard", "shard_sources"):
-        arguments = chain._arguments
-        return rank_and_world()[1] if arguments == (None, None) else arguments[1]
+    if chain._method in ("shard", "shard_sources", "slices"):
+        return int(rank_and_world()[1] if chain._waits_for_rank() else chain._arguments[-1])
     return max((_num_parts(ds) for ds in chain._inputs), default=1)
 
 

@@ -138,6 +138,10 @@ class StagingFolder : public Staging {
                                                              const std::string& stem);
   ~StagingFolder() override;
 
+  absl::Status Discard() override {
+    keep_ = false;
+    return Empty();
+  }
   void Keep(bool keep) override { keep_ = keep; }
   absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
                                                       const std::string& name) override;
@@ -152,7 +156,7 @@ class StagingFolder : public Staging {
  private:
   StagingFolder(std::string directory, std::string stem, int lock_fd);
   // Removes the files of a dataset that is not to be kept, and the folder if nothing is in it.
-  void Empty();
+  absl::Status Empty();
   absl::Status StagePack(const CommitPlan& plan, bool sync);
   absl::Status RollForward(const CommitPlan& plan, bool sync);
 
@@ -160,6 +164,7 @@ class StagingFolder : public Staging {
   const std::string stem_;
   const int lock_fd_;
   bool keep_ = false;
+  bool emptied_ = false;  // the folder may be another process's
 };
 
 class ShardFile : public StagedShard {
@@ -301,25 +306,30 @@ absl::StatusOr<std::unique_ptr<StagingFolder>> StagingFolder::Lock(const std::st
 
 StagingFolder::~StagingFolder() {
   // What cannot be removed because memory ran out is left, as by a process that was killed.
-  CatchAll([this] { Empty(); }).IgnoreError();
+  CatchAll([this] { return Empty(); }).IgnoreError();
   ::close(lock_fd_);
 }
 
-void StagingFolder::Empty() {
+absl::Status StagingFolder::Empty() {
+  if (emptied_) return absl::OkStatus();
   // An empty folder need not be kept.
   if (keep_) keep_ = !IsEmptyButForLock(path_);
-  if (!keep_) {
-    // Remove the lock last, so that the next holder finds the folder empty or gone.
-    std::vector<std::string> files;
-    for (const std::string& name : NamesIn(path_).value_or(std::vector<std::string>())) {
-      if (name != kLock) files.push_back(fmt::format("{}/{}", path_, name));
-    }
-    RemoveAll(files).IgnoreError();
-    ::unlink(fmt::format("{}/{}", path_, kLock).c_str());
-    ::rmdir(path_.c_str());
-    // Leave nothing behind if a first dataset was not finished; rmdir only removes an empty folder.
-    ::rmdir(SidecarPath(directory_).c_str());
+  if (keep_) return absl::OkStatus();
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(path_);
+  if (!names.ok()) return names.status();
+  std::vector<std::string> files;
+  for (const std::string& name : *names) {
+    if (name != kLock) files.push_back(fmt::format("{}/{}", path_, name));
   }
+  absl::Status status = RemoveAll(files);
+  // Remove the lock last, so that the next holder finds the folder empty or gone.
+  const std::string lock = fmt::format("{}/{}", path_, kLock);
+  emptied_ = true;
+  ::unlink(lock.c_str());
+  ::rmdir(path_.c_str());
+  // Leave nothing behind if a first dataset was not finished; rmdir only removes an empty folder.
+  ::rmdir(SidecarPath(directory_).c_str());
+  return status;
 }
 
 absl::StatusOr<std::unique_ptr<StagedShard>> StagingFolder::Create(size_t number,

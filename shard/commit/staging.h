@@ -79,6 +79,10 @@ class Staging {
   // its shards and what a killed process left behind are there as well (StagingPath): the files of
   // shard i are NNNNN.shard and NNNNN.index, where NNNNN is i with at least five digits.
   const std::string& path() const { return path_; }
+  // Removes everything that is staged, as the destructor does, which cannot tell of errors. Nothing
+  // else may be called then.
+  virtual absl::Status Discard() { return absl::OkStatus(); }
+
   // Keeps a staging folder. What is in a store is not kept.
   virtual void Keep(bool /*keep*/) {}
 

@@ -68,7 +68,9 @@ absl::StatusOr<Identity> IdentityOf(const std::string& directory) {
 absl::StatusOr<std::vector<Manifest>> ReadManifests(const std::string& directory) {
   std::vector<std::string> paths;
   const std::string sidecars = SidecarPath(directory);
-  for (const std::string& name : NamesIn(sidecars).value_or(std::vector<std::string>())) {
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(sidecars);
+  if (!names.ok() && !absl::IsNotFound(names.status())) return names.status();
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
     if (name.ends_with(kManifestEnding)) paths.push_back(JoinPath(sidecars, name));
   }
   std::sort(paths.begin(), paths.end());

@@ -95,9 +95,10 @@ absl::Status CleanFolder(const std::string& directory, const std::optional<std::
     struct stat info;
     const bool committed = ::lstat(CommitPath(directory, one).c_str(), &info) == 0;
     if (!options.dry_run) {
-      // Opening finishes a commit, and the end removes the folder.
+      // Opening finishes a commit.
       const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(directory, one);
-      if (!staging.ok()) return staging.status();
+      absl::Status status = staging.ok() ? (*staging)->Discard() : staging.status();
+      if (!status.ok()) return status;
     }
     if (committed) {
       summary->finished.push_back(one);

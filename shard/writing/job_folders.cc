@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "fmt/format.h"
+#include "io/errno_status.h"
 #include "io/folder.h"
 #include "io/output_file.h"
 #include "io/removal.h"
@@ -21,14 +23,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The latest change of a folder or of anything in it.
-std::time_t LatestChange(const std::string& path) {
+// The latest change of a folder or of anything in it; 0 if it does not exist.
+absl::StatusOr<std::time_t> LatestChange(const std::string& path) {
   struct stat info;
-  if (::lstat(path.c_str(), &info) != 0) return 0;
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return 0;
+    return ErrnoStatus(errno, path, "find the age");
+  }
   std::time_t latest = info.st_mtime;
   if (!S_ISDIR(info.st_mode)) return latest;
-  for (const std::string& name : NamesIn(path).value_or(std::vector<std::string>())) {
-    latest = std::max(latest, LatestChange(JoinPath(path, name)));
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(path);
+  if (absl::IsNotFound(names.status())) return latest;
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    const absl::StatusOr<std::time_t> inner = LatestChange(JoinPath(path, name));
+    if (!inner.ok()) return inner;
+    latest = std::max(latest, *inner);
   }
   return latest;
 }
@@ -90,7 +100,9 @@ absl::Status CleanJobs(const std::string& directory, const std::string& stem, st
   for (const std::string& id : listed->folders) {
     const std::string path = JoinPath(jobs, id);
     if (!IsJob(path, id)) continue;  // not ours
-    if (LatestChange(path) >= before) {
+    const absl::StatusOr<std::time_t> changed = LatestChange(path);
+    if (!changed.ok()) return changed.status();
+    if (*changed >= before) {
       // What remains of a job that was committed is nothing unfinished.
       std::error_code error;
       if (!fs::exists(CommittedPath(path), error)) kept->push_back(path);

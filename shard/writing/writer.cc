@@ -212,6 +212,11 @@ DatasetWriter::~DatasetWriter() {
   }
   work_or_stop_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
+  // What cannot be removed because memory ran out is left, as by a process that was killed.
+  CatchAll([this] { LeaveFinished(); }).IgnoreError();
+}
+
+void DatasetWriter::LeaveFinished() {
   if (staging_ == nullptr || staging_->committed()) return;
   staging_->Keep(taking_over_ || (!finished_ && NumDone() > 0));
   if (taking_over_) return;

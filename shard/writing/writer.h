@@ -150,6 +150,8 @@ class DatasetWriter {
   std::string TakeSpare();
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
+  // Leaves what a writer that resumes can use, if the dataset is not complete.
+  void LeaveFinished();
   absl::Status TakeOver();
   size_t NumDone() const;
   absl::Status Commit(const Manifest& manifest);

@@ -225,6 +225,14 @@ TEST(DatasetTest, SlicesDivideItemsAmongRanks) {
   }
 }
 
+TEST(DatasetTest, SlicesOfARankAreItsPart) {
+  const Dataset part = Dataset::Slices({3, 2}, std::nullopt, 1, 2);
+  EXPECT_FAILS(part.Batch(2).ShardSources(0, 2).status(), kInvalidArgument,
+               "shard: the chain already takes a rank's part; leave out its shard");
+  EXPECT_THAT(Collect(Dataset::Slices({3, 2}).ShardSources(1, 2)),
+              ElementsAre(R"({"begin":0,"end":2,"item":1})"));
+}
+
 TEST(DatasetTest, SlicesAreOrderedBySeedAndEpoch) {
   const Dataset slices = Dataset::Slices(std::vector<uint64_t>(30, 2), 5);
   const std::vector<int64_t> twice = ValuesOf(slices.Repeat(2));
@@ -246,6 +254,8 @@ TEST(DatasetTest, SlicesRefuseWrongRanksAndSizes) {
   EXPECT_FAILS(Dataset::Slices({1}, std::nullopt, 0, 0).status(), kInvalidArgument, "rank 0 of 0");
   EXPECT_FAILS(Dataset::Slices({uint64_t{1} << 62, 1}).status(), kInvalidArgument,
                "slices: the sizes are more than 4611686018427387904 together");
+  EXPECT_FAILS(Dataset::Slices({1}, std::nullopt, 0, uint64_t{1} << 32).status(), kInvalidArgument,
+               "slices: 4294967296 parts are more than 4294967295");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import os
+import zlib
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import pyarrow as pa
@@ -25,6 +26,15 @@ def _opened(path: str) -> Any:
                                    page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, f"not a file of Parquet, or cut off ({os.path.getsize(path)} bytes): {error}") from None
+
+
+def _footer(path: str) -> int:
+    """A checksum of the footer of a file of Parquet: the last 8 bytes are its size and "PAR1"."""
+    with open(path, "rb") as file:
+        file.seek(-8, os.SEEK_END)
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, file.tell() - 4 - size))
+        return zlib.crc32(file.read())
 
 
 def open_parquet(path: str, options: Options) -> Table:
@@ -141,6 +151,7 @@ class Groups(NamedTuple):
     first: int
     end: int
     rows: int
+    footer: int  # a checksum of the file's footer, which describes all of its data
 
 
 def groups_of(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Tuple[List[str], List[Groups]]:
@@ -149,10 +160,11 @@ def groups_of(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Tuple[L
     groups: List[Groups] = []
     for path in paths:
         with _opened(path) as file:
+            footer = _footer(path)
             for run, _ in _runs(file.metadata):
                 rows = sum(file.metadata.row_group(number).num_rows for number in run)
                 if rows:
-                    groups.append(Groups(path, run[0], run[-1] + 1, rows))
+                    groups.append(Groups(path, run[0], run[-1] + 1, rows, footer))
     return tables[0].schema.names, groups
 
 
@@ -160,6 +172,8 @@ def read_groups(groups: Groups, names: List[str]) -> Any:
     """The table of some row groups. DataLossError: they are damaged, or not as they were."""
     place = f"{groups.path}: row groups {groups.first} to {groups.end - 1}"
     with _opened(groups.path) as file:
+        if _footer(groups.path) != groups.footer:
+            raise damaged(place, "the file has changed")
         columns = None if any("." in name for name in file.schema_arrow.names) else names
         try:
             table = file.read_row_groups(list(range(groups.first, groups.end)), columns=columns).select(names)
