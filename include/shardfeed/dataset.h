@@ -348,8 +348,8 @@ class Dataset {
   Dataset Take(uint64_t count) const;
   Dataset Skip(uint64_t count) const;
   // States the number of elements of an epoch, which is then the chain's length: of what filters, a
-  // generator or Unbatch deliver, it is not known otherwise. FailedPrecondition, from Next: an epoch
-  // has fewer or more.
+  // generator or Unbatch deliver, it is not known otherwise. FailedPrecondition, from Next: an
+  // epoch has fewer or more.
   Dataset AssertCardinality(uint64_t count) const;
   // The rows before the first for which `fn` returns false. `fn` may also be called for later rows.
   Dataset TakeWhile(FilterFn fn, std::string version = {}) const;

@@ -325,8 +325,13 @@ absl::Status StagingFolder::Empty() {
   // Remove the lock last, so that the next holder finds the folder empty or gone.
   const std::string lock = fmt::format("{}/{}", path_, kLock);
   emptied_ = true;
-  ::unlink(lock.c_str());
-  ::rmdir(path_.c_str());
+  if (::unlink(lock.c_str()) != 0 && errno != ENOENT) {
+    status.Update(ErrnoStatus(errno, lock, "remove"));
+  }
+  // Another process may put its own files there, now that the lock is gone.
+  if (::rmdir(path_.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
+    status.Update(ErrnoStatus(errno, path_, "remove"));
+  }
   // Leave nothing behind if a first dataset was not finished; rmdir only removes an empty folder.
   ::rmdir(SidecarPath(directory_).c_str());
   return status;
