@@ -1,8 +1,12 @@
 #include "shard/statistics/feature_statistics.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,9 @@ namespace {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
+// Bits of floats: all but the sign, and the numbers that are not finite.
+constexpr uint32_t kMagnitude = 0x7fffffff;
+constexpr uint32_t kInfinity = 0x7f800000;
 constexpr uint32_t kNaN = 0x7fc00000;
 
 uint64_t ZigZag(int64_t value) {
@@ -73,6 +80,18 @@ class SomePlaces {
     Choose();
     return true;
   }
+  // Calls look(i) for each of the next `count` values that is looked at, counted from 0.
+  template <typename Look>
+  void Pass(uint64_t count, Look look) {
+    const uint64_t from = at_;
+    const uint64_t end = at_ + count;
+    while (chosen_ < end) {
+      at_ = chosen_;
+      Next();
+      look(at_ - 1 - from);
+    }
+    at_ = end;
+  }
   // How many values the one looked at stands for.
   uint64_t weight() const { return weight_; }
   // A random number of it.
@@ -82,7 +101,10 @@ class SomePlaces {
 
  private:
   void Choose() {
-    if (begin_ >= count_) return;
+    if (begin_ >= count_) {
+      chosen_ = UINT64_MAX;
+      return;
+    }
     const uint64_t width = std::min(width_, count_ - begin_);
     const uint64_t random = Spread(~seed_ + begin_ * kGolden);
     chosen_ = begin_ + static_cast<uint64_t>(static_cast<unsigned __int128>(random) * width >> 64);
@@ -123,12 +145,7 @@ template <typename Places>
     histogram_ = CountedHistogram();
   }
   frequent_.Add(key, places.rank());
-  if (frequent_.exact() || !is_finite) return;
-  if (places.weight() == 1) {
-    histogram_.Add(value);
-  } else {
-    histogram_.Add(value, places.weight());
-  }
+  if (!frequent_.exact() && is_finite) histogram_.Add(value, places.weight());
 }
 
 template <typename Places>
@@ -140,23 +157,70 @@ template <typename Places>
   LookAt(static_cast<uint64_t>(value), static_cast<double>(value), true, places);
 }
 
-template <typename Places>
-[[gnu::always_inline]] inline void FeatureStatistics::AddFloat(float value, Places& places) {
-  uint32_t key = std::bit_cast<uint32_t>(value);
-  const uint32_t magnitude = key & 0x7fffffff;
-  const bool is_finite = magnitude < 0x7f800000;
-  if (is_finite) {
-    min_ = std::min<double>(min_, value);
-    max_ = std::max<double>(max_, value);
+[[gnu::always_inline]] inline void FeatureStatistics::ScanFloat(uint32_t bits) {
+  const uint32_t magnitude = bits & kMagnitude;
+  if (magnitude < kInfinity) {
+    const double value = std::bit_cast<float>(bits) + 0.0;  // -0 is 0
+    min_ = std::min(min_, value);
+    max_ = std::max(max_, value);
     zeros_ += magnitude == 0;
-    if (magnitude == 0) key = 0;  // both zeros are one value
-  } else if (magnitude == 0x7f800000) {
+  } else if (magnitude == kInfinity) {
     ++infinite_;
   } else {
     ++nan_;
-    key = kNaN;  // all NaNs are one value
   }
-  if (places.Next()) LookAt(key, value, is_finite, places);
+}
+
+void FeatureStatistics::ScanFloats(const char* floats, size_t count) {
+  // Lanes, so that compilers use vectors. In this order, integers compare as finite floats do.
+  constexpr size_t kLanes = 8;
+  std::array<int32_t, kLanes> min;
+  std::array<int32_t, kLanes> max;
+  std::array<uint32_t, kLanes> zeros{};
+  std::array<uint32_t, kLanes> not_finite{};
+  min.fill(INT32_MAX);
+  max.fill(INT32_MIN);
+  size_t done = 0;
+  for (; done + kLanes <= count; done += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const uint32_t bits = LoadLittleEndian<uint32_t>(floats + 4 * (done + lane));
+      const uint32_t magnitude = bits & kMagnitude;
+      const auto sign = static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
+      const auto ordered = static_cast<int32_t>(bits ^ (sign & kMagnitude));
+      min[lane] = std::min(min[lane], ordered);
+      max[lane] = std::max(max[lane], ordered);
+      zeros[lane] += magnitude == 0 ? 1 : 0;
+      not_finite[lane] |= magnitude >= kInfinity ? 1 : 0;
+    }
+  }
+  if (std::any_of(not_finite.begin(), not_finite.end(), [](uint32_t any) { return any != 0; })) {
+    done = 0;
+  } else if (done > 0) {
+    for (const int32_t ordered :
+         {*std::min_element(min.begin(), min.end()), *std::max_element(max.begin(), max.end())}) {
+      const auto sign = static_cast<uint32_t>(ordered >> 31);
+      const double value =
+          std::bit_cast<float>(static_cast<uint32_t>(ordered) ^ (sign & kMagnitude)) + 0.0;
+      min_ = std::min(min_, value);
+      max_ = std::max(max_, value);
+    }
+    zeros_ += std::accumulate(zeros.begin(), zeros.end(), uint64_t{0});
+  }
+  for (; done < count; ++done) ScanFloat(LoadLittleEndian<uint32_t>(floats + 4 * done));
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::LookAtFloat(uint32_t bits, Places& places) {
+  const uint32_t magnitude = bits & kMagnitude;
+  // Both zeros are one value, and so are all NaNs.
+  const uint32_t key = magnitude == 0 ? 0 : magnitude > kInfinity ? kNaN : bits;
+  LookAt(key, std::bit_cast<float>(bits), magnitude < kInfinity, places);
+}
+
+template <typename Places>
+[[gnu::always_inline]] inline void FeatureStatistics::AddFloat(uint32_t bits, Places& places) {
+  ScanFloat(bits);
+  if (places.Next()) LookAtFloat(bits, places);
 }
 
 template <typename Places>
@@ -173,7 +237,7 @@ void FeatureStatistics::AddFeature(const RecordFeature& feature, Places places) 
   if (kind_ == FeatureKind::kInt64) {
     for (int64_t value : feature.ints) AddInt(value, places);
   } else if (kind_ == FeatureKind::kFloat) {
-    for (float value : feature.floats) AddFloat(value, places);
+    for (float value : feature.floats) AddFloat(std::bit_cast<uint32_t>(value), places);
   } else {
     for (std::string_view value : feature.bytes) AddBytes(value, places);
   }
@@ -194,8 +258,14 @@ template <typename Places>
         at = number.end;
       }
     } else if (kind_ == FeatureKind::kFloat) {
-      for (; at < end; at += 4) {
-        AddFloat(std::bit_cast<float>(LoadLittleEndian<uint32_t>(at)), places);
+      if constexpr (std::is_same_v<Places, SomePlaces>) {
+        const size_t count = (span.end - span.begin) / 4;
+        ScanFloats(at, count);
+        places.Pass(count, [&](uint64_t i) {
+          LookAtFloat(LoadLittleEndian<uint32_t>(at + 4 * i), places);
+        });
+      } else {
+        for (; at < end; at += 4) AddFloat(LoadLittleEndian<uint32_t>(at), places);
       }
     } else {
       AddBytes({at, span.end - span.begin}, places);

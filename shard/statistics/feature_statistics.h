@@ -96,7 +96,12 @@ class FeatureStatistics {
   template <typename Places>
   void AddInt(int64_t value, Places& places);
   template <typename Places>
-  void AddFloat(float value, Places& places);
+  void AddFloat(uint32_t bits, Places& places);
+  // Adds floats, little-endian, but for those that places look at.
+  void ScanFloats(const char* floats, size_t count);
+  void ScanFloat(uint32_t bits);
+  template <typename Places>
+  void LookAtFloat(uint32_t bits, Places& places);
   template <typename Places>
   void AddBytes(std::string_view value, Places& places);
   // Adds a number that is looked at. `value` is finite unless not `is_finite`.

@@ -47,7 +47,7 @@ double NumberHistogram::ValueOf(uint32_t bucket) {
   return negative ? -value : value;
 }
 
-void NumberHistogram::Add(double value, uint64_t weight) {
+void NumberHistogram::AddHeavy(double value, uint64_t weight) {
   const Place place = PlaceOf(value);
   Page& page = *place.page;
   page.counts[place.bucket] += weight;

@@ -20,18 +20,18 @@ namespace shardfeed {
 // the order in which numbers are added and histograms are merged.
 class NumberHistogram {
  public:
-  // `value` is finite.
-  void Add(double value) {
+  // Adds `weight` equal numbers. `value` is finite.
+  void Add(double value, uint64_t weight = 1) {
+    if (weight > kLight) return AddHeavy(value, weight);
     const Place place = PlaceOf(value);
     Page& page = *place.page;
-    ++page.counts[place.bucket];
-    ++page.count;
-    page.sum += place.mantissa;
-    page.AddWide(static_cast<unsigned __int128>(place.mantissa) * place.mantissa, 0);
-    ++count_;
+    const uint64_t weighted = place.mantissa * weight;
+    page.counts[place.bucket] += weight;
+    page.count += weight;
+    page.sum += weighted;
+    page.AddWide(static_cast<unsigned __int128>(weighted) * place.mantissa, 0);
+    count_ += weight;
   }
-  // Adds `weight` equal numbers.
-  void Add(double value, uint64_t weight);
   void Merge(const NumberHistogram& other);
 
   uint64_t count() const { return count_; }
@@ -58,6 +58,8 @@ class NumberHistogram {
   static constexpr int kBucketShift = 45;
   static constexpr uint64_t kBuckets = 128;
   static constexpr uint64_t kExponents = 0x7ff;
+  // The product of such a weight and a mantissa has at most 64 bits.
+  static constexpr uint64_t kLight = uint64_t{1} << (63 - kPageShift);
   static constexpr uint64_t kMantissa = (uint64_t{1} << kPageShift) - 1;
 
   // The numbers of one sign and one power of two.
@@ -101,6 +103,7 @@ class NumberHistogram {
   // Bucket i of page p has the number p << 7 | i.
   static double ValueOf(uint32_t bucket);
   static Moments MomentsOf(const Page& page);
+  void AddHeavy(double value, uint64_t weight);
   Page& NewPage(uint32_t number);
   const Page* PageAt(uint32_t number) const;
   uint32_t end() const { return first_ + static_cast<uint32_t>(places_.size()); }

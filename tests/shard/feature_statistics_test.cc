@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <random>
@@ -48,6 +49,38 @@ TEST(FeatureStatistics, CountsAreExact) {
   EXPECT_EQ(statistics.zeros(), 1);
   EXPECT_EQ(statistics.min_int(), -7);
   EXPECT_EQ(statistics.max_int(), INT64_MAX);
+}
+
+// Long lists are scanned without branches in the bytes of a record, and one by one in a feature.
+TEST(FeatureStatistics, OfARecordsBytesAreThoseOfItsFeatures) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  const float special[] = {0.0f,      -0.0f, 1e-42f, -1e-42f, INFINITY,
+                           -INFINITY, NAN,   -NAN,   3e38f,   -3e38f};
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> values(random() % 150);
+    for (float& value : values) {
+      const bool odd = round % 3 > 0 && random() % (round % 3 == 1 ? 4 : 60) == 0;
+      value = odd ? special[random() % std::size(special)] : normal(random);
+    }
+    // The packed values, in two parts.
+    const std::string bytes =
+        "r" + std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+    const size_t cut = 1 + 4 * (values.empty() ? 0 : random() % values.size());
+    const std::vector<ValueSpan> spans = {{1, cut, 0}, {cut, bytes.size(), 0}};
+    FeatureStatistics of_feature;
+    FeatureStatistics of_bytes;
+    for (uint64_t seed : {1, 2}) {
+      of_feature.Add(Floats(values), seed);
+      of_bytes.Add(FeatureKind::kFloat, bytes, spans, values.size(), seed);
+    }
+    StatisticsWriter expected;
+    StatisticsWriter found;
+    of_feature.Write(expected, true);
+    of_bytes.Write(found, true);
+    ASSERT_EQ(found.code(), expected.code()) << "round " << round;
+    EXPECT_EQ(std::signbit(of_bytes.min()), of_bytes.min() < 0);  // 0 is not -0
+  }
 }
 
 TEST(FeatureStatistics, LeavesNaNAndInfinityOutOfTheRest) {
