@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "io/errno_status.h"
 #include "io/folder.h"
 #include "io/parallel.h"
@@ -38,7 +39,8 @@ absl::Status RemoveAt(int at, const std::string& name, const std::string& path) 
     const absl::StatusOr<std::vector<std::string>> names = NamesIn(fd, path);
     if (!names.ok()) return names.status();
     absl::Status first;
-    for (const std::string& inner : *names) first.Update(RemoveAt(fd, inner, path + '/' + inner));
+    for (const std::string& inner : *names)
+      first.Update(RemoveAt(fd, inner, absl::StrCat(path, "/", inner)));
     if (!first.ok()) return first;
     if (::unlinkat(at, name.c_str(), AT_REMOVEDIR) == 0) return first;
     error = errno;

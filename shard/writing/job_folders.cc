@@ -36,7 +36,7 @@ absl::StatusOr<std::time_t> LatestChange(const std::string& path) {
   if (absl::IsNotFound(names.status())) return latest;
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
-    const absl::StatusOr<std::time_t> inner = LatestChange(JoinPath(path, name));
+    absl::StatusOr<std::time_t> inner = LatestChange(JoinPath(path, name));
     if (!inner.ok()) return inner;
     latest = std::max(latest, *inner);
   }
