@@ -127,6 +127,18 @@ def signature_error(request, secrets):
     return None
 
 
+def every_other(fault, every=2):
+    """A fault of the first of `every` times that a request comes, so that none fails as often as it is tried."""
+    times = collections.Counter()
+
+    def fault_of(number, method, key, query):
+        request = method, key, tuple(sorted(query.items()))
+        times[request] += 1
+        return fault if times[request] % every == 1 else None
+
+    return fault_of
+
+
 class S3:
     """One bucket. `fault`, unless None, is called with the number of the request (from 0), its method,
     key and query, and gives what happens: None (nothing), "refuse" (403), "503", "reset" (before

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from gcs_server import Gcs
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
-from servers import S3, Object, Versioned, answering, forget_credentials
+from servers import S3, Object, Versioned, answering, every_other, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -323,7 +323,7 @@ def test_wrong_places(s3):
 def test_faults_that_pass_change_nothing(s3, tmp_path, fault, every):
     write(tmp_path / "out/d@3")
     write(s3.place / "d@4", seed=1)
-    s3.fault = lambda number, *_: fault if number % every == 0 else None
+    s3.fault = every_other(fault, every)
     write(s3.place / "d@3", overwrite=True)
     s3.fault = None
     assert s3.place.files() == files(tmp_path / "out")
