@@ -3,7 +3,10 @@
 #ifndef SHARDFEED_PIPELINE_DATA_RANDOM_STREAM_H_
 #define SHARDFEED_PIPELINE_DATA_RANDOM_STREAM_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "shardfeed/batch.h"
 #include "shardfeed/functions.h"
@@ -31,6 +34,14 @@ enum class RandomStream : uint64_t {
 // The seed of a stream, for Random(StreamSeed(...), ...).
 constexpr uint64_t StreamSeed(RandomStream stream, uint64_t seed) {
   return seed ^ static_cast<uint64_t>(stream);
+}
+
+// A Fisher-Yates shuffle.
+template <typename T>
+void ShuffleBy(Random random, std::vector<T>* values) {
+  for (size_t i = values->size(); i > 1; --i) {
+    std::swap((*values)[i - 1], (*values)[random.Below(i)]);
+  }
 }
 
 // The numbers of the row at `origin`, which depend on its record and epoch.

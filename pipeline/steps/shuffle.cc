@@ -88,9 +88,7 @@ class ShuffleStage : public Stage {
       for (size_t i = 0; i < batch.num_elements(); ++i) order_.emplace_back(held_.size(), i);
       held_.push_back(std::move(batch));
     }
-    // A Fisher-Yates shuffle.
-    Random random(StreamSeed(RandomStream::kShuffleWindow, seed_), epoch_, stretch_++);
-    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
+    ShuffleBy(Random(StreamSeed(RandomStream::kShuffleWindow, seed_), epoch_, stretch_++), &order_);
     at_ = std::min<uint64_t>(at, order_.size());
     TellOrder();
     return absl::OkStatus();

@@ -32,10 +32,7 @@ struct Slices {
   std::vector<size_t> OrderOf(uint64_t epoch) const {
     std::vector<size_t> order(sizes.size());
     std::iota(order.begin(), order.end(), 0);
-    if (!seed) return order;
-    // A Fisher-Yates shuffle.
-    Random random(StreamSeed(RandomStream::kSlices, *seed), epoch);
-    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+    if (seed) ShuffleBy(Random(StreamSeed(RandomStream::kSlices, *seed), epoch), &order);
     return order;
   }
 

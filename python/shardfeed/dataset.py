@@ -21,6 +21,11 @@ def _check_name(step: str, lengths: Optional[str], or_none: str = ", or be None"
         raise ValueError(f"{step}: lengths must name lengths of the indexes{or_none}")
 
 
+def check_part(rank: Optional[int], world: Optional[int]) -> None:
+    if (rank is None) != (world is None):
+        raise ValueError("shard: give rank and world, or neither")
+
+
 @checked_methods
 class Dataset(RowSteps):
     """An immutable chain of steps over shards. Each step returns a new dataset; iterating runs
@@ -392,8 +397,7 @@ class Dataset(RowSteps):
         Directly after read(), each rank reads only its own records, and all ranks get the same
         number of them, as the arguments `batch` and `end` of read say. After other steps, element i
         goes to rank i modulo world, so some ranks may get one element more."""
-        if (rank is None) != (world is None):
-            raise ValueError("shard: give rank and world, or neither")
+        check_part(rank, world)
         if rank is None:
             return self._then("shard", None, None, text="shard()")
         return self._then("shard", rank, world, text=f"shard({rank}, {world})")

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import functions
 from .arguments import Count, Seed, Size, checked, checked_methods, shown, specs_of
-from .dataset import Dataset
+from .dataset import Dataset, check_part
 from .exact import exact_array
 from .globs import expanded
 from .ragged import Ragged
@@ -423,8 +423,7 @@ class _RowGroups(Dataset):
     def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> Dataset:
         if self._order.part != (0, 1):
             return super().shard(rank, world)
-        if (rank is None) != (world is None):
-            raise ValueError("shard: give rank and world, or neither")
+        check_part(rank, world)
         if rank is not None and world is not None and rank >= world:
             raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
         return _RowGroups(self._order._replace(part=(rank, world)), self._options)

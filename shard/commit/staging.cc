@@ -251,12 +251,6 @@ absl::Status CheckMayBeFolder(const std::string& path, bool follow) {
                   S_ISLNK(info.st_mode) ? "remove it" : "move it away"));
 }
 
-bool IsEmptyButForLock(const std::string& folder) {
-  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
-  return names.ok() && std::all_of(names->begin(), names->end(),
-                                   [](const std::string& name) { return name == Staging::kLock; });
-}
-
 StagingFolder::StagingFolder(std::string directory, std::string stem, int lock_fd)
     : Staging(StagingPath(directory, stem)),
       directory_(std::move(directory)),
@@ -312,15 +306,14 @@ StagingFolder::~StagingFolder() {
 
 absl::Status StagingFolder::Empty() {
   if (emptied_) return absl::OkStatus();
-  // An empty folder need not be kept.
-  if (keep_) keep_ = !IsEmptyButForLock(path_);
-  if (keep_) return absl::OkStatus();
   const absl::StatusOr<std::vector<std::string>> names = NamesIn(path_);
   if (!names.ok()) return names.status();
   std::vector<std::string> files;
   for (const std::string& name : *names) {
     if (name != kLock) files.push_back(fmt::format("{}/{}", path_, name));
   }
+  // An empty folder need not be kept.
+  if (keep_ && !files.empty()) return absl::OkStatus();
   absl::Status status = RemoveAll(files);
   // Remove the lock last, so that the next holder finds the folder empty or gone.
   const std::string lock = fmt::format("{}/{}", path_, kLock);

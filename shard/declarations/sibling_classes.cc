@@ -1,20 +1,16 @@
 #include "shard/declarations/sibling_classes.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <string_view>
 
 #include "fmt/format.h"
-#include "io/folder.h"
 #include "net/open.h"
 #include "shard/names/names.h"
 #include "shard/schema/class_names.h"
 
 namespace shardfeed {
 namespace {
-
-namespace fs = std::filesystem;
 
 bool HaveACommonName(const ClassNames& a, const ClassNames& b) {
   std::set<std::string_view> names;
@@ -34,17 +30,10 @@ std::vector<SiblingClasses> FindSiblingClasses(const std::string& directory,
   };
   std::set<std::string> own;
   for (const Manifest& manifest : written) {
-    own.insert(fs::path(ManifestPath(directory, manifest.stem)).filename().string());
+    own.insert(ManifestPath(directory, manifest.stem));
   }
-  std::vector<std::string> paths;
-  for (const std::string& name :
-       NamesIn(SidecarPath(directory)).value_or(std::vector<std::string>())) {
-    if (name.ends_with(kManifestEnding) && own.count(name) == 0) {
-      paths.push_back(JoinPath(SidecarPath(directory), name));
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
+  for (const std::string& path : ManifestsIn(directory).value_or(std::vector<std::string>())) {
+    if (own.contains(path)) continue;
     const absl::StatusOr<Manifest> sibling = ReadManifest(path);
     if (!sibling.ok()) continue;
     for (const auto& [feature, classes] : sibling->classes) {

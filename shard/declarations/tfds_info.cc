@@ -11,7 +11,6 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
-#include "io/folder.h"
 #include "io/remedy.h"
 #include "nlohmann/json.hpp"
 #include "shard/commit/file_replacement.h"
@@ -29,7 +28,6 @@ constexpr char kLabel[] = "image/class/label";
 // The file in which TFDS expects the names of that feature's classes.
 constexpr char kLabelNames[] = "image.class.label.labels.txt";
 constexpr uint64_t kMaxNamesBytes = 64 << 20;
-constexpr std::string_view kManifestEnding = ".manifest.json";
 
 bool IsVersion(const std::string& name) {
   int dots = 0;
@@ -66,20 +64,14 @@ absl::StatusOr<Identity> IdentityOf(const std::string& directory) {
 }
 
 absl::StatusOr<std::vector<Manifest>> ReadManifests(const std::string& directory) {
-  std::vector<std::string> paths;
-  const std::string sidecars = SidecarPath(directory);
-  const absl::StatusOr<std::vector<std::string>> names = NamesIn(sidecars);
-  if (!names.ok() && !absl::IsNotFound(names.status())) return names.status();
-  for (const std::string& name : names.value_or(std::vector<std::string>())) {
-    if (name.ends_with(kManifestEnding)) paths.push_back(JoinPath(sidecars, name));
-  }
-  std::sort(paths.begin(), paths.end());
-  if (paths.empty()) {
+  const absl::StatusOr<std::vector<std::string>> paths = ManifestsIn(directory);
+  if (!paths.ok()) return paths.status();
+  if (paths->empty()) {
     return absl::NotFoundError(
         fmt::format("{}: no dataset with a manifest", directory.empty() ? "." : directory));
   }
   std::vector<Manifest> manifests;
-  for (const std::string& path : paths) {
+  for (const std::string& path : *paths) {
     absl::StatusOr<Manifest> manifest = ReadManifest(path);
     if (!manifest.ok()) return manifest.status();
     std::string_view defect;

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
+#include "io/folder.h"
 #include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest/manifest_seal.h"
@@ -20,7 +21,6 @@ namespace {
 
 // Room for the longest names of kMaxShards shards.
 constexpr uint64_t kMaxManifestBytes = uint64_t{512} << 20;
-constexpr std::string_view kManifestEnding = ".manifest.json";
 
 // Returns the name as it is read back from JSON, which can only store UTF-8.
 std::string AsStored(const std::string& name) {
@@ -257,6 +257,18 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
   if (status.ok()) status = CheckNames(path, &manifest);
   if (!status.ok()) return broken(std::string(status.message()));
   return manifest;
+}
+
+absl::StatusOr<std::vector<std::string>> ManifestsIn(const std::string& directory) {
+  const std::string folder = SidecarPath(directory);
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok() && !absl::IsNotFound(names.status())) return names.status();
+  std::vector<std::string> paths;
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    if (name.ends_with(kManifestEnding)) paths.push_back(JoinPath(folder, name));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& path) {

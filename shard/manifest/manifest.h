@@ -62,6 +62,10 @@ std::string FormatManifest(const Manifest& manifest);
 // ManifestPath, identifies the dataset.
 absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string& path);
 
+// Returns the paths of the manifests of all datasets in a local folder, in the order of their
+// names; none if it has no datasets. Errors: those of NamesIn.
+absl::StatusOr<std::vector<std::string>> ManifestsIn(const std::string& directory);
+
 // Reads a manifest. NotFound: there is none. DataLoss: as ParseManifest. Others: as ReadFile.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
 
