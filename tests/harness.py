@@ -286,6 +286,26 @@ def frame(payload):
     return header(len(payload)) + payload + struct.pack("<I", masked_crc(payload))
 
 
+# ---- Processes
+
+
+def alive(pid):
+    """Whether the process runs: it neither ended nor waits for its parent to take note."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def open_files(pid):
+    """What the process's descriptors stand for, as Linux names it. Those closed meanwhile are left out."""
+    found = []
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+    return found
+
+
 # ---- GZIP as shardfeed writes it
 
 

@@ -10,7 +10,7 @@ import traceback
 
 import numpy as np
 import pytest
-from harness import REPOSITORY
+from harness import REPOSITORY, alive, open_files
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -81,8 +81,7 @@ def test_memory_is_used_again(parsed):
     with ds.repeat(30).start(threads=1) as it:
         for i, _ in enumerate(it):
             if i % 50 == 0:
-                files = [os.path.realpath(f"/proc/self/fd/{f}") for f in os.listdir("/proc/self/fd")]
-                assert sum("memfd:shardfeed" in f for f in files) < 20
+                assert sum("memfd:shardfeed" in file for file in open_files("self")) < 20
 
 
 # ---- Errors
@@ -133,13 +132,6 @@ def test_a_process_that_dies_is_named_and_the_next_run_has_another(parsed):
 
 def children(pid):
     return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def gone_soon(pids):

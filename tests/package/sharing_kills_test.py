@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from harness import REPOSITORY
+from harness import REPOSITORY, alive, open_files
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).parent
 
 def wait_for_end(pid):
     for _ in range(1000):
-        if not os.path.exists(f"/proc/{pid}") or open(f"/proc/{pid}/stat").read().split(") ")[1][0] == "Z":
+        if not alive(pid):
             return
         time.sleep(0.01)
     raise AssertionError(f"process {pid} has not ended")
@@ -133,8 +133,8 @@ def test_nothing_remains_after_all_are_killed(ranks):
         rank("next", 2)
     pid = all_ranks[0]("stats")["shared"]["pid"]
     listening = [line.split()[6] for line in open("/proc/net/unix") if "@shardfeed-share" in line and
-                 f"socket:[{line.split()[6]}]" in files_of(pid)]
-    assert listening and any("memfd:shardfeed" in file for file in files_of(pid))
+                 f"socket:[{line.split()[6]}]" in open_files(pid)]
+    assert listening and any("memfd:shardfeed" in file for file in open_files(pid))
     for rank in all_ranks:
         rank.process.kill()
     for rank in all_ranks:
@@ -144,10 +144,6 @@ def test_nothing_remains_after_all_are_killed(ranks):
     while any(line.split()[6] in listening for line in open("/proc/net/unix") if "@" in line):
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-def files_of(pid):
-    return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
 
 
 def test_the_server_ends_with_its_last_user(dataset, name):

@@ -564,8 +564,7 @@ def test_an_endless_query_can_be_interrupted(tmp_path):
                                stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        opened = [os.path.realpath(fd) for fd in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
-        if str(database) in opened:
+        if str(database.resolve()) in harness.open_files(process.pid):
             break
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
