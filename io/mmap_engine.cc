@@ -7,20 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/inline_engine.h"
 #include "io/page_cache.h"
 
 namespace shardfeed {
 namespace {
-
-// Number of requests worth submitting before Wait is called: more would only queue.
-constexpr size_t kInlineDepth = 32;
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -67,32 +64,12 @@ absl::StatusOr<std::shared_ptr<const Mapping>> MapPart(const ReadRequest& reques
   return std::make_shared<const Mapping>(request.file, static_cast<char*>(data), begin, end);
 }
 
-class MmapEngine : public Engine {
+class MmapEngine : public InlineEngine {
  public:
-  explicit MmapEngine(std::string reason) {
-    stats_.mode = "mmap";
-    stats_.reason = std::move(reason);
-  }
-
-  void Submit(absl::Span<const ReadRequest> requests) override {
-    queue_.insert(queue_.end(), requests.begin(), requests.end());
-  }
-  void Wait(size_t min_results, std::vector<ReadResult>* results) override {
-    for (; min_results > 0 && !queue_.empty(); --min_results) {
-      results->push_back(Map(queue_.front()));
-      queue_.pop_front();
-      ++stats_.requests;
-      stats_.max_depth = 1;
-    }
-  }
-  void Wake() override {}
-  size_t outstanding() const override { return queue_.size(); }
-  size_t depth() const override { return kInlineDepth; }
-  bool reads_in_wait() const override { return true; }
-  EngineStats stats() const override { return stats_; }
+  explicit MmapEngine(std::string reason) : InlineEngine("mmap", std::move(reason)) {}
 
  private:
-  ReadResult Map(const ReadRequest& request) {
+  ReadResult Read(const ReadRequest& request, uint64_t* bytes) override {
     ReadResult result;
     result.tag = request.tag;
     if (request.length == 0) return result;
@@ -127,7 +104,7 @@ class MmapEngine : public Engine {
       result.status = ErrnoStatus(errno, file.path(), fmt::format("read at byte {}", begin));
       return result;
     }
-    stats_.bytes_read += end - begin;
+    *bytes += end - begin;
     result.data = {mapping->At(request.offset), static_cast<size_t>(request.length)};
     result.buffer = std::move(mapping);
     result.mapped = true;
@@ -137,10 +114,8 @@ class MmapEngine : public Engine {
   // A prime, because the addresses that are hashed are multiples of a power of two.
   static constexpr size_t kRecent = 61;
 
-  std::deque<ReadRequest> queue_;
   // The latest mapping of a file, indexed by the hash of its address.
   std::array<std::weak_ptr<const Mapping>, kRecent> recent_;
-  EngineStats stats_;
 };
 
 }  // namespace

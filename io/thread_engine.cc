@@ -12,13 +12,11 @@
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/inline_engine.h"
 #include "io/thread.h"
 
 namespace shardfeed {
 namespace {
-
-// Number of requests worth submitting before Wait is called: more would only queue.
-constexpr size_t kInlineDepth = 32;
 
 constexpr int kMaxThreads = 16;
 
@@ -86,36 +84,18 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
   return result;
 }
 
-class InlineEngine : public Engine {
+class ThreadlessEngine : public InlineEngine {
  public:
-  InlineEngine(const EngineOptions& options, std::string reason)
-      : pool_(options.pool), direct_(options.direct) {
-    stats_.mode = "threads";
-    stats_.reason = std::move(reason);
-  }
-
-  void Submit(absl::Span<const ReadRequest> requests) override {
-    queue_.insert(queue_.end(), requests.begin(), requests.end());
-  }
-  void Wait(size_t min_results, std::vector<ReadResult>* results) override {
-    for (; min_results > 0 && !queue_.empty(); --min_results) {
-      results->push_back(ReadNow(queue_.front(), direct_, *pool_, &stats_.bytes_read));
-      queue_.pop_front();
-      ++stats_.requests;
-      stats_.max_depth = 1;
-    }
-  }
-  void Wake() override {}
-  size_t outstanding() const override { return queue_.size(); }
-  size_t depth() const override { return kInlineDepth; }
-  bool reads_in_wait() const override { return true; }
-  EngineStats stats() const override { return stats_; }
+  ThreadlessEngine(const EngineOptions& options, std::string reason)
+      : InlineEngine("threads", std::move(reason)), pool_(options.pool), direct_(options.direct) {}
 
  private:
+  ReadResult Read(const ReadRequest& request, uint64_t* bytes) override {
+    return ReadNow(request, direct_, *pool_, bytes);
+  }
+
   const std::shared_ptr<BufferPool> pool_;
   const bool direct_;
-  std::deque<ReadRequest> queue_;
-  EngineStats stats_;
 };
 
 class ThreadEngine : public Engine {
@@ -240,7 +220,7 @@ class ThreadEngine : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> MakeThreadEngine(const EngineOptions& options, std::string reason) {
-  if (options.inline_reads) return std::make_unique<InlineEngine>(options, std::move(reason));
+  if (options.inline_reads) return std::make_unique<ThreadlessEngine>(options, std::move(reason));
   return std::make_unique<ThreadEngine>(options, std::move(reason));
 }
 

@@ -104,10 +104,10 @@ std::string CostText(const EpochCost& cost, double price) {
                      FormatCount(cost.requests), FormatSize(cost.bytes), PriceOf(cost, price));
 }
 
-// The shuffle whose chunks have 8 MiB, where those of `options` are smaller and the window has room
-// for them; null if it has not.
-absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader,
-                                                        ReaderOptions options) {
+// The reader's shuffle with chunks of 8 MiB, where its own are smaller and the window has room for
+// them; null if it has not.
+absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader) {
+  ReaderOptions options = reader.options();
   const OrderSpec& spec = reader.order().spec();
   const uint64_t mean = std::max<uint64_t>(1, reader.table().mean_bytes());
   const uint64_t chunk = std::max<uint64_t>(1, kRemoteReadBytes / mean);
@@ -129,12 +129,12 @@ struct StorePlan {
   uint64_t lanes = 0;  // lanes for the larger chunks
 };
 
-absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& options) {
+absl::StatusOr<StorePlan> PlanStore(const Reader& reader) {
   StorePlan plan;
   absl::StatusOr<EpochCost> cost = PlanEpoch(reader);
   if (!cost.ok()) return cost.status();
   plan.cost = *cost;
-  absl::StatusOr<std::unique_ptr<Reader>> large = WithLargeChunks(reader, options);
+  absl::StatusOr<std::unique_ptr<Reader>> large = WithLargeChunks(reader);
   if (!large.ok()) return large.status();
   if (*large == nullptr) return plan;
   cost = PlanEpoch(**large);
@@ -147,7 +147,8 @@ absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& o
 }
 
 // What cannot be kept of MDS shards (MdsColumns::Notes), and what it costs to shuffle ArrayRecord
-// shards: by the first one of each folder. None if its index cannot be opened, which reading tells.
+// shards: by the first one of each folder. None if its index cannot be
+// opened; reading reports the error.
 std::vector<std::string> NotesOf(const ShardTable& table) {
   std::vector<std::string> notes;
   std::optional<std::string_view> folder;
@@ -169,44 +170,52 @@ std::vector<std::string> NotesOf(const ShardTable& table) {
   return notes;
 }
 
+// Opens the dataset in the order that the flags tell.
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const OrderFlags& flags,
+                                                   const PackFlags& pack_flags,
+                                                   const CommandOptions& options) {
+  absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(pack_flags);
+  if (!pack.ok()) return pack.status();
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = OpenTable(flags, options);
+  if (!table.ok()) return table.status();
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags, table->get());
+  if (!reading.ok()) return reading.status();
+  reading->pack = *std::move(pack);
+  return Reader::Open(*table, *std::move(reading));
+}
+
 int Plan(const PlanFlags& flags, const CommandOptions& options) {
-  const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
-  if (!pack.ok()) return ReportError(pack.status());
-  absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
+  absl::StatusOr<std::unique_ptr<Reader>> opened = OpenReader(flags.order, flags.pack, options);
   if (!opened.ok()) return ReportError(opened.status());
-  const ShardTable& table = **opened;
-  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
-  if (!reading.ok()) return ReportError(reading.status());
-  reading->pack = *pack;
-  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*opened, *reading);
-  if (!reader.ok()) return ReportError(reader.status());
-  const Order& order = (*reader)->order();
+  const Reader& reader = **opened;
+  const ShardTable& table = reader.table();
+  const std::optional<PackSpec>& pack = reader.options().pack;
+  const Order& order = reader.order();
   const OrderSpec& spec = order.spec();
   const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
   const bool exact = shuffled && spec.window == OrderSpec::kAll;
   const uint64_t mean = table.mean_bytes();
   const uint64_t window = exact ? order.size() : shuffled ? spec.window : 1;
-  const uint64_t delivered = (*reader)->records_per_epoch() * flags.order.world;
-  const uint64_t left_over =
-      !reading->pack && order.size() > delivered ? order.size() - delivered : 0;
+  const uint64_t delivered = reader.records_per_epoch() * flags.order.world;
+  const uint64_t left_over = !pack && order.size() > delivered ? order.size() - delivered : 0;
   const uint64_t padding = delivered > order.size() ? delivered - order.size() : 0;
-  const MemoryPlan memory = (*reader)->memory_plan();
+  const MemoryPlan memory = reader.memory_plan();
   const double records_per_read =
       memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
   const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
   const std::vector<std::string> notes = NotesOf(table);
   const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
   std::optional<PackedEpoch> packed;
-  if (reading->pack) {
-    absl::StatusOr<PackedEpoch> epoch = DescribePackedEpoch(**reader);
+  if (pack) {
+    absl::StatusOr<PackedEpoch> epoch = DescribePackedEpoch(reader);
     if (!epoch.ok()) return ReportError(epoch.status());
     packed = *epoch;
   }
-  const uint64_t batches = packed ? packed->batches_per_rank : (*reader)->batches_per_epoch();
+  const uint64_t batches = packed ? packed->batches_per_rank : reader.batches_per_epoch();
   std::optional<StorePlan> store;
   // A window that does not fit the budget is not read from a store.
   if (table.remote() && (memory.whole_chunks || exact)) {
-    absl::StatusOr<StorePlan> plan = PlanStore(**reader, *reading);
+    absl::StatusOr<StorePlan> plan = PlanStore(reader);
     if (!plan.ok()) return ReportError(plan.status());
     store = *std::move(plan);
   }
@@ -217,7 +226,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                                    {"mean_record_bytes", mean},
                                    {"order", order.Describe()},
                                    {"batches_per_rank", batches},
-                                   {"records_per_rank", (*reader)->records_per_epoch()},
+                                   {"records_per_rank", reader.records_per_epoch()},
                                    {"left_over", left_over},
                                    {"padding", padding},
                                    {"window_records", window},
@@ -230,14 +239,14 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                                    {"held_bytes", memory.held_bytes},
                                    {"budget_bytes", memory.budget_bytes}};
     // How far records move means nothing between several datasets.
-    if ((*reader)->shared_mix() != nullptr) json.erase("displacement");
+    if (reader.shared_mix() != nullptr) json.erase("displacement");
     if (packed) {
       json.erase("records_per_rank");
       json["packing"] = {{"rows", packed->rows},
-                         {"row_elements", reading->pack->length},
+                         {"row_elements", pack->length},
                          {"elements", packed->elements},
                          {"left_out_records", packed->left_out},
-                         {"full", packed->Full(reading->pack->length)},
+                         {"full", packed->Full(pack->length)},
                          {"left_over_rows", packed->left_over},
                          {"balance", packed->balance}};
     }
@@ -257,10 +266,10 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
     return kExitDone;
   }
   fmt::print("data:    {} records in {} shards, {}, {} per record\n",
-             FormatCount((*reader)->selection().size()), FormatCount(table.num_shards()),
+             FormatCount(reader.selection().size()), FormatCount(table.num_shards()),
              FormatSize(table.stream_bytes()), FormatSize(mean));
   fmt::print("order:   {}\n", order.Describe());
-  if ((*reader)->shared_mix() != nullptr) PrintSources(*(*reader)->shared_mix());
+  if (reader.shared_mix() != nullptr) PrintSources(*reader.shared_mix());
   fmt::print("epoch:   {} batches of {}{} on each of {} ranks", FormatCount(batches),
              flags.order.batch, packed ? " rows" : "", flags.order.world);
   if (packed && packed->left_over > 0) {
@@ -269,16 +278,16 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
   if (padding > 0) fmt::print("; {} records appear twice", FormatCount(padding));
   fmt::print("\n");
-  if (packed && reading->pack->how == PackSpec::How::kSteps) {
-    fmt::print("rows:    {} steps, which '{}' tells\n", FormatCount(packed->rows),
-               reading->pack->lengths);
+  if (packed && pack->how == PackSpec::How::kSteps) {
+    fmt::print("rows:    {} steps, from the lengths '{}'\n", FormatCount(packed->rows),
+               pack->lengths);
   } else if (packed) {
     fmt::print(
         "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most{} has on average "
         "{:.3f} times the mean\n",
-        FormatCount(packed->rows), FormatCount(reading->pack->length), reading->pack->lengths,
-        100 * packed->Full(reading->pack->length),
-        reading->pack->cost == PackSpec::Cost::kQuadratic ? " attention" : "", packed->balance);
+        FormatCount(packed->rows), FormatCount(pack->length), pack->lengths,
+        100 * packed->Full(pack->length),
+        pack->cost == PackSpec::Cost::kQuadratic ? " attention" : "", packed->balance);
     if (packed->left_out > 0) {
       fmt::print("         {} records are left out because of their lengths\n",
                  FormatCount(packed->left_out));
@@ -287,7 +296,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   if (shuffled) {
     fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
   }
-  if (shuffled && (*reader)->shared_mix() == nullptr) {
+  if (shuffled && reader.shared_mix() == nullptr) {
     fmt::print(
         "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
         "global batch's records were read together with another of them\n",
@@ -428,17 +437,10 @@ nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags
 }
 
 int Replay(const ReplayFlags& flags, const CommandOptions& options) {
-  const absl::StatusOr<std::optional<PackSpec>> pack = PackSpecOf(flags.pack);
-  if (!pack.ok()) return ReportError(pack.status());
-  absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
+  absl::StatusOr<std::unique_ptr<Reader>> opened = OpenReader(flags.order, flags.pack, options);
   if (!opened.ok()) return ReportError(opened.status());
-  const ShardTable& table = **opened;
-  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
-  if (!reading.ok()) return ReportError(reading.status());
-  reading->pack = *pack;
-  absl::StatusOr<std::unique_ptr<Reader>> made = Reader::Open(*opened, *reading);
-  if (!made.ok()) return ReportError(made.status());
-  const Reader& reader = **made;
+  const Reader& reader = **opened;
+  const ShardTable& table = reader.table();
   const uint64_t world = flags.order.world;
   const uint64_t batch = flags.order.batch;
   if (flags.find) {
@@ -455,14 +457,14 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
       fmt::print("record {} is not in epoch {}\n", *flags.find, flags.epoch);
       return kExitDone;
     }
-    if (reading->pack) return ReplayRows(reader, flags, items, options);
+    if (reader.options().pack) return ReplayRows(reader, flags, items, options);
     nlohmann::ordered_json places = nlohmann::ordered_json::array();
     for (uint64_t one : items) places.push_back(PrintPlace(reader, flags, one, options.json));
     // Only a mixture may have several.
     if (options.json) fmt::print("{}\n", (mix != nullptr ? places : places[0]).dump(1));
     return kExitDone;
   }
-  if (reading->pack) return ReplayRows(reader, flags, {}, options);
+  if (reader.options().pack) return ReplayRows(reader, flags, {}, options);
   const uint64_t step = flags.step.value_or(0);
   if (step >= reader.batches_per_epoch()) {
     return ReportError(absl::InvalidArgumentError(fmt::format(

@@ -214,7 +214,8 @@ class TableColumn {
   std::optional<ColumnKind> asked_;
   const CellRules* rules_;
   bool plain_;  // numbers have their plain form, unless blanks are around them
-  // Whether the first number need not be kept, which is told only where dates are to be numbers.
+  // Whether numbers are only counted. The first one is kept if dates are to become numbers, for the
+  // message that names it.
   bool only_counts_numbers_;
   uint64_t ints_ = 0;
   uint64_t floats_ = 0;  // without those of nans_

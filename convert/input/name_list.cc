@@ -18,6 +18,11 @@ std::string NameList::Text(std::string_view one, std::string_view many,
   return fmt::format("{} {} {}: {}", count_, count_ == 1 ? one : many, what, names_);
 }
 
+void NameList::AppendNote(std::string_view verb, std::string_view one, std::string_view many,
+                          std::string_view what, std::vector<std::string>* notes) const {
+  if (count_ > 0) notes->push_back(fmt::format("{} {}", verb, Text(one, many, what)));
+}
+
 std::string ListOf(const std::vector<std::string>& names) {
   constexpr size_t kShown = 20;
   const size_t shown = names.size() <= kShown + 1 ? names.size() : kShown;

@@ -28,6 +28,9 @@ class NameList {
   const std::string& names() const { return names_; }
   // Returns "3 files WHAT: a, b, c"; `one` and `many` are the singular and plural of the noun.
   std::string Text(std::string_view one, std::string_view many, std::string_view what) const;
+  // Appends the note "VERB 3 files WHAT: a, b, c" unless there are no names.
+  void AppendNote(std::string_view verb, std::string_view one, std::string_view many,
+                  std::string_view what, std::vector<std::string>* notes) const;
 
  private:
   static constexpr uint64_t kShown = 3;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/excerpt.h"
-#include "convert/input/file_loader.h"
+#include "convert/input/whole_file.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 
@@ -157,10 +157,7 @@ absl::Status AnnotatedImages::AppendKey(const Item& item, std::string* key) cons
 
 absl::Status AnnotatedImages::VisitContent(
     const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
-  thread_local WholeFile file;
-  absl::StatusOr<std::string_view> bytes = file.Read(PathOf(NumberOf(item)));
-  if (bytes.ok()) visit(*bytes);
-  return bytes.status();
+  return VisitFile(PathOf(NumberOf(item)), visit);
 }
 
 }  // namespace shardfeed

@@ -11,10 +11,10 @@
 #include "base/utf8.h"
 #include "convert/features/image_file.h"
 #include "convert/features/json_schema.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/json_document.h"
 #include "convert/input/name_list.h"
+#include "convert/input/whole_file.h"
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
@@ -257,14 +257,9 @@ absl::Status CaptionsSource::Scan(std::stop_token stop,
 
 std::vector<std::string> CaptionsSource::notes() const {
   std::vector<std::string> notes;
-  if (other_files_.count() > 0) {
-    notes.push_back("skipped " +
-                    other_files_.Text("file", "files", "that are neither images nor their texts"));
-  }
-  if (loops_.count() > 0) {
-    notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that contains the link"));
-  }
+  other_files_.AppendNote("skipped", "file", "files", "that are neither images nor their texts",
+                          &notes);
+  loops_.AppendNote("skipped", "link", "links", "to a folder that contains the link", &notes);
   for (std::string& note : schema_.Notes()) notes.push_back(std::move(note));
   return notes;
 }
@@ -342,17 +337,14 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
 
 absl::Status CaptionsSource::VisitContent(
     const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
-  thread_local WholeFile file;
-  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes.substr(1)));
-  if (bytes.ok()) visit(*bytes);
-  return bytes.status();
+  return VisitFile(tree_.PathOf(item.file, item.bytes.substr(1)), visit);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeCaptionsSource(std::vector<std::string> folders,
                                                            CaptionsOptions options) {
-  if (folders.empty()) return absl::InvalidArgumentError("no folders of images are named");
+  if (folders.empty()) return absl::InvalidArgumentError("expected folders of images, got none");
   return std::make_unique<CaptionsSource>(std::move(folders), std::move(options));
 }
 

@@ -357,30 +357,19 @@ std::vector<std::string> CocoSource::notes() const {
   for (uint64_t image = 0; image < num_images(); ++image) {
     if (!is_dropped(image) && first_[image] == first_[image + 1]) bare.Add(NameOf(image));
   }
-  if (bare.count() > 0) {
-    notes.push_back(
-        fmt::format("{}: kept {}", path, bare.Text("image", "images", "without annotations")));
+  const std::string kept = path + ": kept";
+  bare.AppendNote(kept, "image", "images", "without annotations", &notes);
+  outside_.AppendNote(kept, "box", "boxes", "not inside the image", &notes);
+  empty_.AppendNote(kept, "box", "boxes", "without an area", &notes);
+  short_polygons_.AppendNote(kept, "object", "objects", "with a polygon of less than 3 points",
+                             &notes);
+  if (columns_.areas) {
+    without_area_.AppendNote(path + ": took the area of the box for", "object", "objects",
+                             "without an area", &notes);
   }
-  if (outside_.count() > 0) {
-    notes.push_back(
-        fmt::format("{}: kept {}", path, outside_.Text("box", "boxes", "not inside the image")));
-  }
-  if (empty_.count() > 0) {
-    notes.push_back(
-        fmt::format("{}: kept {}", path, empty_.Text("box", "boxes", "without an area")));
-  }
-  if (short_polygons_.count() > 0) {
-    notes.push_back(fmt::format(
-        "{}: kept {}", path,
-        short_polygons_.Text("object", "objects", "with a polygon of less than 3 points")));
-  }
-  if (columns_.areas && without_area_.count() > 0) {
-    notes.push_back(fmt::format("{}: took the area of the box for {}", path,
-                                without_area_.Text("object", "objects", "without an area")));
-  }
-  if (columns_.crowds && without_crowd_.count() > 0) {
-    notes.push_back(fmt::format("{}: took 0 for {}", path,
-                                without_crowd_.Text("object", "objects", "without iscrowd")));
+  if (columns_.crowds) {
+    without_crowd_.AppendNote(path + ": took 0 for", "object", "objects", "without iscrowd",
+                              &notes);
   }
   const auto others = [&](std::string_view of, const std::set<std::string>& keys) {
     if (keys.empty()) return;

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/name_list.h"
+#include "convert/input/whole_file.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -79,14 +79,9 @@ absl::Status FilesSource::Scan(std::stop_token stop,
 
 std::vector<std::string> FilesSource::notes() const {
   std::vector<std::string> notes;
-  if (not_files_.count() > 0) {
-    notes.push_back("skipped " + not_files_.Text("pipe, socket or device",
-                                                 "pipes, sockets or devices", "among the files"));
-  }
-  if (loops_.count() > 0) {
-    notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that contains the link"));
-  }
+  not_files_.AppendNote("skipped", "pipe, socket or device", "pipes, sockets or devices",
+                        "among the files", &notes);
+  loops_.AppendNote("skipped", "link", "links", "to a folder that contains the link", &notes);
   return notes;
 }
 
@@ -120,10 +115,7 @@ absl::Status FilesSource::Build(const Item& item, ExampleBuilder& builder) const
 
 absl::Status FilesSource::VisitContent(
     const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
-  thread_local WholeFile file;
-  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes));
-  if (bytes.ok()) visit(*bytes);
-  return bytes.status();
+  return VisitFile(tree_.PathOf(item.file, item.bytes), visit);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "base/excerpt.h"
 #include "convert/input/binary_reader.h"
 #include "convert/input/checked_files.h"
-#include "convert/input/file_loader.h"
+#include "convert/input/whole_file.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 

@@ -11,10 +11,10 @@
 #include "base/excerpt.h"
 #include "base/utf8.h"
 #include "convert/features/image_file.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/fingerprint.h"
 #include "convert/input/folder_walk.h"
 #include "convert/input/name_list.h"
+#include "convert/input/whole_file.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -213,17 +213,9 @@ absl::Status ImageFolderSource::Scan(std::stop_token stop,
 
 std::vector<std::string> ImageFolderSource::notes() const {
   std::vector<std::string> notes;
-  if (not_images_.count() > 0) {
-    notes.push_back("skipped " + not_images_.Text("file", "files", "not named like an image"));
-  }
-  if (outside_classes_.count() > 0) {
-    notes.push_back("skipped " +
-                    outside_classes_.Text("image", "images", "outside the class folders"));
-  }
-  if (loops_.count() > 0) {
-    notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that contains the link"));
-  }
+  not_images_.AppendNote("skipped", "file", "files", "not named like an image", &notes);
+  outside_classes_.AppendNote("skipped", "image", "images", "outside the class folders", &notes);
+  loops_.AppendNote("skipped", "link", "links", "to a folder that contains the link", &notes);
   if (options_.classes) {
     const std::string unused = options_.classes->NoteOfUnused({labels_.begin(), labels_.end()});
     if (!unused.empty()) notes.push_back(unused);
@@ -293,10 +285,7 @@ std::string ImageFolderSource::PathOf(const Item& item) const {
 
 absl::Status ImageFolderSource::VisitContent(
     const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
-  thread_local WholeFile file;
-  absl::StatusOr<std::string_view> bytes = file.Read(PathOf(item));
-  if (bytes.ok()) visit(*bytes);
-  return bytes.status();
+  return VisitFile(PathOf(item), visit);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include "base/excerpt.h"
 #include "convert/features/column.h"
 #include "convert/features/image_file.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/name_list.h"
+#include "convert/input/whole_file.h"
 #include "convert/items/split_names.h"
 #include "fmt/format.h"
 
@@ -203,13 +203,8 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
 
 std::vector<std::string> ImagesSource::notes() const {
   std::vector<std::string> notes;
-  if (not_images_.count() > 0) {
-    notes.push_back("skipped " + not_images_.Text("file", "files", "not named like an image"));
-  }
-  if (loops_.count() > 0) {
-    notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that contains the link"));
-  }
+  not_images_.AppendNote("skipped", "file", "files", "not named like an image", &notes);
+  loops_.AppendNote("skipped", "link", "links", "to a folder that contains the link", &notes);
   if (options_.labels && options_.labels->size() > num_records_) {
     notes.push_back(fmt::format("{}: {} of {} labels have no image", options_.labels->path(),
                                 options_.labels->size() - num_records_, options_.labels->size()));
@@ -305,10 +300,7 @@ absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) cons
 
 absl::Status ImagesSource::VisitContent(
     const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
-  thread_local WholeFile file;
-  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes));
-  if (bytes.ok()) visit(*bytes);
-  return bytes.status();
+  return VisitFile(tree_.PathOf(item.file, item.bytes), visit);
 }
 
 }  // namespace

@@ -195,12 +195,8 @@ std::vector<std::string> MetadataImages::notes() const {
   std::vector<std::string> notes = {fmt::format(
       "took features and the order of the images from {}; folders are not classes", path_)};
   for (std::string& note : table_->notes()) notes.push_back(std::move(note));
-  if (without_row_.count() > 0) {
-    notes.push_back("skipped " + without_row_.Text("image", "images", "without a row"));
-  }
-  if (other_files_.count() > 0) {
-    notes.push_back("skipped " + other_files_.Text("file", "files", "not named like an image"));
-  }
+  without_row_.AppendNote("skipped", "image", "images", "without a row", &notes);
+  other_files_.AppendNote("skipped", "file", "files", "not named like an image", &notes);
   return notes;
 }
 

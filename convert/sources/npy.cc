@@ -18,7 +18,7 @@
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
 #include "convert/input/codec.h"
-#include "convert/input/file_loader.h"
+#include "convert/input/whole_file.h"
 #include "decode/features/npy_header.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"

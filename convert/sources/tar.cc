@@ -17,12 +17,12 @@
 #include "convert/features/column.h"
 #include "convert/features/json_schema.h"
 #include "convert/input/checked_files.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/json_defect.h"
 #include "convert/input/json_document.h"
 #include "convert/input/name_list.h"
 #include "convert/input/open_file_cache.h"
 #include "convert/input/tar_reader.h"
+#include "convert/input/whole_file.h"
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
@@ -350,10 +350,8 @@ absl::Status TarSource::Scan(std::stop_token stop,
 
 std::vector<std::string> TarSource::notes() const {
   std::vector<std::string> notes;
-  if (passed_over_.count() > 0) {
-    notes.push_back("skipped " + passed_over_.Text("member", "members",
-                                                   "with hidden names or without an ending"));
-  }
+  passed_over_.AppendNote("skipped", "member", "members", "with hidden names or without an ending",
+                          &notes);
   for (const Extension& extension : extensions_) {
     if (extension.records < num_records_) {
       notes.push_back(fmt::format("{} of {} records have no .{}", num_records_ - extension.records,

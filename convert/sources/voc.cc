@@ -9,10 +9,10 @@
 #include "absl/status/status.h"
 #include "base/excerpt.h"
 #include "convert/features/object_list.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/folder_walk.h"
 #include "convert/input/path_kind.h"
 #include "convert/input/text_reader.h"
+#include "convert/input/whole_file.h"
 #include "convert/sources/annotated_images.h"
 #include "convert/sources/voc_annotation.h"
 #include "fmt/format.h"
@@ -302,9 +302,7 @@ std::vector<std::string> VocSource::notes() const {
         without_flag_);
   }
   add("took the image of the same name in spite of another <filename>", renamed_);
-  if (unannotated_.count() > 0) {
-    notes.push_back("skipped " + unannotated_.Text("image", "images", "without annotations"));
-  }
+  unannotated_.AppendNote("skipped", "image", "images", "without annotations", &notes);
   if (!others_.empty()) {
     notes.push_back(
         fmt::format("no features for these elements of objects: {}", fmt::join(others_, ", ")));

@@ -11,10 +11,10 @@
 #include "base/excerpt.h"
 #include "convert/features/class_map.h"
 #include "convert/features/object_list.h"
-#include "convert/input/file_loader.h"
 #include "convert/input/file_tree.h"
 #include "convert/input/path_kind.h"
 #include "convert/input/text_reader.h"
+#include "convert/input/whole_file.h"
 #include "convert/sources/annotated_images.h"
 #include "convert/sources/yolo_config.h"
 #include "convert/sources/yolo_label.h"
@@ -340,21 +340,18 @@ std::vector<std::string> YoloSource::notes() const {
         "{}: no names of classes (data.yaml or classes.txt), so records have only their numbers",
         path_));
   }
-  const auto add = [&notes](std::string_view verb, const NameList& names, std::string_view one,
-                            std::string_view many, std::string_view what) {
-    if (names.count() > 0) notes.push_back(fmt::format("{} {}", verb, names.Text(one, many, what)));
-  };
-  add("kept the images of", bare_, "label file", "label files", "without a line");
-  add("kept", without_file_, "image", "images", "without a label file, as without objects");
+  bare_.AppendNote("kept the images of", "label file", "label files", "without a line", &notes);
+  without_file_.AppendNote("kept", "image", "images", "without a label file, as without objects",
+                           &notes);
   if (outlined_.count() > 0) {
     notes.push_back(fmt::format("took the smallest box around each outline, {} in all: {}",
                                 outlined_.count(), outlined_.names()));
   }
-  add("kept", outside_, "box", "boxes", "not inside the image");
-  add("kept", empty_, "box", "boxes", "without an area");
-  add("skipped", unused_, "label file", "label files", "without an image");
-  add("skipped", not_images_, "file", "files", "not named like an image");
-  add("skipped", loops_, "link", "links", "to a folder that contains the link");
+  outside_.AppendNote("kept", "box", "boxes", "not inside the image", &notes);
+  empty_.AppendNote("kept", "box", "boxes", "without an area", &notes);
+  unused_.AppendNote("skipped", "label file", "label files", "without an image", &notes);
+  not_images_.AppendNote("skipped", "file", "files", "not named like an image", &notes);
+  loops_.AppendNote("skipped", "link", "links", "to a folder that contains the link", &notes);
   return notes;
 }
 

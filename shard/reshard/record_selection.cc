@@ -3,21 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/numbered_random.h"
+
 namespace shardfeed {
 namespace {
 
 constexpr uint64_t kStep = uint64_t{1} << 16;
-
-// SplitMix64's output function (Steele, Lea, Flood 2014) over a seeded counter.
-uint64_t Random(uint64_t seed, uint64_t number) {
-  uint64_t z = seed * 0xd1342543de82ef95u + (number + 1) * 0x9e3779b97f4a7c15u;
-  for (int round = 0; round < 2; ++round) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-  }
-  return z;
-}
 
 }  // namespace
 
@@ -50,7 +41,7 @@ RecordSelection RecordSelection::Sample(uint64_t total, uint64_t count, uint64_t
 // record is chosen with the probability (wanted and not yet chosen) / (records left).
 bool RecordSelection::Chooses(uint64_t number, uint64_t chosen) const {
   const auto scaled =
-      static_cast<unsigned __int128>(Random(seed_, number)) * (total_ - number) >> 64;
+      static_cast<unsigned __int128>(NumberedRandom(seed_, number)) * (total_ - number) >> 64;
   return static_cast<uint64_t>(scaled) < count_ - chosen;
 }
 

@@ -1,14 +1,16 @@
 // Reads whole files, one after another, into memory that is reused.
 
-#ifndef SHARDFEED_CONVERT_INPUT_FILE_LOADER_H_
-#define SHARDFEED_CONVERT_INPUT_FILE_LOADER_H_
+#ifndef SHARDFEED_CONVERT_INPUT_WHOLE_FILE_H_
+#define SHARDFEED_CONVERT_INPUT_WHOLE_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/buffer.h"
 
@@ -38,6 +40,11 @@ class WholeFile {
   std::shared_ptr<Buffer> buffer_;
 };
 
+// Passes the bytes of the file at `path` to `visit`. Thread safe; they are read into memory that
+// belongs to the calling thread. Errors: those of WholeFile::Read.
+absl::Status VisitFile(const std::string& path,
+                       const std::function<void(std::string_view bytes)>& visit);
+
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_CONVERT_INPUT_FILE_LOADER_H_
+#endif  // SHARDFEED_CONVERT_INPUT_WHOLE_FILE_H_

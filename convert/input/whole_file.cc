@@ -1,4 +1,4 @@
-#include "convert/input/file_loader.h"
+#include "convert/input/whole_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,6 +51,14 @@ void WholeFile::Reserve(size_t size) {
   if (buffer_ != nullptr && size <= buffer_->size() && buffer_->size() <= kKept) return;
   buffer_.reset();
   buffer_ = Buffer::Allocate(std::max(size + size / 4, size_t{1} << 20));
+}
+
+absl::Status VisitFile(const std::string& path,
+                       const std::function<void(std::string_view bytes)>& visit) {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(path);
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
 }
 
 }  // namespace shardfeed
