@@ -15,7 +15,10 @@ from .arguments import Count, Size, Threads, checked, shown, specs_of
 
 PathLike = Union[str, os.PathLike]
 
-_DEFECTS, _USAGE, _INTERRUPTED = 1, 2, 130
+_DONE, _DEFECTS, _USAGE, _IO, _INTERRUPTED = 0, 1, 2, 3, 130
+
+# A flag in a message, or a command line to type, which keeps its flags.
+_FLAG = re.compile(r"shardfeed [a-z]+ [^;']*|(?<![^\s'\"(,|])--([a-z][a-z-]*)(?: (skip|stop)\b)?")
 
 
 def program() -> str:
@@ -47,23 +50,30 @@ def _options(options: Dict[str, Any]) -> List[str]:
 
 def _in_python(message: str) -> str:
     """Returns an error of the program with its flags spelled as arguments of these functions."""
+    def argument(match: "re.Match[str]") -> str:
+        if not match[1]:
+            return match[0]
+        return match[1].replace("-", "_") + (f"={match[2]!r}" if match[2] else "")
+
     def spelled(match: "re.Match[str]") -> str:
         value = match[2] or "True"
         # Placeholders are in capitals; other values are texts.
         if match[2] and not match[2].isupper():
             value = repr(value)
         return f"; pass {match[1].replace('-', '_')}={value} to "
-    return re.sub(r"; pass --([a-z-]+)(?: (\S+))? to (?=[^;]*$)", spelled, message)
+    message = re.sub(r"; pass --([a-z-]+)(?: (\S+))? to (?=[^;]*$)", spelled, message)
+    return _FLAG.sub(argument, message)
 
 
-def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
+def _run(*arguments: str, reported: Sequence[int] = ()) -> Dict[str, Any]:
+    """Runs a command and returns its report. Statuses in `reported` are no errors if there is a report."""
     # Imported here, so that importing the package is quick.
     import json
     import subprocess
     limit = ["--max-record-bytes", str(_core.max_record_bytes())]
     done = subprocess.run([program(), *arguments, *limit, "--json"], stdin=subprocess.DEVNULL,
                           capture_output=True)
-    if done.returncode == 0 or (defects_are_fine and done.returncode == _DEFECTS and done.stdout):
+    if done.returncode == _DONE or (done.returncode in reported and done.stdout):
         return json.loads(done.stdout)
     message = done.stderr.decode(errors="backslashreplace").strip().removeprefix("shardfeed: ")
     message = _in_python(message)
@@ -106,11 +116,11 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
         try:
             return tables.run(tables.parse(kind, arguments))
         except Misuse as error:
-            raise ValueError(f"{kind}: {error}") from None
+            raise ValueError(_in_python(f"{kind}: {error}")) from None
         except FileExistsError as error:  # as for the program's kinds
-            raise ValueError(str(error)) from None
+            raise ValueError(_in_python(str(error))) from None
     # Records that on_error="skip" left out are in the result, and not an error.
-    return _run("convert", kind, *arguments, defects_are_fine=True)
+    return _run("convert", kind, *arguments, reported=[_DEFECTS])
 
 
 @checked
@@ -162,7 +172,8 @@ class Defect(NamedTuple):
 
 class VerifyReport(NamedTuple):
     """The result of verify: true if nothing is wrong. `defects` has the first 100 of each
-    shard. `notes` are not defects: skipped members and repeated keys of tar archives."""
+    shard; a file that cannot be read is a defect of the kind "unreadable". `notes` are not defects:
+    skipped members and repeated keys of tar archives."""
 
     shards: int
     records: int
@@ -175,9 +186,10 @@ class VerifyReport(NamedTuple):
         return self.num_defects == 0
 
     def raise_if_damaged(self) -> None:
-        """Raises DataLossError if there are defects."""
+        """Raises DataLossError if there are defects, or OSError if the first is a file that cannot be read."""
         if self.defects:
-            raise DataLossError(self.defects[0].detail)
+            first = self.defects[0]
+            raise (OSError if first.kind == "unreadable" else DataLossError)(first.detail)
 
     def __repr__(self) -> str:
         lines = [f"{self.shards} shards, {self.records} records, {self.bytes} bytes: "
@@ -195,9 +207,12 @@ class VerifyReport(NamedTuple):
 def verify(spec: Union[PathLike, Sequence[PathLike]], *,
            level: Literal["headers", "payload", "examples", "images"] = "payload",
            threads: Optional[Threads] = None) -> VerifyReport:
-    """Checks every byte. `level` is "headers", "payload", "examples" or "images"."""
+    """Checks every byte, and returns all defects that it found. `level` is "headers", "payload", "examples" or
+    "images".
+
+    ValueError: a wrong argument. OSError: there is no such dataset, or its folder cannot be listed."""
     report = _run("verify", *specs_of(spec), *_options({"level": level, "threads": threads}),
-                  defects_are_fine=True)
+                  reported=[_DEFECTS, _IO])
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
                     d.get("detail", "")) for d in report["defects"]]
     return VerifyReport(report["shards"], report["records"], report["bytes"],
@@ -323,7 +338,7 @@ def diff(first: PathLike, second: PathLike, *, max_drift: float = 0.1,
     if not 0 <= max_drift <= 1:
         raise ValueError(f"max_drift must be from 0 to 1, not {shown(max_drift)}")
     report = _run("diff", *specs_of(first), *specs_of(second),
-                  *_options({"max_drift": max_drift, "threads": threads}), defects_are_fine=True)
+                  *_options({"max_drift": max_drift, "threads": threads}), reported=[_DEFECTS])
     drift = [Drift(d["feature"], d["distance"], d["measure"], d.get("value"), d["significant"])
              for d in report["drift"]]
     return Difference(report["schema"], drift, max_drift)
