@@ -143,7 +143,7 @@ int Main(int argc, char** argv) {
   DecodeImageOptions plain = antialiased;
   plain.image.antialias = false;
   DecodeImageOptions half = antialiased;
-  half.image.layout = PixelLayout::kChw;
+  half.image.layout = ImageLayout::kNCHW;
   half.image.dtype = DType::kFloat16;
   half.image.mean = {0.485f, 0.456f, 0.406f};
   half.image.std = {0.229f, 0.224f, 0.225f};

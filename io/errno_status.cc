@@ -50,7 +50,7 @@ Kind KindOf(int error) {
 absl::Status ErrnoStatus(int error, std::string_view path, std::string_view what) {
   const Kind kind = KindOf(error);
   std::string remedy = kind.remedy;
-  // Only what the file is to be created in can be missing.
+  // When a file is created, ENOENT means that its folder is missing.
   const size_t slash = path.rfind('/');
   if (error == ENOENT && what == "create" && slash != path.npos && slash > 0) {
     remedy = fmt::format("; the folder {} does not exist, create it first", path.substr(0, slash));

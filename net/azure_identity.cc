@@ -47,7 +47,7 @@ absl::StatusOr<Credentials> ParseToken(const HttpResponse& response, std::string
   const bool sound = found.token.find_first_of(" \r\n\t") == found.token.npos;
   if (!found.token.empty() && found.expires && sound) return found;
   return absl::UnavailableError(
-      fmt::format("the identity of {}: the answer is not what such a service gives", source));
+      fmt::format("the identity of {}: unexpected response from the identity service", source));
 }
 
 // The error with what the service says, "AADSTS7000215: Invalid client secret provided. ...".

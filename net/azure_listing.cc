@@ -78,7 +78,7 @@ absl::Status ListBlobs(const Store& store, const std::string& folder, bool uncom
       }
       found(std::move(blob));
     }
-    // A page may have nothing, and yet another one follow.
+    // A page without objects is not necessarily the last one.
     const std::string next = result.child_value("NextMarker");
     if (next.empty()) return absl::OkStatus();
     if (query["marker"] == next) {

@@ -21,7 +21,7 @@ constexpr char kVersion[] = "2020-10-02";
 // Requests whose time is further from the server's than a quarter of an hour are refused.
 constexpr std::time_t kMaxSkew = 840;
 
-// What an answer says of an error: HEAD has a header alone.
+// The error that a response describes. Responses to HEAD have only headers.
 struct AzureError {
   std::string code;
   std::string message;  // its first line: then come the request's name and time
@@ -120,7 +120,7 @@ void AzureStore::Sign(const std::map<std::string, std::string>& query, HttpReque
   if (!account_.key.empty()) {
     request->headers.push_back(SharedKeyHeader(account_, query, *request));
   } else if (!account_.sas.empty()) {
-    // It is in no other place than this: see docs/stores.md.
+    // The signature is added only here, so that no message has it: see docs/stores.md.
     request->url += (query.empty() ? "?" : "&") + account_.sas;
   } else if (tokens_ != nullptr) {
     request->headers.push_back("Authorization: Bearer " + tokens_->Get().token);
@@ -194,7 +194,7 @@ absl::Status AzureStore::ErrorOf(std::string_view path, const HttpResponse& resp
   const std::string said = error.Text(response.status);
   const auto message = [&](std::string_view text) { return fmt::format("{}: {}", path, text); };
   const bool anonymous = account_.key.empty() && account_.sas.empty() && tokens_ == nullptr;
-  // Containers that are not public do not show themselves.
+  // Containers that are not public are reported as missing.
   const bool hidden = error.code == "ResourceNotFound" || error.code == "PublicAccessNotPermitted";
   if (response.status == 401 || response.status == 403 || (anonymous && hidden)) {
     return Refused(path, response);

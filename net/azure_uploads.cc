@@ -19,7 +19,7 @@ namespace {
 
 // A blob has up to 100,000 blocks that are not committed.
 constexpr size_t kMaxBlockListBytes = 32 << 20;
-// Requests at a time.
+// Maximum number of concurrent requests.
 constexpr int kRequests = 32;
 constexpr size_t kUploadDigits = 8;
 

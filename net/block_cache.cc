@@ -25,10 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How often is looked whether another process has fetched a block.
+// How often to check whether another process has fetched a block.
 constexpr milliseconds kFirstLook(1);
 constexpr milliseconds kLongestLook(50);
-// Nothing is kept for so long after an error.
+// After an error, no blocks are cached for this long.
 constexpr std::chrono::seconds kPause(30);
 
 struct Counters {
@@ -74,7 +74,7 @@ uint64_t HashOf(std::string_view text) {
   return hash;
 }
 
-// A URL may say in its query who may read; a cache does not keep that.
+// A URL's query may hold credentials, which a cache must not keep.
 std::string WithoutQuery(std::string_view url) {
   const size_t query = url.find('?');
   if (query == url.npos) return std::string(url);
@@ -142,7 +142,7 @@ class BlockCache::Live {
     BlockKey key;
     BlockName name;
     ReadStore read;
-    std::vector<Fetched> waiting;  // Live's mutex_
+    std::vector<Fetched> waiting;  // guarded by Live::mutex_
     // Used by the thread, and by the read between its begin and its end.
     bool arrived = false;
     absl::Status status;
@@ -243,8 +243,8 @@ class BlockCache::Live {
     return true;
   }
 
-  // What is where a block belongs. Only its own room is lost to one that is obstructed, by a folder
-  // that has something in it, say: others are kept as ever.
+  // What is at the path of a block. An obstruction, such as a folder that is not empty, affects
+  // only that block.
   enum class Place { kEmpty, kBlock, kObstructed };
   Place Look(const Fetching& job) {
     const auto block = BlockFile::Open(folder_.PathOf(job.name), job.key);
@@ -359,7 +359,8 @@ absl::StatusOr<std::shared_ptr<BlockCache>> BlockCache::Open(const std::string& 
   Known& known = Known::Get();
   MutexLock lock(known.mutex);
   std::shared_ptr<BlockCache> cache;
-  // Looked up before it is opened: to close it again would drop the process's locks.
+  // Look the cache up first: closing a second descriptor of its file would drop this process's
+  // locks.
   struct stat info;
   if (::stat(CacheStatePath(folder).c_str(), &info) == 0) {
     const auto it = known.caches.find({info.st_dev, info.st_ino});

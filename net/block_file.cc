@@ -237,7 +237,7 @@ absl::StatusOr<BlockKey> ReadBlockKey(const std::string& path) {
 absl::Status WriteBlock(int fd, const std::string& path, const BlockKey& key,
                         std::string_view bytes) {
   if (bytes.size() != key.bytes() || key.text.size() > BlockKey::kMaxBytes) {
-    return absl::InvalidArgumentError(fmt::format("{}: no block has such bytes or key", path));
+    return absl::InvalidArgumentError(fmt::format("{}: invalid size or key of a block", path));
   }
   char header[kBlockHeaderBytes] = {};
   std::memcpy(header, kMagic.data(), kMagic.size());

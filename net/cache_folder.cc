@@ -26,14 +26,14 @@ namespace {
 
 constexpr std::string_view kStateName = "shardfeed-cache";
 constexpr std::string_view kMagic = "SFCACHE1";
-// The magic, the number of bytes used, and its complement, by which it is believed.
+// The magic, the number of bytes used, and its complement, which validates it.
 constexpr size_t kStateBytes = 24;
 constexpr std::string_view kTemporary = ".tmp";
 
 // What the file system keeps free.
 constexpr uint64_t kReservedShare = 20;  // 5 %
 constexpr uint64_t kMostReserved = 10ull << 30;
-// To look through the folder takes a moment, so more is let go than is needed just now.
+// Listing the folder is slow, so more is evicted than is needed now.
 constexpr uint64_t kSlackShare = 32;
 constexpr uint64_t kMostSlack = 1 << 30;
 constexpr std::chrono::seconds kLookAgain(30);
@@ -58,7 +58,7 @@ struct flock LockOf(short type, uint64_t byte) {
   return lock;
 }
 
-// False: another process has it. Where a file system has no locks, everybody has all.
+// False: another process holds the lock. On a file system without locks, every attempt succeeds.
 bool TryLockByte(int fd, short type, uint64_t byte) {
   struct flock lock = LockOf(type, byte);
   return ::fcntl(fd, F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
@@ -73,7 +73,7 @@ bool IsLocked(int fd, uint64_t byte) {
   return ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-// 16 digits at the front of `text`, which loses them.
+// Removes 16 hexadecimal digits from the front of `text`.
 std::optional<uint64_t> TakeHash(std::string_view* text) {
   if (text->size() < 16) return std::nullopt;
   uint64_t value = 0;
@@ -90,13 +90,13 @@ bool Take(std::string_view* text, std::string_view what) {
   return true;
 }
 
-// Makes the folder, with those above it.
+// Creates the folder and its missing parents.
 absl::Status MakeFolder(const std::string& path) {
   std::error_code error;
   const std::filesystem::path above = std::filesystem::absolute(path, error).parent_path();
   if (!error) std::filesystem::create_directories(above, error);
   if (error) return ErrnoStatus(error.value(), path, "create");
-  // What others may not read in the store, they may not read here.
+  // Other users may lack permission to read the store, so they may not read the cache.
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, path, "create");
   }
@@ -161,7 +161,7 @@ absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool 
   if (n < 0) {
     status = ErrnoStatus(errno, state, "read");
   } else if (n == 0 && opened.writable) {
-    // New. Whoever else writes it, too, writes the same.
+    // A new file. Processes that write it at the same time write the same bytes.
     if (::pwrite(opened.fd, kMagic.data(), kMagic.size(), 0) != static_cast<ssize_t>(kMagic.size()))
       status = ErrnoStatus(errno, state, "write");
   } else if (std::string_view(bytes, n) != kMagic) {
@@ -178,8 +178,8 @@ absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool 
   return opened;
 }
 
-// Held by one thread of one process of the machine at a time. Not held after all where another
-// process keeps it for seconds, as one that was stopped does.
+// Held by one thread of one process of the machine at a time. Gives up if another process, such as
+// a stopped one, holds it for seconds: see status.
 class ABSL_SCOPED_LOCKABLE CacheFolder::SpaceLock {
  public:
   explicit SpaceLock(const CacheFolder& folder) ABSL_EXCLUSIVE_LOCK_FUNCTION(folder.mutex_)
@@ -219,7 +219,7 @@ void CacheFolder::Use(uint64_t dataset, uint64_t object, uint64_t version) {
   MutexLock lock(mutex_);
   ++versions_[{object, version}];
   if (++uses_[dataset] > 1) return;
-  // Two processes may use it. Nobody locks it for himself, so it is not refused.
+  // The lock is shared. Nobody takes it exclusively, so this succeeds.
   TryLockByte(opened_.fd, F_RDLCK, DatasetByte(dataset));
   if (!opened_.writable) return;
   const std::string path = fmt::format("{}/{:016x}", opened_.path, dataset);
@@ -257,7 +257,7 @@ absl::Status CacheFolder::WriteUsed(uint64_t used) const {
   return absl::OkStatus();
 }
 
-// Without a number to add to, the next one to reserve counts again.
+// If there is no valid count, the next call of Reserve counts again.
 void CacheFolder::AddUsed(int64_t bytes) {
   SpaceLock lock(*this);
   if (!lock.status(path()).ok()) return;
@@ -411,7 +411,7 @@ absl::StatusOr<std::optional<int>> CacheFolder::Reserve(const BlockName& name, u
     }
   }
   if (fd >= 0) {
-    // In one piece, and an error now rather than later, where the file system can.
+    // Allocates the file in one piece, so that a full disk is an error now and not later.
     if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
       error = errno;
       const bool refused = error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG;
@@ -434,7 +434,7 @@ absl::Status CacheFolder::Keep(const BlockName& name, int fd, uint64_t bytes) {
   const std::string path = PathOf(name);
   const std::string temporary = path + std::string(kTemporary);
   absl::Status status;
-  // What a full disk or a broken one makes of the bytes is told here by some file systems.
+  // Some file systems report errors of writing only here.
   if (::close(fd) != 0 && errno != EINTR) status = ErrnoStatus(errno, temporary, "write");
   if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     status = ErrnoStatus(errno, temporary, "rename");
@@ -468,7 +468,7 @@ absl::Status CacheFolder::Remove(const BlockName& name) {
   if ((folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str())) != 0) {
     return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, path, "remove");
   }
-  // What is no file was not counted.
+  // Only regular files were counted.
   if (S_ISREG(info.st_mode)) AddUsed(-static_cast<int64_t>(info.st_size));
   return absl::OkStatus();
 }

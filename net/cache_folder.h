@@ -53,11 +53,11 @@ std::string CacheStatePath(const std::string& folder);
 
 // Opens the folder of a cache, which is made if `create` and there is none. A process must open
 // each once. InvalidArgument: a URL, or a folder that has something else in it. NotFound: there is
-// none. PermissionDenied: it belongs to another user, whose blocks are not to be believed. Others:
+// none. PermissionDenied: it belongs to another user, whose blocks are not trusted. Others:
 // see ErrnoStatus.
 absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool create);
 
-// What `shardfeed cache ls` tells of an object, all of its versions apart.
+// One version of an object, as `shardfeed cache ls` lists it.
 struct CacheEntry {
   std::string dataset;  // "s3://bucket/folder/train"
   std::string path;     // URL of the object
@@ -95,8 +95,8 @@ class CacheFolder {
 
   // Makes room for a file of `bytes`, so that all files have no more than `limit` together and the
   // file system keeps its reserve, creates the block's temporary file, of that size, and returns
-  // its descriptor; the block must be locked. Datasets that nobody uses are let go for it, those
-  // first that were not used for longest. Nothing: there is no room. Errors: see ErrnoStatus;
+  // its descriptor; the block must be locked. Datasets that nobody uses are evicted for it, the
+  // least recently used first. Nullopt: there is no room. Errors: see ErrnoStatus;
   // Unavailable: another process keeps the folder locked.
   absl::StatusOr<std::optional<int>> Reserve(const BlockName& name, uint64_t bytes, uint64_t limit);
   // The temporary file of `bytes` becomes the block, or is removed. Either closes the descriptor.
@@ -107,11 +107,11 @@ class CacheFolder {
   absl::Status Remove(const BlockName& name);
 
   absl::StatusOr<CacheListing> List() const;
-  // Lets blocks go until no more than `limit` bytes are left, as Reserve does, and what killed
-  // processes have left. Returns how many bytes there are then: more, if they are in use.
+  // Evicts blocks, as Reserve does, until at most `limit` bytes are left, and removes what killed
+  // processes have left. Returns how many bytes remain, which are more if they are in use.
   absl::StatusOr<uint64_t> Trim(uint64_t limit);
-  // The same, if there are more than `limit` bytes by the count that processes keep, which takes
-  // but a moment to see. Leaves one alone that cannot be written to.
+  // The same, if there are more than `limit` bytes by the count that processes share, which is
+  // quick to read. Does nothing if the folder is read-only.
   absl::Status Shrink(uint64_t limit);
   // Removes all blocks, used or not. Returns how many bytes they had.
   absl::StatusOr<uint64_t> Clear();
@@ -147,7 +147,7 @@ class CacheFolder {
   std::set<BlockName> reserved_ ABSL_GUARDED_BY(mutex_);       // with temporary files
   // Versions of objects in use, and how often.
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> versions_ ABSL_GUARDED_BY(mutex_);
-  // When to look for room again, after there was none.
+  // After a search found no room, the earliest time of the next one.
   std::chrono::steady_clock::time_point look_again_ ABSL_GUARDED_BY(mutex_);
 };
 

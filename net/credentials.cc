@@ -34,7 +34,7 @@ struct Functions {
   }
 };
 
-// Whether it can stand in a header. Never says what it is.
+// Whether the text is valid in a header. It must not be part of any message.
 bool IsSound(std::string_view text) {
   return text.size() <= kMaxBytes &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 0x7f; });

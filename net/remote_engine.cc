@@ -105,7 +105,7 @@ class RemoteEngine : public Engine {
     std::shared_ptr<Buffer> buffer;
     absl::Status status;
     bool unverified = false;
-    // Transfers, or blocks that are fetched, that have not come yet.
+    // Number of transfers, or of blocks to fetch, that are not finished.
     size_t missing = 0;
     std::vector<std::shared_ptr<Transfer>> transfers;
 
@@ -126,7 +126,7 @@ class RemoteEngine : public Engine {
     std::shared_ptr<const File> file;
     std::vector<uint64_t> flights;
   };
-  // What other threads have.
+  // State that is shared with other threads.
   struct Shared {
     Mutex mutex;
     CondVar changed;
@@ -184,8 +184,8 @@ class RemoteEngine : public Engine {
                             }));
   }
 
-  // Blocks that are not in the cache are fetched before the request gets its memory: that of the
-  // blocks stands for it in the reader's budget.
+  // Blocks that are not in the cache are fetched before the request gets its memory. Meanwhile, the
+  // memory of the blocks takes its place in the reader's budget.
   void LookIntoCache(uint64_t number, Flight& flight) {
     const auto& object = flight.file().cached();
     for (uint64_t block = flight.first_block(); block < flight.end_block(); ++block) {
@@ -206,7 +206,7 @@ class RemoteEngine : public Engine {
     }
   }
 
-  // As many as the requests that wait have bytes, and one at least.
+  // Fetches as many blocks as hold the bytes that requests wait for, and at least one.
   void StartFetches() {
     while (!to_fetch_.empty() &&
            (fetching_ == 0 || (fetching_ + 1) * kCacheBlockBytes <= waiting_bytes_)) {
@@ -247,7 +247,7 @@ class RemoteEngine : public Engine {
     const uint64_t end = request.offset + request.length;
     const auto& object = flight.file().cached();
     Allocate(flight);
-    uint64_t from = UINT64_MAX;  // where what the cache has not begins
+    uint64_t from = UINT64_MAX;  // where the range begins that is not in the cache
     for (uint64_t at = request.offset; at < end;) {
       const uint64_t block = at / kCacheBlockBytes;
       const uint64_t stop = std::min(end, (block + 1) * kCacheBlockBytes);

@@ -107,24 +107,26 @@ absl::Status RemoteFile::ReadDirectly(uint64_t offset, absl::Span<char> dst) con
   return promise.get_future().get();
 }
 
-// Whoever walks through a file may skip a little, or look back.
+// Sequential readers may skip a little or read a little again.
 bool RemoteFile::Follows(uint64_t offset) const {
   return next_ != UINT64_MAX && offset + kSmallBytes >= next_ && offset <= next_ + kBlockBytes;
 }
 
-// Where a stretch ends that is read ahead; with that of the cache, where there is one.
+// The end of the range that is read ahead from `begin`, which is that of a block of the cache if
+// there is one.
 uint64_t RemoteFile::BlockEnd(uint64_t begin) const {
   const uint64_t into = cached_ != nullptr ? begin % kCacheBlockBytes : 0;
   return std::min(size(), begin - into + kBlockBytes);
 }
 
-// The block that has `offset`, which is begun where there is none; null: read what is wanted alone.
+// Returns the block at `offset`, and starts to read one if there is none. Null: only the wanted
+// bytes are to be read.
 std::shared_ptr<RemoteFile::Block> RemoteFile::BlockAt(uint64_t offset, size_t wanted) const {
   MutexLock lock(mutex_);
   const uint64_t forks = ForkCount();
   const bool follows = Follows(offset);
   next_ = std::min(size(), offset + wanted);
-  // What has been passed is not read again; what a parent began does not come to its child.
+  // Drops the blocks that were passed, and after a fork those that the parent began to read.
   while (!blocks_.empty() && (blocks_.front()->forks != forks || blocks_.front()->end <= offset)) {
     blocks_.pop_front();
   }
@@ -155,8 +157,8 @@ absl::StatusOr<size_t> RemoteFile::ReadAt(uint64_t offset, absl::Span<char> dst)
   return dst.size();
 }
 
-// Block by block: what the cache has, what it has once it was fetched, and what it has no room for.
-// A small read that follows no other, such as of a header, fetches no block.
+// Reads from the blocks of the cache, after fetching those that are missing, and directly what the
+// cache has no room for. A small read that follows no other, such as of a header, fetches no block.
 absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst) const {
   BlockCache& cache = cached_->cache();
   const uint64_t end = offset + dst.size();

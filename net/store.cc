@@ -72,7 +72,7 @@ struct Stores {
   std::map<std::string, std::shared_ptr<const Store>> stores ABSL_GUARDED_BY(mutex);
 };
 
-// A shared access signature in a URL would stand in messages, states and listings.
+// A shared access signature in a URL would appear in messages, states and listings.
 absl::Status CheckNoToken(std::string_view url) {
   const size_t query = url.find('?');
   if (query == url.npos || !url.starts_with("a") || url.find("sig=", query) == url.npos) {
@@ -94,7 +94,7 @@ absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url, FindCred
                                                                                      : "bucket"));
   }
   if (azure) return AzureStore::Open(url, std::move(given));
-  // It would stand in messages, logs and states.
+  // A password in the URL would appear in messages, logs and states.
   if (parts.host.find('@') != std::string_view::npos) {
     return absl::InvalidArgumentError(fmt::format(
         "{}://...@{}: a URL must not contain a password; credentials are taken from the "
@@ -170,7 +170,9 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
 
 absl::Status Store::CheckWritable(std::string_view path) const {
   return absl::InvalidArgumentError(
-      fmt::format("{}: HTTP servers are only read; write to a path, s3://, gs:// or az://", path));
+      fmt::format("{}: HTTP servers are only read; write to a path, s3://, gs://, az:// or "
+                  "abfss://",
+                  path));
 }
 
 absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {

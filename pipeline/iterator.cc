@@ -470,8 +470,8 @@ IteratorStats Iterator::Run::stats() const {
   stats.seconds = static_cast<double>(now - start_ns_) * 1e-9;
   stats.elements = elements_;
   stats.rows = rows_;
-  stats.damaged = damaged_;
   stats.dropped_damaged = context_->dropped_damaged;
+  stats.damaged = damaged_ + stats.dropped_damaged;
   stats.wait_seconds = static_cast<double>(waits_.Look(now).total_ns) * 1e-9;
   for (const auto& c : context_->AllCounters()) {
     StageStats stage;

@@ -129,7 +129,7 @@ Json StatsToJson(const IteratorStats& stats) {
                       {"ahead_bytes", stage.ahead_bytes}});
   }
   return {{"seconds", stats.seconds},   {"elements", stats.elements},
-          {"rows", stats.rows},         {"damaged", stats.damaged + stats.dropped_damaged},
+          {"rows", stats.rows},         {"damaged", stats.damaged},
           {"ignored", stats.ignored},   {"wait_seconds", stats.wait_seconds},
           {"limit", stats.limit},       {"verdict", stats.verdict},
           {"stages", std::move(stages)}};

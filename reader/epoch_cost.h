@@ -13,13 +13,12 @@ namespace shardfeed {
 struct EpochCost {
   uint64_t requests = 0;
   uint64_t bytes = 0;  // bytes of files
-  // Only the first records were planned, and the rest is as they are.
+  // Extrapolated from the first records.
   bool estimated = false;
 };
 
-// Plans the first epoch of the reader's rank, as it is read from a store, without reading it: only
-// indexes are. Of more than `most_records`, so many are planned. Errors: those of
-// ShardTable::Index.
+// Plans the first epoch of the reader's rank, as it is read from a store. Reads only indexes. Plans
+// at most `most_records` and extrapolates. Errors: those of ShardTable::Index.
 absl::StatusOr<EpochCost> PlanEpoch(const Reader& reader, uint64_t most_records = 2'000'000);
 
 }  // namespace shardfeed

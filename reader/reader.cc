@@ -24,9 +24,9 @@ namespace {
 
 constexpr uint64_t kMinBudget = 64 << 20;
 constexpr uint64_t kMaxDefaultBudget = 1 << 30;
-// A store is as quick as there are bytes on their way.
+// The throughput of a store grows with the number of bytes in flight.
 constexpr uint64_t kMinRemoteBudget = 512 << 20;
-// A range of a store is not inflated to more than so many times its size at once.
+// A range of a store is inflated at once to at most this many times its size.
 constexpr double kMostInflated = 8;
 constexpr int kStateVersion = 2;
 

@@ -59,8 +59,8 @@ class Reader {
   absl::StatusOr<std::optional<ReadPlace>> PlaceAfter(const ReadPlace& place,
                                                       uint64_t records) const;
 
-  // With a mixture: a number for all that the sequence before a place depends on, which it may
-  // differ in from another that continues from there.
+  // For a mixture: a hash of everything that determines the sequence before `place`. Two mixtures
+  // that agree after the place may differ in it.
   uint64_t PastOf(const ReadPlace& place) const;
 
   // The number of batches, and of records, that every rank delivers in an epoch without a packing.

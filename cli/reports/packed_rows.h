@@ -33,7 +33,7 @@ struct PackFlags {
 // Declares these options.
 void AddPackFlags(CLI::App& command, PackFlags& flags);
 
-// Nullopt: records are not to be packed. InvalidArgument: flags lack others.
+// Nullopt: records are not to be packed. InvalidArgument: a flag requires another one.
 absl::StatusOr<std::optional<PackSpec>> PackSpecOf(const PackFlags& flags);
 
 // The rows of an epoch as ranks share them.

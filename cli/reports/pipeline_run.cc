@@ -165,7 +165,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   if (running.trace != nullptr) {
     if (status = running.trace->Write(run.trace); !status.ok()) return ReportError(status);
   }
-  const uint64_t damaged = stats.damaged + stats.dropped_damaged;
+  const uint64_t damaged = stats.damaged;
   if (options.json) {
     nlohmann::ordered_json json = {{"chain", ds.Text()},
                                    {"columns", RowSpecText(ds.spec())},

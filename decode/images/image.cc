@@ -139,7 +139,7 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
 ImageDecoder::ImageDecoder(const ImageOptions& options)
     : options_(options), jpeg_(options.jpeg), raw_(RawFormatOf(options)) {
   if (options.raw) return;
-  if (options.dtype == DType::kUInt8 && options.layout == PixelLayout::kHwc) return;
+  if (options.dtype == DType::kUInt8 && options.layout == ImageLayout::kNHWC) return;
   const auto or_all = [&](const std::vector<float>& values, float value) {
     return values.empty() ? std::vector<float>(options.channels, value) : values;
   };

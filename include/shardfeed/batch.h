@@ -67,7 +67,7 @@ struct RowOrigin {
   uint64_t part = 0;
 };
 
-struct ReorderedRows;  // pipeline/stages/reordered_rows.h
+struct ReorderedRows;  // internal
 
 // Consecutive rows that a stage delivers in its own order: row first + i is row at + i * stride of
 // `rows`.
@@ -129,7 +129,8 @@ class Batch {
 
   // Size of the values and splits, including the payloads of bytes columns.
   uint64_t bytes() const;
-  // Rows [begin, begin + count) of a batch that is not `batched`. The memory is shared.
+  // Rows [begin, begin + count) of a batch that is not `batched`; begin + count must be at most
+  // `rows`. The memory is shared.
   Batch Slice(size_t begin, size_t count) const;
   // Appends the origins of rows [begin, begin + count), and how they were reordered, to `out`,
   // where they are the rows from `row` on.

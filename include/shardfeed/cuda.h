@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "shardfeed/batch.h"
 #include "shardfeed/dataset.h"
+#include "shardfeed/images.h"
 #include "shardfeed/iterator.h"
 #include "shardfeed/schema.h"
 
@@ -39,11 +40,6 @@ using CuEvent = struct CuEventObject*;
 // Special values of CuStream.
 inline CuStream CuStreamLegacy() { return reinterpret_cast<CuStream>(1); }
 inline CuStream CuStreamPerThread() { return reinterpret_cast<CuStream>(2); }
-
-enum class ImageLayout {
-  kNCHW,
-  kNHWC,  // channels last
-};
 
 enum class Mixing {
   kNone,
@@ -193,7 +189,8 @@ class DeviceIterator {
   // first. Work that is enqueued on `stream` afterwards finds the values: `stream` waits for them,
   // while this thread waits only until the copy is enqueued. After an error each further call
   // returns it again, until LoadStateDict. Errors of a stream (Use) are returned once, before a
-  // batch is taken.
+  // batch is taken. One thread at a time calls it. Errors: those of Iterator::Next; Internal: a
+  // call of the driver failed, with its name and reason.
   absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
   // Waits for a batch, the end or an error, so that Next will not have to wait. Returns false if
   // there is none within `most`. For callers that check for something else while they wait. Must

@@ -347,9 +347,9 @@ class Dataset {
 
   Dataset Take(uint64_t count) const;
   Dataset Skip(uint64_t count) const;
-  // States the number of elements of an epoch, which is then the chain's length: of what filters, a
-  // generator or Unbatch deliver, it is not known otherwise. FailedPrecondition, from Next: an
-  // epoch has fewer or more.
+  // States the number of elements of an epoch, which is then the chain's length. Otherwise the
+  // length is unknown after Filter, Unbatch or a generator. FailedPrecondition, from Next: an epoch
+  // has fewer or more.
   Dataset AssertCardinality(uint64_t count) const;
   // The rows before the first for which `fn` returns false. `fn` may also be called for later rows.
   Dataset TakeWhile(FilterFn fn, std::string version = {}) const;
@@ -425,7 +425,7 @@ class Dataset {
   // Whether the elements are batches.
   bool batched() const;
   // The shards that the chain reads if they are its only source, otherwise null. Waits for their
-  // indexes. Errors: see ShardTable::Open.
+  // indexes. Errors: those of RandomAccess::Open.
   absl::StatusOr<std::shared_ptr<const ShardTable>> table() const;
   // The numbers of the records at these positions of the first epoch of a mixture, which the chain
   // must read. Errors: as table(), and those of the mixture.

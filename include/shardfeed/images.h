@@ -35,10 +35,10 @@ enum class Interpolation {
   kArea,      // the mean of what the output pixel covers (OpenCV's INTER_AREA when shrinking)
 };
 
-// The order of an image's values in memory.
-enum class PixelLayout {
-  kHwc,  // height, width, channels: the channels of a pixel beside each other
-  kChw,  // a plane for each channel
+// The order of an image's values in memory, named after that of a batch of images.
+enum class ImageLayout {
+  kNHWC,  // height, width, channels: the channels of a pixel are beside each other
+  kNCHW,  // channels, height, width: a plane for each channel
 };
 
 // Limits of the JPEG decoder.
@@ -61,7 +61,7 @@ struct ImageOptions {
   int channels = 3;  // 3: RGB, 1: grey; raw: as many as the files store
   Interpolation interpolation = Interpolation::kBilinear;
   bool antialias = true;
-  PixelLayout layout = PixelLayout::kHwc;
+  ImageLayout layout = ImageLayout::kNHWC;
   // False: the levels of RGB or grey. True: the samples as the file stores them, for masks, depth
   // maps and images of many channels: indices of a palette, values of 1, 2, 4 and 16 bits without
   // scaling, and alpha as one more channel. JPEGs become grey or RGB. `channels` is how many each

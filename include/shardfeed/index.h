@@ -35,7 +35,8 @@ struct IndexSummary {
 };
 
 // Returns what the index at `path` says about its shard. Reads only its head, which takes a few
-// microseconds, so damage after the head is not noticed. Errors: those of ShardIndex::Open.
+// microseconds, so damage after the head is not noticed. Thread-safe. NotFound: there is no such
+// file. DataLoss: it is not an index, or is damaged; IndexShard replaces it.
 absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path);
 
 struct IndexBuildOptions {
@@ -56,13 +57,13 @@ struct IndexBuildOptions {
   std::vector<std::string>* notes = nullptr;
 };
 
-// Walks the headers of the shard at `path` and writes its index to IndexPath(path). Replaces an
-// existing index in one step. Only the headers and footers of large records are read from raw
-// shards; payloads are not checked. Compressed shards are inflated, and get restart points. From
-// tar archives, the headers of the members are read (docs/webdataset.md), from MDS shards the
-// offsets of the samples (docs/mds.md), and from ArrayRecord shards the footer
+// Walks the headers of the shard at `path` and writes its index: FOLDER/.shardfeed/NAME.index. An
+// existing index is replaced in one step. Only the headers and footers of large records are read
+// from raw shards; payloads are not checked. Compressed shards are inflated, and get restart
+// points. From tar archives, the headers of the members are read (docs/webdataset.md), from MDS
+// shards the offsets of the samples (docs/mds.md), and from ArrayRecord shards the footer
 // (docs/arrayrecord.md). The lengths of records in an existing index are kept if it lists the same
-// records (docs/index.md).
+// records (docs/index.md). Thread-safe for different shards.
 //
 // DataLoss: damage hides where records begin; the message names record and byte, and no index is
 // written.
@@ -78,8 +79,9 @@ struct RecordSet {
 // are checked. Thread-safe.
 class RandomAccess {
  public:
-  // Opens the table, on `threads` threads; indexes that are missing or do not fit are built in
-  // memory (headers only, for raw shards).
+  // Opens the shards, on `threads` threads (0: one per processor). Indexes that are missing or do
+  // not fit are built in memory (headers only, for raw shards). Errors: those of IndexShard.
+  // Aborted: the dataset was replaced meanwhile.
   static absl::StatusOr<std::unique_ptr<RandomAccess>> Open(const ShardSet& set, int threads = 0);
 
   ~RandomAccess();
@@ -92,7 +94,7 @@ class RandomAccess {
 
   uint64_t num_records() const;
 
-  // Returns the records with these numbers, which may be in any order and repeat. Neighbours are
+  // Returns the records with these numbers, which may be in any order and repeat. Neighbors are
   // read together, and reads run in parallel on `threads` threads (0: one per processor).
   //
   // OutOfRange: a number is not below num_records(). DataLoss: damage, or an index that does not

@@ -43,7 +43,8 @@ class Trace {
   // Adds how many batches a stage has begun, from `at_ns` on.
   void AddLevel(const std::string& name, uint64_t at_ns, uint64_t batches);
 
-  // Writes all events in Chrome's Trace Event Format (JSON).
+  // Writes all events in Chrome's Trace Event Format (JSON). Thread-safe. Errors: the file cannot
+  // be created or written, with the system's reason (NotFound, PermissionDenied ...).
   absl::Status Write(const std::string& path) const;
 
  private:
@@ -113,8 +114,9 @@ struct IteratorStats {
   double seconds = 0;
   uint64_t elements = 0;
   uint64_t rows = 0;
-  uint64_t damaged = 0;  // rows in Batch::damaged
-  // Rows of damaged records that a step (such as Filter) has dropped, including those ahead of the
+  // Rows of damaged records: those in Batch::damaged, and those that were dropped.
+  uint64_t damaged = 0;
+  // Those of `damaged` that a step (such as Filter) has dropped, including those ahead of the
   // consumer.
   uint64_t dropped_damaged = 0;
   // Rows that IgnoreErrors has dropped, including those ahead of the consumer, and the errors of

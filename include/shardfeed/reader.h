@@ -225,8 +225,9 @@ struct ReadBlock {
   // Position of records[0] in the epoch; records[i] has the position + i * stride.
   uint64_t position = 0;
   uint64_t stride = 1;
-  // The position of records[0] as a ReadPlace counts it; the distances of the others are multiples
-  // of the number of ranks. The same as `position`, except for records of a Leftover.
+  // The position of records[0] in the order that the states of this run count in; the distances of
+  // the others are multiples of the number of ranks. The same as `position`, except after a resume
+  // with another number of ranks.
   uint64_t place = 0;
   // Number of records at the end that are padding.
   uint64_t padded = 0;

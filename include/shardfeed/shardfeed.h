@@ -1,4 +1,4 @@
-// All public headers.
+// All public headers of C++. shardfeed_c.h is that of C.
 
 #ifndef SHARDFEED_SHARDFEED_H_
 #define SHARDFEED_SHARDFEED_H_

@@ -131,9 +131,9 @@ int shardfeed_repeat(shardfeed_dataset* dataset, uint64_t epochs);
  *   NAME: TYPE [SIZES]         rows of one shape; without [SIZES], one value
  *   NAME: TYPE ragged [SIZES]  rows of any number of elements; SIZES are those of an element
  *
- * such as "x: float32 [50], tokens: int64 ragged, image: bytes". Types: uint8, int32, int64,
- * float16, bfloat16, float32, bytes. Names have no colon and no comma. NULL: all features of the
- * dataset. */
+ * such as "x: float32 [50], tokens: int64 ragged, image: bytes". Types: uint8, int8,
+ * uint16, int16, int32, int64, float16, bfloat16, float32, float64, bytes. Names have no colon and
+ * no comma. NULL: all features of the dataset. */
 int shardfeed_parse(shardfeed_dataset* dataset, const char* schema);
 /* Batches of `rows` rows; the last one is smaller, or left out if `drop_remainder` is not 0.
  * Without this step, each batch has a single row. */

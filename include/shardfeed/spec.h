@@ -32,14 +32,14 @@ struct OutputSpec {
 // of a store (s3://bucket/folder). Opens no file.
 //
 // InvalidArgument: a URL of an unknown scheme, or of a store that is only read; a folder of the
-// kernel, such as /dev; no stem; N outside 1 .. kMaxShards; anything else after '@'; the name of a
+// kernel, such as /dev; no stem; N outside 1 to 1,000,000; anything else after '@'; the name of a
 // single shard; a name that could not be read back, such as that of a hidden file or a sidecar, a
 // name with a wildcard, or one that begins with '-'.
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec);
 
 // Detects that a dataset was replaced: each dataset has a manifest of its own, which is moved into
-// place after the shards while a commit record is present (staging.h). A dataset without a manifest
-// counts as unchanged until it has one. Thread-safe.
+// place after the shards while a commit record is present (docs/commit.md). A dataset without a
+// manifest counts as unchanged until it has one. Thread-safe.
 class DatasetVersion {
  public:
   // For files that do not form one dataset: they are never replaced together.
@@ -76,7 +76,8 @@ struct ShardSet {
   std::string stem;
   std::string suffix;
   std::vector<std::string> paths;
-  // Whether `paths` are exactly the shards of FormatSpec(directory, stem, paths.size(), suffix).
+  // Whether `paths` are exactly the shards that "DIRECTORY/STEM@N[.SUFFIX]" names, where N is their
+  // number.
   bool sharded_name = false;
   // The version of the dataset, if all shards are of one dataset.
   DatasetVersion version;
@@ -107,8 +108,8 @@ struct ShardSet {
 // scheme, or names several datasets, which are listed, something other than a file (a pipe), or
 // files that are neither TFRecord nor ArrayRecord (according to dataset_info.json).
 // FailedPrecondition: a Spark job that did not finish. Aborted: datasets are replaced faster than
-// folders can be listed. Other errors: those of FinishCommit, and of listing a folder
-// (ErrnoStatus).
+// folders can be listed. Other errors: those of listing a folder, and of completing what an
+// interrupted writer had committed.
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
 // The files of all specs, in order. Files that form one whole set in its order (a glob expanded by

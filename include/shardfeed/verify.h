@@ -38,7 +38,7 @@ enum class VerifyLevel {
 struct Defect {
   std::string shard;  // path of the shard; for a defect of a manifest or index, its path
   // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer", "tar sample",
-  // "mds sample", "array_record chunk" (FrameDefectName);
+  // "mds sample", "array_record chunk";
   // "compressed data", "not an Example", "image", "not a TFRecord", "unreadable";
   // "index", "manifest".
   std::string kind;

@@ -76,9 +76,13 @@ class Writer {
 
   // Appends the record to the next shard in turn: record i goes to shard i mod N. The bytes are
   // copied. An error may be that of an earlier record; after one, all calls fail.
+  //
+  // InvalidArgument: the record is longer than 2 GiB. Others: a file cannot be created or written,
+  // with the system's reason (ResourceExhausted: the disk is full).
   absl::Status Write(std::string_view record);
 
-  // Completes the dataset and makes it visible. Called once, last.
+  // Completes the dataset and makes it visible. Called once, last. Errors: those of Write.
+  // FailedPrecondition: another writer has taken the name meanwhile.
   absl::StatusOr<WriteSummary> Finish();
 
  private:

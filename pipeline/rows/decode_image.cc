@@ -79,7 +79,7 @@ ImageOptions MaskOptions(ImageOptions image) {
   image.channels = 1;
   image.interpolation = Interpolation::kNearest;
   image.dtype = DType::kUInt8;
-  image.layout = PixelLayout::kHwc;
+  image.layout = ImageLayout::kNHWC;
   image.mean.clear();
   image.std.clear();
   return image;
@@ -124,7 +124,7 @@ class DecodeImageStep : public RowStep {
     const int64_t width = image.width;
     const int64_t channels = image.channels;
     std::vector<int64_t> shape = {height, width, channels};
-    if (image.layout == PixelLayout::kChw) shape = {channels, height, width};
+    if (image.layout == ImageLayout::kNCHW) shape = {channels, height, width};
     std::string output = options_.output.empty() ? DecodedName(feature) : options_.output;
     const std::string valid = output + "/valid";
     outputs_.push_back({std::move(output), image.dtype, shape, false});
@@ -426,7 +426,7 @@ std::string DecodeImageText(const std::string& feature, const DecodeImageOptions
   add("channels", image.channels, 3);
   add("interpolation", kInterpolations[static_cast<int>(image.interpolation)], "bilinear");
   add("antialias", image.antialias, true);
-  add("layout", std::string_view(image.layout == PixelLayout::kHwc ? "NHWC" : "NCHW"), "NHWC");
+  add("layout", std::string_view(image.layout == ImageLayout::kNHWC ? "NHWC" : "NCHW"), "NHWC");
   add("dtype", DTypeName(image.dtype), "uint8");
   add("mean", image.mean, std::vector<float>());
   add("std", image.std, std::vector<float>());

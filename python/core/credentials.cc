@@ -48,7 +48,7 @@ absl::StatusOr<Credentials> Call(PyObject* function, const std::string& source) 
       if (!given.is_valid()) nb::raise_python_error();
       result = Take(given, source);
     } catch (nb::python_error& e) {
-      // Such as SystemExit: its text may be anything, and nobody is there to end.
+      // Also SystemExit, which must not end this thread. The text of an exception may hold secrets.
       result = absl::UnavailableError(
           fmt::format("{} raised {}", source, TextOf(e.type().attr("__name__"))));
     } catch (const std::exception&) {

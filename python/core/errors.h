@@ -46,8 +46,8 @@ std::optional<std::string> DropException(const absl::Status& status);
 // if filters make the warning an exception.
 void Warn(PyObject* category, std::string_view message);
 
-// Raises StopIteration. What a cache on disk could not keep, which ends no run, is told before,
-// once a process, by a RuntimeWarning; and what there is to be told by TellNotes.
+// Raises StopIteration. Before that, warns once in each process if a cache on disk could not keep
+// blocks, which is no error of a run, and calls TellNotes.
 [[noreturn]] void EndIteration();
 
 void BindErrors(nanobind::module_& m);

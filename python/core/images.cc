@@ -188,7 +188,7 @@ DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
             {"area", Interpolation::kArea}},
            &image.interpolation);
   f.Read("antialias", &image.antialias);
-  f.Choose("layout", {{"NHWC", PixelLayout::kHwc}, {"NCHW", PixelLayout::kChw}}, &image.layout);
+  f.Choose("layout", {{"NHWC", ImageLayout::kNHWC}, {"NCHW", ImageLayout::kNCHW}}, &image.layout);
   std::string dtype(DTypeName(image.dtype));
   f.Read("dtype", &dtype);
   image.dtype = DTypeFromName(dtype);

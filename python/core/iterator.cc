@@ -399,7 +399,8 @@ nb::dict StatsToPython(const IteratorStats& stats) {
   all["seconds"] = stats.seconds;
   all["elements"] = stats.elements;
   all["rows"] = stats.rows;
-  all["damaged"] = stats.damaged + stats.dropped_damaged;
+  all["damaged"] = stats.damaged;
+  all["dropped_damaged"] = stats.dropped_damaged;
   all["ignored"] = stats.ignored;
   all["first_ignored"] = stats.first_ignored;
   all["wait_seconds"] = stats.wait_seconds;
@@ -437,7 +438,7 @@ nb::dict PyIterator::Stats() {
   if (elements_ > 0) {  // do not count elements found ahead
     stats.elements = elements_;
     stats.rows = batch_rows_;
-    stats.damaged = damaged_;
+    stats.damaged = damaged_ + stats.dropped_damaged;
   }
   return StatsToPython(stats);
 }

@@ -69,7 +69,7 @@ class NumberRule {
   double Stored(double value) const;
 
  private:
-  static constexpr double kUnsuspicious = 1 << 23;  // whose whole part every float has
+  static constexpr double kUnsuspicious = 1 << 23;  // floats represent all integers up to this
 
   bool IsLossySlow(double value) const;
   std::string WhyInteger(std::string_view value) const;

@@ -341,9 +341,9 @@ class Dataset(RowSteps):
         return self._then("skip", count, text=f"skip({count})")
 
     def assert_cardinality(self, count: Count) -> "Dataset":
-        """States the number of elements of an epoch, which is then the chain's length: of what `filter`,
-        `unbatch` or a generator deliver, it is not known otherwise. RuntimeError, from the iterator: an epoch
-        has fewer or more."""
+        """States the number of elements of an epoch, which is then the chain's length. Otherwise the length is
+        unknown after `filter`, `unbatch` or a generator. RuntimeError, from the iterator: an epoch has fewer
+        or more."""
         return self._then("assert_cardinality", count, text=f"assert_cardinality({count})")
 
     def take_while(self, fn: Callable[[Any], Any], *, version: str = "") -> "Dataset":

@@ -20,8 +20,8 @@ constexpr uint64_t kFirstBlockRecords = 16;
 constexpr uint64_t kSingleRecords = 4096;
 constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
 constexpr uint64_t kMinWindowBytes = 128 << 20;
-// So many blocks of records that are read one by one fit the budget, where more has to be read than
-// they are.
+// The budget has room for this many blocks of records that are read one by one, if more must be
+// read than the records themselves.
 constexpr uint64_t kScatteredUnits = 8;
 // Memory besides the records themselves.
 constexpr uint64_t kViewBytes = sizeof(std::string_view);
@@ -222,8 +222,8 @@ bool ReadPlanner::InOneCell(uint64_t before, uint64_t item) const {
          (*index)->Offset(first - range.first + 1);
 }
 
-// The extents of n items, which rise: neighbours are read together, with what little lies between
-// them.
+// The extents of n items in ascending order. Neighbors are read together, along with small gaps
+// between them.
 template <typename ItemAt>
 absl::Status ReadPlanner::AddExtentsOf(size_t n, uint64_t gap_bytes, const ItemAt& item_at,
                                        PlannedUnit* unit) const {

@@ -37,7 +37,8 @@ inline constexpr uint64_t kRampBlocks = 16;
 // As kMergeGapBytes, for stores, whose requests take longer: in 75 ms a connection transfers 7 MB.
 inline constexpr uint64_t kRemoteReadBytes = 8 << 20;
 inline constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
-// And where records are read one by one: most of what lies between them is not needed soon.
+// The same for records that are read one by one: most of the bytes between them are not needed
+// soon.
 inline constexpr uint64_t kRemoteScatteredGapBytes = 128 << 10;
 
 // Records that are read together. Those who read a unit derive from this to add their own data.

@@ -364,7 +364,7 @@ class PayloadMemory {
 
   char* Take(uint64_t bytes) {
     left_ -= std::min(left_, bytes);
-    // What does not fit into the rest of a piece wastes little of it.
+    // Large payloads get memory of their own, so that little of a piece is wasted.
     if (bytes >= kOwnBytes) return Allocate(bytes);
     if (bytes > room_ || begin_ == nullptr) {
       room_ = std::max(bytes, std::min(bytes + left_, kPieceBytes));

@@ -457,7 +457,7 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
     return RemoveObject(path);
   };
   if (in_place.ok() && *in_place == commit->manifest) {
-    // It is put into place last; but the old dataset's may have been the same.
+    // The manifest is put into place last, but that of the old dataset may be identical.
     const absl::StatusOr<ObjectInfo> first = StatObject(commit->objects[0].path);
     if (!first.ok() && !absl::IsNotFound(first.status())) return first.status();
     if (first.ok() && first->writer == commit->objects[0].writer) {

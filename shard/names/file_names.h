@@ -27,7 +27,7 @@ inline constexpr size_t kNamesShown = 5;
 std::string FirstOf(const std::vector<std::string>& names, uint64_t total);
 std::string FirstOf(const std::vector<std::string>& names);
 
-// Returns whether the name is that of a file beside shards that is not one: hidden files, indexes,
+// Returns whether the name is that of a sidecar file, and not of a shard: hidden files, indexes,
 // checksums, descriptions, success markers and files being written.
 bool IsSidecar(std::string_view name);
 

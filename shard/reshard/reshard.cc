@@ -341,7 +341,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> OpenParts(
     const ReshardInput& input, const OutputSpec& output, const Manifest& manifest,
     const ReshardOptions& options, DatasetWriterOptions writing, Shards* shards) {
   if (absl::Status status = options.job->Join(); !status.ok()) return status;
-  // Once a part is finished, nobody asks whether the input was still the same.
+  // Finished parts are not checked again, so the input must be unchanged when one is finished.
   absl::StatusOr<std::unique_ptr<PartStaging>> staging =
       options.job->Stage(options.only_shards, [&input] { return input.CheckUnchanged(); });
   if (!staging.ok()) return staging.status();

@@ -92,9 +92,9 @@ class SomePlaces {
     }
     at_ = end;
   }
-  // How many values the one looked at stands for.
+  // How many values the current one represents.
   uint64_t weight() const { return weight_; }
-  // A random number of it.
+  // The random rank of the current value.
   uint64_t rank() const { return looked_at_ == 1 ? seed_ : Spread(seed_ + looked_at_ * kGolden); }
   // How many values are not looked at.
   uint64_t left_out() const { return count_ - (count_ + width_ - 1) / width_; }

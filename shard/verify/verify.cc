@@ -231,7 +231,7 @@ class ShardVerifier {
   void AddIndexDefects(const absl::Status& compared) {
     AddIndexDefect(compared);
     AddIndexDefect(index_damage_);
-    // Nothing is wrong with one that differs from a wrong one.
+    // If the shard's own index is wrong, the pack may differ from it and be right.
     if (compared.ok()) AddIndexDefect(packed_damage_);
   }
   void AddIndexDefect(const absl::Status& status) {

@@ -140,7 +140,7 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
     }
     summary->finished.push_back(one);
   }
-  // First, because the uploads of a job are removed with it, but not before it.
+  // Jobs come first: removing a job removes its uploads, which must not be removed before it.
   std::set<std::string> used;
   const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
   if (!jobs.ok()) return jobs.status();

@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
     options.interpolation =
         interpolations.at(job.value("interpolation", options.raw ? "nearest" : "bilinear"));
     options.antialias = job.value("antialias", true);
-    options.layout = job.value("layout", "NHWC") == "NCHW" ? PixelLayout::kChw : PixelLayout::kHwc;
+    options.layout =
+        job.value("layout", "NHWC") == "NCHW" ? ImageLayout::kNCHW : ImageLayout::kNHWC;
     options.dtype = dtypes.at(job.value("dtype", "uint8"));
     options.mean = job.value("mean", std::vector<float>());
     options.std = job.value("std", std::vector<float>());

@@ -23,20 +23,20 @@ const std::vector<float> kStd = {0.229f, 0.224f, 0.225f};
 
 // Calls `check(index of the value in the output, its level, its channel)` for all pixels.
 template <typename Check>
-void ForEach(PixelLayout layout, uint32_t width, int channels, const std::vector<uint8_t>& pixels,
+void ForEach(ImageLayout layout, uint32_t width, int channels, const std::vector<uint8_t>& pixels,
              const Check& check) {
   for (uint32_t y = 0; y < kHeight; ++y) {
     for (uint32_t x = 0; x < width; ++x) {
       for (int c = 0; c < channels; ++c) {
         const size_t at = (size_t{y} * width + x) * channels + c;
-        check(layout == PixelLayout::kHwc ? at : (c * size_t{kHeight} + y) * width + x, pixels[at],
+        check(layout == ImageLayout::kNHWC ? at : (c * size_t{kHeight} + y) * width + x, pixels[at],
               c);
       }
     }
   }
 }
 
-class NormalizeTest : public ::testing::TestWithParam<std::tuple<PixelLayout, int, uint32_t>> {};
+class NormalizeTest : public ::testing::TestWithParam<std::tuple<ImageLayout, int, uint32_t>> {};
 
 TEST_P(NormalizeTest, Bytes) {
   const auto [layout, channels, width] = GetParam();
@@ -85,10 +85,10 @@ TEST_P(NormalizeTest, BFloat16) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, NormalizeTest,
-                         ::testing::Combine(::testing::Values(PixelLayout::kHwc, PixelLayout::kChw),
-                                            ::testing::Values(1, 3),
-                                            ::testing::Values(1u, 7u, 16u, 33u, 224u)));
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, NormalizeTest,
+    ::testing::Combine(::testing::Values(ImageLayout::kNHWC, ImageLayout::kNCHW),
+                       ::testing::Values(1, 3), ::testing::Values(1u, 7u, 16u, 33u, 224u)));
 
 }  // namespace
 }  // namespace shardfeed

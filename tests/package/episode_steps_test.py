@@ -216,7 +216,7 @@ def test_plan_and_replay_know_steps(spec):
     flags = ["--shuffle", "3", "--window", "64", "--chunk", "2", "--lanes", "4", "--steps", "--lengths", "steps/is_first"]
     plan = run("plan", spec, *flags, "--world", "3", "--batch", "4", "--json").json
     assert plan["packing"]["rows"] == len(ALL) and plan["batches_per_rank"] == len(ALL) // 12
-    assert f"rows:    {len(ALL):,} steps, which 'steps/is_first' tells" in run("plan", spec, *flags).out.decode()
+    assert f"rows:    {len(ALL):,} steps, from the lengths 'steps/is_first'" in run("plan", spec, *flags).out.decode()
     batches = list(steps(spec, "window", 1, 3, reading={"batch": 4}).batch(4).start(epoch=0))
     for number in (0, 5, len(batches) - 1):
         parts = run("replay", spec, *flags, "--world", "3", "--rank", "1", "--batch", "4", "--step", str(number),

@@ -257,7 +257,7 @@ def test_http_servers_are_only_read(url, tmp_path):
                       ["index", f"{url}/raw@4"], ["clean", f"{url}/raw"]):
         result = run(*arguments)
         assert result.status == USAGE, arguments
-        assert "HTTP servers are only read; write to a path, s3://, gs:// or az://" in result.err, result.err
+        assert "HTTP servers are only read; write to a path, s3://, gs://, az:// or abfss://" in result.err, result.err
     with pytest.raises(ValueError, match="HTTP servers are only read"):
         with sf.write(f"{url}/out@2") as writer:
             writer.write({"a": 1})

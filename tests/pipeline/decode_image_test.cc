@@ -76,7 +76,7 @@ TEST(DecodeImageTest, WholeImagesInTheirOwnSizeAreLibjpegsPixels) {
 TEST(DecodeImageTest, NamesAndShapes) {
   const Dataset ds = Images(Make(1));
   DecodeImageOptions options = Options(CropKind::kCenter, OnDamage::kZero);
-  options.image.layout = PixelLayout::kChw;
+  options.image.layout = ImageLayout::kNCHW;
   options.image.dtype = DType::kFloat16;
   options.output = "";
   EXPECT_EQ(RowSpecText(ds.DecodeImage("encoded", options).spec()),

@@ -404,9 +404,9 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
 }
 
 TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
-  EXPECT_FAILS(
-      ParseOutputSpec("https://host/x@1"), kInvalidArgument,
-      "https://host/x@1: HTTP servers are only read; write to a path, s3://, gs:// or az://");
+  EXPECT_FAILS(ParseOutputSpec("https://host/x@1"), kInvalidArgument,
+               "https://host/x@1: HTTP servers are only read; write to a path, s3://, gs://, az:// "
+               "or abfss://");
   for (const char* spec : {"ftp://b/x@1", "hdfs://host:9000/x"}) {
     EXPECT_FAILS(
         ParseOutputSpec(spec), kInvalidArgument,

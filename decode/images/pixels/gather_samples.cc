@@ -7,7 +7,7 @@ namespace {
 
 // `out` may be at any address.
 template <typename Sample, typename Value>
-void Gather(const SampleGather& gather, PixelLayout layout, char* out) {
+void Gather(const SampleGather& gather, ImageLayout layout, char* out) {
   const size_t channels = gather.channels;
   const auto copy = [&](size_t number, size_t to) {
     Sample sample;
@@ -16,7 +16,7 @@ void Gather(const SampleGather& gather, PixelLayout layout, char* out) {
     std::memcpy(out + to * sizeof(Value), &value, sizeof(Value));
   };
   size_t to = 0;
-  if (layout == PixelLayout::kHwc) {
+  if (layout == ImageLayout::kNHWC) {
     for (size_t row : gather.rows) {
       for (size_t column : gather.columns) {
         for (size_t c = 0; c < channels; ++c) copy(row + column + c, to++);
@@ -32,7 +32,7 @@ void Gather(const SampleGather& gather, PixelLayout layout, char* out) {
 }
 
 template <typename Value>
-void GatherAs(const SampleGather& gather, PixelLayout layout, void* out) {
+void GatherAs(const SampleGather& gather, ImageLayout layout, void* out) {
   auto* const to = static_cast<char*>(out);
   if (gather.sample_bytes == 1) {
     Gather<uint8_t, Value>(gather, layout, to);
@@ -43,7 +43,7 @@ void GatherAs(const SampleGather& gather, PixelLayout layout, void* out) {
 
 }  // namespace
 
-void GatherSamples(const SampleGather& gather, PixelLayout layout, DType dtype, void* out) {
+void GatherSamples(const SampleGather& gather, ImageLayout layout, DType dtype, void* out) {
   switch (dtype) {
     case DType::kUInt16:
       return GatherAs<uint16_t>(gather, layout, out);

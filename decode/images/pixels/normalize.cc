@@ -112,7 +112,7 @@ HWY_EXPORT(SplitChannels);
 HWY_EXPORT(FloatLanes);
 HWY_EXPORT(Convert);
 
-Normalizer::Normalizer(PixelLayout layout, DType dtype, int channels,
+Normalizer::Normalizer(ImageLayout layout, DType dtype, int channels,
                        const std::vector<float>& mean, const std::vector<float>& std)
     : layout_(layout), dtype_(dtype), channels_(channels) {
   for (int c = 0; c < channels; ++c) {
@@ -121,7 +121,7 @@ Normalizer::Normalizer(PixelLayout layout, DType dtype, int channels,
   }
   if (dtype == DType::kUInt8) return;
   const size_t period = 3 * HWY_DYNAMIC_DISPATCH(FloatLanes)();
-  const int planes = layout == PixelLayout::kChw ? channels : 1;
+  const int planes = layout == ImageLayout::kNCHW ? channels : 1;
   for (int p = 0; p < planes; ++p) {
     for (const auto& values : {scale_, bias_}) {
       for (size_t i = 0; i < period; ++i) {
@@ -136,7 +136,7 @@ void Normalizer::Write(const PixelRows& pixels, void* out) {
   const size_t row = width * channels_;
   auto* const bytes = static_cast<uint8_t*>(out);
   const size_t value = DTypeSize(dtype_);
-  if (layout_ == PixelLayout::kHwc || channels_ == 1) {
+  if (layout_ == ImageLayout::kNHWC || channels_ == 1) {
     for (uint32_t y = 0; y < pixels.height; ++y) {
       const uint8_t* from = pixels.data + y * pixels.row_bytes;
       uint8_t* to = bytes + y * row * value;

@@ -19,7 +19,7 @@ class Normalizer {
  public:
   // `dtype` is kUInt8 (only with `mean` 0 and `std` 1), kFloat16, kBFloat16 or kFloat32. `mean` and
   // `std` have an entry for each channel.
-  Normalizer(PixelLayout layout, DType dtype, int channels, const std::vector<float>& mean,
+  Normalizer(ImageLayout layout, DType dtype, int channels, const std::vector<float>& mean,
              const std::vector<float>& std);
 
   // Writes all pixels, without gaps between rows or planes. float16 and bfloat16 are rounded to the
@@ -27,7 +27,7 @@ class Normalizer {
   void Write(const PixelRows& pixels, void* out);
 
  private:
-  const PixelLayout layout_;
+  const ImageLayout layout_;
   const DType dtype_;
   const int channels_;
   std::array<float, 3> scale_;
