@@ -12,7 +12,7 @@ namespace shardfeed {
 class Scratch {
  public:
   // Returns memory of at least `bytes` bytes, which is valid until the next call. It is not
-  // initialised: pages to which nothing is written take no memory, whatever size a file claims.
+  // initialized: pages to which nothing is written take no memory, whatever size a file claims.
   char* Take(size_t bytes) {
     if (bytes > size_) {
       memory_.reset();

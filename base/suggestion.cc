@@ -17,7 +17,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Returns the least number of insertions, deletions, replacements and swaps of neighbours, none of
+// Returns the least number of insertions, deletions, replacements and swaps of neighbors, none of
 // which touches the same letter twice, that turn `a` into `b`.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1);

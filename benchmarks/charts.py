@@ -18,7 +18,7 @@ plt.rcParams.update({"svg.hashsalt": "shardfeed", "svg.fonttype": "none", "axes.
                      "axes.spines.right": False})
 
 
-def colour(peer):
+def color(peer):
     if peer.startswith("shardfeed"):
         return OURS
     return LIMIT if peer.startswith("bare loops") else OTHER
@@ -38,7 +38,7 @@ def draw(results, workloads, title, path):
                         for peer in results.peers(workload.name)),
                        key=lambda pair: pair[0].median, reverse=less)
         medians = [s.median for s, _ in found]
-        axis.barh([peer for _, peer in found], medians, color=[colour(peer) for _, peer in found],
+        axis.barh([peer for _, peer in found], medians, color=[color(peer) for _, peer in found],
                   xerr=[[s.median - s.low for s, _ in found], [s.high - s.median for s, _ in found]],
                   error_kw={"ecolor": "#404040", "elinewidth": 0.8, "capsize": 2})
         if max(medians) > 20 * min(medians):

@@ -2,7 +2,7 @@
 //
 //   cuda_benchmark copy       batches of 38.5 MB (256 x 224 x 224 x 3 bytes), and a bare loop of
 //                             cuMemcpyHtoDAsync from pinned memory, in turn
-//   cuda_benchmark normalize  the same with normalisation to float16, and without, in turn
+//   cuda_benchmark normalize  the same with normalization to float16, and without, in turn
 //   cuda_benchmark feed       a consumer at 80 % of the feed's rate: does it wait?
 //   cuda_benchmark lost       the time that the feed adds to a step of a consumer that is slower
 //                             than the bus

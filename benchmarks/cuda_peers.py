@@ -1,5 +1,5 @@
 """Measures delivery to the GPU beside PyTorch's and SPDL's: the same images in memory, in batches of
-256 x 224 x 224 x 3 bytes, normalised to float16 [256, 3, 224, 224] on the device, alternating in one process.
+256 x 224 x 224 x 3 bytes, normalized to float16 [256, 3, 224, 224] on the device, alternating in one process.
 
     python benchmarks/cuda_peers.py [--batches N] [--rounds N]
 

@@ -3,7 +3,7 @@
 //
 //   image_benchmark SPEC [IMAGES]   the chain with 1 and 2 threads, and a bare loop of the same
 //                                     kernels over records in memory with 2; antialiased, plain,
-//                                     and as float16 in planes, normalised
+//                                     and as float16 in planes, normalized
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 // Measures writing, verifying and indexing beside the loops and programs that bound them, and the
-// reader in its orders. Each run prints one JSON object; run.py repeats runs and summarises them.
+// reader in its orders. Each run prints one JSON object; run.py repeats runs and summarizes them.
 //
 //   records_benchmark make large|small FOLDER BYTES   a dataset of 16 shards
 //   records_benchmark write FOLDER OUT                DatasetWriter, and cp of the result

@@ -153,7 +153,7 @@ def measure_images(table, bench, shardfeed, images, data):
               against("antialiased", "loop"))
     table.add("the same, 2 threads / 1 thread", against("antialiased", "one_thread"))
     table.add("plain / antialiased", against("plain", "antialiased"))
-    table.add("float16 in planes, normalised / uint8", against("float16_planes", "antialiased"))
+    table.add("float16 in planes, normalized / uint8", against("float16_planes", "antialiased"))
     table.add("CPU for 1,000 images", rates["antialiased"]["cpu_seconds"], "s")
 
 

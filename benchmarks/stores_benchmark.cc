@@ -271,7 +271,7 @@ int main(int argc, char** argv) {
   const std::filesystem::path local = std::filesystem::absolute(argv[1]);
   FaultServer server;
   server.ServeFolder(local.parent_path().string());
-  HttpClient::Get();  // initialises libcurl
+  HttpClient::Get();  // initializes libcurl
   std::atomic<bool> faults = false;
   std::atomic<uint64_t> ranges = 0;
   server.SetFaults([&](const SeenRequest& request) {

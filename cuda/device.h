@@ -13,7 +13,7 @@
 
 namespace shardfeed {
 
-// Retains the device's primary context. Thread safe; a process may have several devices.
+// Retains the device's primary context. Thread-safe; a process may have several devices.
 class CudaDevice {
  public:
   // Opens device `ordinal` among those that the driver shows to this process, which respects

@@ -54,7 +54,7 @@ constexpr int kCuCaptureNone = 0;
 constexpr int kCuCaptureActive = 1;
 constexpr int kCuCaptureOfInvalidated = 2;
 
-// The calls, by their names without "cu" and version. Thread safe, as CUDA's are.
+// The calls, by their names without "cu" and version. Thread-safe, as CUDA's are.
 struct CudaDriver {
   CuResult (*Init)(unsigned flags);
   CuResult (*DriverGetVersion)(int* version);
@@ -108,7 +108,7 @@ struct CudaDriver {
   absl::Status Check(CuResult result, std::string_view call) const;
 
   // Loads libcuda.so.1, or the library that the environment variable SHARDFEED_CUDA_DRIVER names,
-  // and initialises it. Later calls for the same library return the same driver. Thread safe.
+  // and initializes it. Later calls for the same library return the same driver. Thread-safe.
   // Unavailable: there is no driver or no device; the message says what was tried.
   static absl::StatusOr<const CudaDriver*> Load();
 };

@@ -19,7 +19,7 @@ namespace shardfeed {
 
 // Reuses blocks, because pinning takes about a millisecond for each ten megabytes. Blocks are in
 // huge pages if the kernel has them, on the NUMA node of the device, and pinned for all contexts of
-// the process. Thread safe. Allocated memory keeps the pool alive.
+// the process. Thread-safe. Allocated memory keeps the pool alive.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   // At most `max_bytes` are pinned, in use and idle together, apart from AllocatePinned.

@@ -1,6 +1,6 @@
 // Device buffers of an upload ring, and their uses.
 //
-// Nothing here is thread safe. The CUDA context of the events must be current.
+// Nothing here is thread-safe. The CUDA context of the events must be current.
 
 #ifndef SHARDFEED_CUDA_UPLOAD_FLIGHT_H_
 #define SHARDFEED_CUDA_UPLOAD_FLIGHT_H_

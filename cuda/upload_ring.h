@@ -66,7 +66,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   // use. Cancelled: Stop was called.
   absl::Status Upload(Batch host, DeviceBatch* out);
 
-  // The public functions below are thread safe.
+  // The public functions below are thread-safe.
 
   // Makes `stream` wait for the batch: see DeviceBatch::Use. `late`: the consumer waited mainly for
   // the pipeline, so that nothing could have hidden this copy.

@@ -15,7 +15,7 @@
 
 namespace shardfeed {
 
-// Uninitialised memory, aligned to 4096 bytes (the strictest alignment that O_DIRECT requires).
+// Uninitialized memory, aligned to 4096 bytes (the strictest alignment that O_DIRECT requires).
 //
 // Every holder of the shared_ptr may read the bytes; whoever fills the buffer must be its only
 // holder while writing.

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineOptions& given) {
     case EngineKind::kThreads:
       return MakeThreadEngine(options, reason);
     case EngineKind::kUring:
-      // An explicit request for the ring is honoured even for cached files.
+      // An explicit request for the ring is honored even for cached files.
       return MakeUringEngine(options, reason);
     case EngineKind::kAuto:
       break;

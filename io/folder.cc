@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<std::string>> NamesIn(int fd, const std::string& path
   std::vector<std::string> names;
   while (true) {
     errno = 0;
-    // Thread safe, since no other thread uses this DIR (POSIX.1-2024).
+    // Thread-safe, since no other thread uses this DIR (POSIX.1-2024).
     const dirent* entry = ::readdir(folder.get());
     if (entry == nullptr && errno != 0) return ErrnoStatus(errno, path, kAction);
     if (entry == nullptr) return names;

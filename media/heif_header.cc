@@ -238,10 +238,10 @@ std::optional<int> ChromaOf(const Meta& meta, uint32_t item) {
   meta.Visit(item, [&](const Box& property) {
     if (property.type == "av1C" && property.content.size() >= 4) {
       const auto flags = static_cast<uint8_t>(property.content[2]);
-      const bool grey = (flags & 0x10) != 0;
+      const bool gray = (flags & 0x10) != 0;
       const bool columns_halved = (flags & 0x08) != 0;
       const bool rows_halved = (flags & 0x04) != 0;
-      chroma = grey ? 0 : rows_halved ? 1 : columns_halved ? 2 : 3;
+      chroma = gray ? 0 : rows_halved ? 1 : columns_halved ? 2 : 3;
     } else if (property.type == "hvcC" && property.content.size() >= 17) {
       chroma = property.content[16] & 3;
     }

@@ -27,8 +27,8 @@ struct HeifHeader {
   // How the image has to be turned and mirrored to be upright (irot, imir), as an Exif orientation,
   // 1 to 8.
   int orientation = 1;
-  // Whether it has a pixel of colour for each pixel (3), for two in a row (2) or for two by two
-  // (1), or is grey (0).
+  // Whether it has a pixel of color for each pixel (3), for two in a row (2) or for two by two
+  // (1), or is gray (0).
   int chroma = 3;
 };
 
@@ -36,7 +36,7 @@ struct HeifHeader {
 // may also be played as a sequence counts as an image.
 std::string_view HeifFormatOf(std::string_view bytes);
 
-// `bytes` are the whole file. Any bytes are safe to pass. Thread safe.
+// `bytes` are the whole file. Any bytes are safe to pass. Thread-safe.
 //
 // DataLoss: cut off or damaged, or the primary image has no size, or shows a part that it does not
 // have; the message does not name the file.

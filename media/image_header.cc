@@ -75,14 +75,14 @@ absl::StatusOr<ImageHeader> ReadPng(std::string_view bytes) {
   }
   const std::optional<uint64_t> width = Load(chunk, 8, 4, Order::kBig);
   const std::optional<uint64_t> height = Load(chunk, 12, 4, Order::kBig);
-  const std::optional<uint64_t> colour = Load(chunk, 17, 1, Order::kBig);
-  if (!width || !height || !colour) return EndsEarly("PNG", bytes);
+  const std::optional<uint64_t> color = Load(chunk, 17, 1, Order::kBig);
+  if (!width || !height || !color) return EndsEarly("PNG", bytes);
   if (*width > INT32_MAX || *height > INT32_MAX) {
     return absl::DataLossError(
         fmt::format("PNG says that it is {} pixels wide and {} high", *width, *height));
   }
   uint32_t channels = 0;
-  switch (*colour) {
+  switch (*color) {
     case 0:
       channels = 1;
       break;
@@ -98,7 +98,7 @@ absl::StatusOr<ImageHeader> ReadPng(std::string_view bytes) {
       channels = 4;
       break;
     default:
-      return absl::DataLossError(fmt::format("PNG has the unknown colour type {}", *colour));
+      return absl::DataLossError(fmt::format("PNG has the unknown color type {}", *color));
   }
   return Checked("PNG",
                  {"png", static_cast<uint32_t>(*height), static_cast<uint32_t>(*width), channels});
@@ -232,7 +232,7 @@ absl::StatusOr<ImageHeader> ReadJxl(std::string_view bytes) {
   if (!header.ok()) {
     return absl::DataLossError(fmt::format("JPEG XL {}", std::string(header.status().message())));
   }
-  const uint32_t channels = header->colour_channels + header->extra_channels;
+  const uint32_t channels = header->color_channels + header->extra_channels;
   ImageHeader found{"jxl", header->height, header->width, channels <= 4 ? channels : 0};
   if (channels > 4) {
     constexpr uint64_t kMost = uint64_t{1} << 62;  // keeps sums from overflowing

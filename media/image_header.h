@@ -21,7 +21,7 @@ struct ImageHeader {
   // For GIF and animated WebP it is the canvas, and for AVIF and HEIC the part that is shown.
   uint32_t height = 0;
   uint32_t width = 0;
-  // 1 for grey, 2 for grey and alpha, 3 for colour, 4 for CMYK or colour and alpha; 0 if the header
+  // 1 for gray, 2 for gray and alpha, 3 for color, 4 for CMYK or color and alpha; 0 if the header
   // does not tell, as in images with a palette.
   uint32_t channels = 0;
   // Number of stored pixels that are not shown: around the image, or in more than four channels.
@@ -36,7 +36,7 @@ struct ImageHeader {
 std::string_view ImageFormatOf(std::string_view bytes);
 
 // `bytes` are the whole file, because JPEG and TIFF may store the size anywhere in it. Any bytes
-// are safe to pass; what follows the header is not checked. Thread safe.
+// are safe to pass; what follows the header is not checked. Thread-safe.
 //
 // DataLoss: not an image of these formats, or one that is cut off or damaged before its size. The
 // message says which; it does not name the file, which the caller knows.

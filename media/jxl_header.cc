@@ -107,7 +107,7 @@ void SkipBitDepth(BitReader& in) {
 
 void SkipExtraChannel(BitReader& in) {
   constexpr uint32_t kAlpha = 0;
-  constexpr uint32_t kSpotColour = 2;
+  constexpr uint32_t kSpotColor = 2;
   constexpr uint32_t kCfa = 5;
   if (in.Bool()) return;  // alpha of 8 bits
   const uint32_t type = in.Enum();
@@ -115,26 +115,26 @@ void SkipExtraChannel(BitReader& in) {
   in.U32({{{0}, {3}, {4}, {1, 3}}});                                  // how much smaller it is
   in.Skip(uint64_t{8} * in.U32({{{0}, {0, 4}, {16, 5}, {48, 10}}}));  // its name
   if (type == kAlpha) in.Bool();
-  if (type == kSpotColour) in.Skip(4 * 16);
+  if (type == kSpotColor) in.Skip(4 * 16);
   if (type == kCfa) in.U32({{{1}, {0, 2}, {3, 4}, {19, 8}}});
 }
 
-enum ColourSpace : uint32_t { kGrey = 1, kXyb = 2 };
+enum ColorSpace : uint32_t { kGray = 1, kXyb = 2 };
 
 void SkipPoint(BitReader& in) {
   for (int i = 0; i < 2; ++i) in.U32({{{0, 19}, {524288, 19}, {1048576, 20}, {2097152, 21}}});
 }
 
 // Returns whether a profile follows the header.
-bool ReadColours(BitReader& in, JxlHeader* header) {
+bool ReadColors(BitReader& in, JxlHeader* header) {
   constexpr uint32_t kCustom = 2;
   if (in.Bool()) return false;  // sRGB
   const bool profile = in.Bool();
   const uint32_t space = in.Enum();
-  if (space == kGrey) header->colour_channels = 1;
+  if (space == kGray) header->color_channels = 1;
   if (profile) return true;
   if (space != kXyb && in.Enum() == kCustom) SkipPoint(in);  // white
-  if (space != kXyb && space != kGrey && in.Enum() == kCustom) {
+  if (space != kXyb && space != kGray && in.Enum() == kCustom) {
     for (int i = 0; i < 3; ++i) SkipPoint(in);  // red, green, blue
   }
   if (space != kXyb) {
@@ -165,7 +165,7 @@ bool ReadMetadata(BitReader& in, JxlHeader* header) {
   header->extra_channels = in.U32({{{0}, {1}, {2, 4}, {1, 12}}});
   for (uint32_t i = 0; i < header->extra_channels && in.ok(); ++i) SkipExtraChannel(in);
   in.Bool();  // whether it is stored as XYB
-  const bool profile = ReadColours(in, header);
+  const bool profile = ReadColors(in, header);
   if (extra_fields && !in.Bool()) in.Skip(3 * 16 + 1);  // how bright it is
   const bool extensions = in.Bits(2) != 0;
   return !profile && !extensions;

@@ -15,8 +15,8 @@ namespace shardfeed {
 struct JxlHeader {
   uint32_t height = 0;  // in pixels, at least 1, as stored
   uint32_t width = 0;
-  // 1 or 3 channels of colour, and the number of other channels (alpha, depth, ...).
-  uint32_t colour_channels = 3;
+  // 1 or 3 channels of color, and the number of other channels (alpha, depth, ...).
+  uint32_t color_channels = 3;
   uint32_t extra_channels = 0;
   // How the image has to be turned and mirrored to be upright, as an Exif orientation, 1 to 8. Exif
   // data of the container says nothing about that.
@@ -30,7 +30,7 @@ inline constexpr std::string_view kJxlContainer{"\0\0\0\x0cJXL \x0d\x0a\x87\x0a"
 // by.
 bool IsJxl(std::string_view bytes);
 
-// `bytes` are the whole file, for which IsJxl is true. Any bytes are safe to pass. Thread safe.
+// `bytes` are the whole file, for which IsJxl is true. Any bytes are safe to pass. Thread-safe.
 //
 // DataLoss: cut off or damaged before the end of what is read; the message does not name the file.
 absl::StatusOr<JxlHeader> ReadJxlHeader(std::string_view bytes);

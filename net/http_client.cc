@@ -126,9 +126,9 @@ class HttpClient::Loop {
  public:
   Loop() {
     // OpenSSL must not clean up at exit, because this thread is still running then.
-    static const bool initialised = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1 &&
+    static const bool initialized = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1 &&
                                     curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-    (void)initialised;
+    (void)initialized;
     multi_ = curl_multi_init();
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, long{kMaxConnections});
@@ -372,7 +372,7 @@ class HttpClient::Loop {
     } else if (line.empty() && call.response.status == 200 && !call.request.into.empty()) {
       call.response.transport = absl::FailedPreconditionError(
           "the server does not serve parts of objects: it answered 200 to a range; use a server "
-          "that honours 'Range'");
+          "that honors 'Range'");
       return 0;
     } else if (line.empty() && call.response.status == 206 && !call.request.into.empty()) {
       // The body must be checked before any of it is stored.
@@ -519,7 +519,7 @@ class HttpClient::Loop {
 
 HttpClient::HttpClient() : loop_(std::make_shared<Loop>()) {
   absl::StatusOr<std::thread> thread = StartThread([loop = loop_] { loop->Run(); });
-  // Without the thread, requests would wait for ever.
+  // Without the thread, requests would wait forever.
   if (!thread.ok()) throw std::bad_alloc();
   thread->detach();
 }

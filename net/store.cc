@@ -140,12 +140,12 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
 
 bool Store::Learn(const HttpResponse& response, uint64_t before) const {
   if (LearnFrom(response)) {
-    ++times_learnt_;
+    ++times_learned_;
     return true;
   }
   const int status = response.status;
   const bool refused = status < 400 || status == 400 || status == 401 || status == 403;
-  return refused && times_learnt_ != before;
+  return refused && times_learned_ != before;
 }
 
 absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response) const {
@@ -230,7 +230,7 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
   if (absl::IsResourceExhausted(response.status()) && (*store)->stat_by_range()) {
     return absl::FailedPreconditionError(
         fmt::format("{}: the server does not serve parts of objects: it answered 200 to a range; "
-                    "use a server that honours 'Range'",
+                    "use a server that honors 'Range'",
                     path));
   }
   if (!response.ok()) return response.status();

@@ -65,13 +65,13 @@ class Store {
   // or insufficient. Aborted: the object was replaced. Unavailable: all others.
   virtual absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const;
 
-  // How often the store has learnt from a response; to be read before a request is signed.
-  uint64_t times_learnt() const { return times_learnt_; }
+  // How often the store has learned from a response; to be read before a request is signed.
+  uint64_t times_learned() const { return times_learned_; }
 
-  // Called with a response that is an error. Returns whether the store has learnt from it
-  // (credentials have expired, the bucket is in another region), or has learnt from the response to
-  // another request since this one was signed, so that the request is worth repeating.
-  // `before`: times_learnt() when it was signed.
+  // Called with a response that is an error. Returns whether the store has learned from it
+  // (credentials have expired, the bucket is in another region), or has learned from the response
+  // to another request since this one was signed, so that the request is worth repeating. `before`:
+  // times_learned() when it was signed.
   bool Learn(const HttpResponse& response, uint64_t before) const;
 
   // Whether an error is final although requests with its status are usually repeated.
@@ -100,7 +100,7 @@ class Store {
   // Returns whether the response changes how requests are made.
   virtual bool LearnFrom(const HttpResponse& /*response*/) const { return false; }
 
-  mutable std::atomic<uint64_t> times_learnt_ = 0;
+  mutable std::atomic<uint64_t> times_learned_ = 0;
 };
 
 // InvalidArgument: listings could not give the name, which is not UTF-8. `where`: "S3".

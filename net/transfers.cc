@@ -31,7 +31,7 @@ constexpr milliseconds kLongestWait(20'000);
 // A host that cannot be reached at all rarely can be a little later.
 constexpr int kUnreachableAttempts = 4;
 // What a store learns may take effect later: new credentials come from a server.
-constexpr int kMaxLearnt = 4;
+constexpr int kMaxLearned = 4;
 constexpr milliseconds kLearningWait(400);
 constexpr std::chrono::seconds kStall(5);
 constexpr std::chrono::seconds kLongestStall(30);
@@ -179,7 +179,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   }
 
   void Start(milliseconds delay) {
-    known_ = store_->times_learnt();
+    known_ = store_->times_learned();
     absl::StatusOr<HttpRequest> request = MakeRequest(read_.into.subspan(received_));
     if (!request.ok()) return End(request.status());
     const uint64_t attempt = ++attempt_;
@@ -266,8 +266,8 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
       return End(absl::UnavailableError(
           fmt::format("{}: the server answered {} to a range", read_.path, response.status)));
     }
-    if (learnt_ < kMaxLearnt && Learns(*store_, response, known_)) {
-      return Start(kLearningWait * learnt_++);
+    if (learned_ < kMaxLearned && Learns(*store_, response, known_)) {
+      return Start(kLearningWait * learned_++);
     }
     if (MayPass(store_.get(), response)) {
       if (const auto wait = attempts_.Next(response)) return Start(*wait);
@@ -335,8 +335,8 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   RangeRead read_;
   std::function<void(absl::Status, std::string)> done_;  // null when it was called
   size_t received_ = 0;
-  int learnt_ = 0;
-  uint64_t known_ = 0;  // how often the store had learnt when the attempt was signed
+  int learned_ = 0;
+  uint64_t known_ = 0;  // how often the store had learned when the attempt was signed
   Attempts attempts_;
   uint64_t attempt_ = 0;
   Clock::time_point started_;  // when the attempt began
@@ -368,7 +368,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
         done_(std::move(done)) {}
 
   void Start(milliseconds delay) {
-    known_ = store_.times_learnt();
+    known_ = store_.times_learned();
     absl::StatusOr<HttpRequest> request =
         store_.Request(call_.method, path_, call_.query, call_.store_headers);
     if (!request.ok()) return End(request.status());
@@ -398,8 +398,8 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
  private:
   void Finished(HttpResponse response) {
     if (IsSuccess(response)) return End(std::move(response));
-    if (learnt_ < kMaxLearnt && Learns(store_, response, known_)) {
-      return Start(kLearningWait * learnt_++);
+    if (learned_ < kMaxLearned && Learns(store_, response, known_)) {
+      return Start(kLearningWait * learned_++);
     }
     if (MayPass(&store_, response)) {
       if (response.transport.ok()) attempts_.Answered(Clock::now() - started_);
@@ -420,8 +420,8 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   Done done_;
   Attempts attempts_;
   Clock::time_point started_;  // when the attempt began
-  int learnt_ = 0;
-  uint64_t known_ = 0;  // how often the store had learnt when the attempt was signed
+  int learned_ = 0;
+  uint64_t known_ = 0;  // how often the store had learned when the attempt was signed
 
   Mutex mutex_;
   uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -67,7 +67,7 @@ class WaitClock {
       const uint64_t begin = begin_;
       const uint64_t ended = ended_;
       const uint64_t asked = asked_;
-      // A wait just begins or ends. In a child, after fork, that may last for ever.
+      // A wait just begins or ends. In a child, after fork, that may last forever.
       if ((version % 2 != 0 || version != version_) && tries < kMostTries) continue;
       const bool waits = asked != 0 && (begin != 0 || Since(ended, now) <= kPauseNs);
       return {total + (begin == 0 ? 0 : Since(begin, now)), waits ? Since(asked, now) : 0};
@@ -239,7 +239,7 @@ Iterator::Run::~Run() {
 
 bool Iterator::Run::Forked() const { return ForkCount() != forks_; }
 
-// In a child, the stages' threads do not exist and their locks may be held for ever, so nothing of
+// In a child, the stages' threads do not exist and their locks may be held forever, so nothing of
 // them is touched.
 void Iterator::Run::Abandon() {
   static_cast<void>(live_.release());

@@ -22,7 +22,7 @@
 
 namespace shardfeed {
 
-// Not thread safe, except stats. Next starts threads that read, and does so again in a child
+// Not thread-safe, except stats. Next starts threads that read, and does so again in a child
 // process after fork. A reader may be destroyed at any time.
 class Reader {
  public:

@@ -26,7 +26,7 @@ namespace shardfeed {
 // Reader everything that needs more than the records so far: damage, the end of the epoch, and
 // batches of all ranks that do not fit the budget.
 //
-// Not thread safe. May be destroyed at any time; completed indexes remain. Must not be used in a
+// Not thread-safe. May be destroyed at any time; completed indexes remain. Must not be used in a
 // child after fork if its indexes were still being built, because its thread does not exist there.
 class UnindexedReader {
  public:

@@ -62,8 +62,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert done.returncode == 0, done.stderr
     assert len(sf.read(folder / "table@1")) == 2
 
-    (folder / "images/grey").mkdir(parents=True)
-    png(folder / "images/grey/a.png")
+    (folder / "images/gray").mkdir(parents=True)
+    png(folder / "images/gray/a.png")
     done = shardfeed("convert", "imagefolder", folder / "images", folder / "images@1")
     assert done.returncode == 0, done.stderr
     done = shardfeed("bench", folder / "images@1", "--image", "2")

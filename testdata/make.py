@@ -70,10 +70,10 @@ def drawing(kind, number):
 
 def make_images():
     suffix_of = {  # class -> how its images 0 .. 5 are saved
-        "circles": ["jpg", "progressive", "png", "jpg", "grey", "JPEG"],
+        "circles": ["jpg", "progressive", "png", "jpg", "gray", "JPEG"],
         "gradients": ["jpg", "jpg", "cmyk", "png", "progressive", "jpg"],
-        "stripes": ["png", "jpg", "nested", "grey png", "jpg", "progressive"],
-        "triangles": ["jpg", "rgba", "png", "jpg", "palette", "grey"],
+        "stripes": ["png", "jpg", "nested", "gray png", "jpg", "progressive"],
+        "triangles": ["jpg", "rgba", "png", "jpg", "palette", "gray"],
     }
     for kind, forms in suffix_of.items():
         for number, form in enumerate(forms):
@@ -81,7 +81,7 @@ def make_images():
             path, saved, options = f"{number}.jpg", "JPEG", {"quality": 80}
             if form == "progressive":
                 options["progressive"] = True
-            elif form == "grey":
+            elif form == "gray":
                 image = image.convert("L")
             elif form == "cmyk":
                 image = image.convert("CMYK")
@@ -91,7 +91,7 @@ def make_images():
                 path, saved, options = f"{number}.png", "PNG", {}
                 if form == "nested":
                     path = f"deeper/still/{number}.png"
-                elif form == "grey png":
+                elif form == "gray png":
                     image = image.convert("L")
                 elif form == "rgba":
                     image = image.convert("RGBA")
@@ -100,8 +100,8 @@ def make_images():
             data = io.BytesIO()
             image.save(data, saved, **options)
             what = {"jpg": "baseline JPEG", "JPEG": "baseline JPEG, suffix in capitals",
-                    "progressive": "progressive JPEG", "grey": "grey JPEG", "cmyk": "CMYK JPEG",
-                    "nested": "PNG in a folder of the class folder", "grey png": "grey PNG",
+                    "progressive": "progressive JPEG", "gray": "gray JPEG", "cmyk": "CMYK JPEG",
+                    "nested": "PNG in a folder of the class folder", "gray png": "gray PNG",
                     "rgba": "PNG with alpha", "palette": "PNG with a palette"}.get(form, "PNG")
             save(f"images/{kind}/{path}", data.getvalue(), f"Pillow {PIL.__version__}",
                  f"{what}, {image.width} x {image.height}")

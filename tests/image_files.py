@@ -22,13 +22,13 @@ PASSES = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), 
           (0, 1, 1, 2)]
 
 
-def png_of(values, bits, colour=0, interlaced=False, chunks=b""):
-    """A PNG of `values`, [height, width] or [height, width, channels], of the given colour type."""
+def png_of(values, bits, color=0, interlaced=False, chunks=b""):
+    """A PNG of `values`, [height, width] or [height, width, channels], of the given color type."""
     height, width = values.shape[:2]
     passes = PASSES if interlaced else [(0, 0, 1, 1)]
     raw = b"".join(b"\0" + packed_row(row, bits) for x, y, dx, dy in passes
                    for row in values[y::dy, x::dx] if row.size)
-    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, int(interlaced))
+    header = struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, int(interlaced))
     return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + chunks +
             png_chunk(b"IDAT", zlib.compress(raw)) + png_chunk(b"IEND", b""))
 

@@ -23,7 +23,7 @@ inline constexpr size_t kDetectBytes = 512 << 10;
 // members.
 //
 // DataLoss: none of these, so neither TFRecord, tar, MDS nor ArrayRecord; the message quotes its
-// first bytes. A raw TFRecord shard whose first header is damaged is still recognised by a later
+// first bytes. A raw TFRecord shard whose first header is damaged is still recognized by a later
 // intact one.
 absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool named_tar = false);
 

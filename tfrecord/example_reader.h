@@ -1,4 +1,4 @@
-// Traverses a serialised tf.train.Example or tf.train.SequenceExample without building objects, for
+// Traverses a serialized tf.train.Example or tf.train.SequenceExample without building objects, for
 // schemas and checks. Wire format: protobuf.dev/programming-guides/encoding.
 
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_READER_H_
@@ -46,7 +46,7 @@ struct ValueSpan {
 // unpacked lists, lists in several pieces, unknown fields. Appends the spans of all values to
 // `spans`, unless it is null, in the order of the record.
 //
-// DataLoss: not a serialised Example or SequenceExample; the message names the byte.
+// DataLoss: not a serialized Example or SequenceExample; the message names the byte.
 absl::Status VisitFeatures(std::string_view record,
                            const std::function<void(const FeatureSummary&)>& visit,
                            std::vector<ValueSpan>* spans = nullptr);

@@ -1,4 +1,4 @@
-// Reads all values of a serialised tf.train.Example or tf.train.SequenceExample without knowing its
+// Reads all values of a serialized tf.train.Example or tf.train.SequenceExample without knowing its
 // features, for statistics. Wire format: protobuf.dev/programming-guides/encoding.
 
 #ifndef SHARDFEED_TFRECORD_FEATURE_VALUES_H_
@@ -35,7 +35,7 @@ class FeatureReader {
   // VisitFeatures (example_reader.h) accepts; of several features with the same name, the last one
   // counts.
   //
-  // DataLoss: not a serialised Example or SequenceExample; the message names the byte. features()
+  // DataLoss: not a serialized Example or SequenceExample; the message names the byte. features()
   // is then empty.
   absl::Status Read(std::string_view record);
 

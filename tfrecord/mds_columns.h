@@ -54,7 +54,7 @@ class MdsColumns {
   const std::string& config() const { return config_; }
   uint32_t crc() const { return crc_; }
 
-  // Appends the sample as a serialised tf.train.Example. Returns what is wrong with the sample;
+  // Appends the sample as a serialized tf.train.Example. Returns what is wrong with the sample;
   // empty: nothing.
   std::string AppendExample(std::string_view sample, std::string* out) const;
 

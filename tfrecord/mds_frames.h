@@ -1,4 +1,4 @@
-// Frames of MDS shards: a sample is a record, and its payload is the same sample as a serialised
+// Frames of MDS shards: a sample is a record, and its payload is the same sample as a serialized
 // tf.train.Example, which is longer than the sample and so has memory of its own.
 //
 // The stream of a shard is that of its samples, each with kFrameBytes more, as in TFRecord framing.

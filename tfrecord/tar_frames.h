@@ -1,5 +1,5 @@
 // Frames of tar shards: a sample of the archive is a record, and its payload is the same sample as
-// a serialised tf.train.Example.
+// a serialized tf.train.Example.
 //
 // The Example is made in place. The headers of the files leave more room between their contents
 // than the wire format needs, so the contents stay where they are, and fields that no message

@@ -245,7 +245,7 @@ def record_key(record):
 
 def mixed(first, second):
     """How well two epochs, each {place in the files: position}, are mixed. The lesser of two measures, which are 1 for
-    exact shuffles: how far apart neighbours in the files are, and how far a record moves between the epochs."""
+    exact shuffles: how far apart neighbors in the files are, and how far a record moves between the epochs."""
     third = len(first) / 3
     apart = [abs(first[i] - first[i + 1]) for i in first if i + 1 in first]
     moved = [abs(first[i] - second[i]) for i in first if i in second]

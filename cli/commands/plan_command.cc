@@ -30,7 +30,7 @@ struct Mixing {
   // the exact permutation (a third of the size): 0 for no mixing, 1 for exact mixing.
   double displacement = 0;
   // Share of a batch's records that were read together with another record of the batch.
-  double batch_neighbours = 0;
+  double batch_neighbors = 0;
 };
 
 Mixing Measure(const Order& order, uint64_t global_batch) {
@@ -48,14 +48,14 @@ Mixing Measure(const Order& order, uint64_t global_batch) {
   const uint64_t batch = std::min(std::max<uint64_t>(global_batch, 2), size);
   const uint64_t batches = std::clamp<uint64_t>(kSamples / batch, 1, size / batch);
   std::vector<uint64_t> items(batch);
-  uint64_t neighbours = 0;
+  uint64_t neighbors = 0;
   for (uint64_t b = 0; b < batches; ++b) {
     order.Fill(0, b * (size / batch / batches) * batch, 1, absl::MakeSpan(items));
     std::multiset<uint64_t> pieces;
     for (uint64_t item : items) pieces.insert(order.PieceOf(0, item).begin);
-    for (uint64_t piece : pieces) neighbours += pieces.count(piece) > 1 ? 1 : 0;
+    for (uint64_t piece : pieces) neighbors += pieces.count(piece) > 1 ? 1 : 0;
   }
-  mixing.batch_neighbours = static_cast<double>(neighbours) / static_cast<double>(batches * batch);
+  mixing.batch_neighbors = static_cast<double>(neighbors) / static_cast<double>(batches * batch);
   return mixing;
 }
 
@@ -232,7 +232,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                                    {"window_records", window},
                                    {"window_bytes", window * mean},
                                    {"displacement", mixing.displacement},
-                                   {"batch_neighbours", mixing.batch_neighbours},
+                                   {"batch_neighbors", mixing.batch_neighbors},
                                    {"reads_per_second", reads_per_second},
                                    {"bytes_per_read", records_per_read * static_cast<double>(mean)},
                                    {"whole_chunks", memory.whole_chunks},
@@ -300,7 +300,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
     fmt::print(
         "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
         "global batch's records were read together with another of them\n",
-        mixing.displacement * 100, mixing.batch_neighbours * 100);
+        mixing.displacement * 100, mixing.batch_neighbors * 100);
   }
   fmt::print("reads:   {} of {} per second for {} records/s on this rank\n",
              FormatCount(static_cast<uint64_t>(std::ceil(reads_per_second))),

@@ -49,7 +49,7 @@ constexpr CodePoints kWide[] = {
     {0x1f18e, 0x1f19a},  // squared words
     {0x1f200, 0x1f64f},  // emoji
     {0x1f680, 0x1f6ff},  // emoji of transport
-    {0x1f7e0, 0x1f7eb},  // coloured circles and squares
+    {0x1f7e0, 0x1f7eb},  // colored circles and squares
     {0x1f900, 0x1f9ff},  // emoji
     {0x1fa70, 0x1faff},  // emoji
     {0x20000, 0x3fffd},  // ideographs

@@ -23,7 +23,7 @@ bool StderrIsTerminal();
 // Returns the width of the terminal that standard error is; 80 if it is not known.
 size_t TerminalColumns();
 
-// Prints a line to standard error. The status line, if there is one, stays below it. Thread safe,
+// Prints a line to standard error. The status line, if there is one, stays below it. Thread-safe,
 // as are the two functions below.
 void PrintMessage(std::string_view line);
 

@@ -128,34 +128,34 @@ std::string KittyRgb(const uint8_t* pixels, uint32_t width, uint32_t height) {
 }
 
 std::string Sixels(const uint8_t* pixels, uint32_t width, uint32_t height) {
-  // The palette is a cube of colours with 6 levels of each channel.
+  // The palette is a cube of colors with 6 levels of each channel.
   constexpr int kLevels = 6;
-  constexpr int kColours = kLevels * kLevels * kLevels;
+  constexpr int kColors = kLevels * kLevels * kLevels;
   std::string out = fmt::format("\x1bPq\"1;1;{};{}", width, height);
-  for (int c = 0; c < kColours; ++c) {
+  for (int c = 0; c < kColors; ++c) {
     out += fmt::format("#{};2;{};{};{}", c, c / (kLevels * kLevels) * 20,
                        c / kLevels % kLevels * 20, c % kLevels * 20);
   }
   // An ordered dither hides the steps between the levels.
   constexpr std::array<int, 16> kDither = {0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5};
-  std::vector<uint8_t> colours(size_t{6} * width);
+  std::vector<uint8_t> colors(size_t{6} * width);
   for (uint32_t top = 0; top < height; top += 6) {
     const uint32_t rows = std::min<uint32_t>(6, height - top);
-    std::array<bool, kColours> used = {};
+    std::array<bool, kColors> used = {};
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t x = 0; x < width; ++x) {
         const uint8_t* pixel = pixels + size_t{3} * (size_t{top + r} * width + x);
         const int dither = kDither[(top + r) % 4 * 4 + x % 4];
-        int colour = 0;
+        int color = 0;
         for (int k = 0; k < 3; ++k) {
-          colour = colour * kLevels + (pixel[k] * (kLevels - 1) * 16 + dither * 255) / (255 * 16);
+          color = color * kLevels + (pixel[k] * (kLevels - 1) * 16 + dither * 255) / (255 * 16);
         }
-        colours[size_t{r} * width + x] = static_cast<uint8_t>(colour);
-        used[colour] = true;
+        colors[size_t{r} * width + x] = static_cast<uint8_t>(color);
+        used[color] = true;
       }
     }
     bool first = true;
-    for (int c = 0; c < kColours; ++c) {
+    for (int c = 0; c < kColors; ++c) {
       if (!used[c]) continue;
       out += fmt::format("{}#{}", first ? "" : "$", c);
       first = false;
@@ -163,7 +163,7 @@ std::string Sixels(const uint8_t* pixels, uint32_t width, uint32_t height) {
         const auto bits_at = [&](uint32_t column) {
           int bits = 0;
           for (uint32_t r = 0; r < rows; ++r) {
-            bits |= (colours[size_t{r} * width + column] == c ? 1 : 0) << r;
+            bits |= (colors[size_t{r} * width + column] == c ? 1 : 0) << r;
           }
           return bits;
         };

@@ -18,7 +18,7 @@
 
 namespace shardfeed {
 
-// Immutable, thread safe.
+// Immutable, thread-safe.
 class ClassMap {
  public:
   // Reads the classes of a dataset (ReadNamedManifest says how it is named), or a file in one of

@@ -73,7 +73,7 @@ struct Place {
   uint64_t line = 0;
 };
 
-// Infers the kind of a column of text cells. Not thread safe.
+// Infers the kind of a column of text cells. Not thread-safe.
 class TextColumn {
  public:
   explicit TextColumn(std::string name) : name_(std::move(name)) {}

@@ -14,7 +14,7 @@ namespace shardfeed {
 
 // Appends the record to `out` with each value that is a JPEG replaced by the result of `rewriter`.
 // All other bytes are unchanged, as is a record that is not an Example. `name` identifies the
-// record in notes and errors. Thread safe.
+// record in notes and errors. Thread-safe.
 //
 // ResourceExhausted: out of memory.
 absl::Status RewriteExampleImages(std::string_view record, std::string_view name,

@@ -25,7 +25,7 @@ std::string ImageSuffixes();
 
 // Adds image/encoded (the borrowed result of `rewriter`), image/filename (`name`), image/format,
 // image/height and image/width of the image `bytes`, which were read from `path`. If `original` is
-// set, it receives the header of `bytes`. Thread safe.
+// set, it receives the header of `bytes`. Thread-safe.
 //
 // DataLoss, with `path`: not an image, or damaged before its size is known. Others: those of
 // ImageRewriter.

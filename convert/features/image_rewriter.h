@@ -39,7 +39,7 @@ struct StoredImage {
 // The first bytes of every JPEG.
 inline constexpr std::string_view kJpegMagic = "\xff\xd8\xff";
 
-// Thread safe.
+// Thread-safe.
 class ImageRewriter {
  public:
   explicit ImageRewriter(const StoredImageOptions& options) : options_(options) {}

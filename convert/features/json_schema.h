@@ -50,7 +50,7 @@ class JsonSchema {
   // name `place`: the caller adds it.
   absl::Status Add(simdjson::dom::object object, Place place);
 
-  // Adds the features of an object that Add has seen. Thread safe. FailedPrecondition, with a
+  // Adds the features of an object that Add has seen. Thread-safe. FailedPrecondition, with a
   // message not meant for users: the object has a key or a kind of value that Add has not seen
   // there.
   absl::Status Build(simdjson::dom::object object, ExampleBuilder& builder) const;

@@ -70,7 +70,7 @@ bool AddJsonFeature(std::string_view name, const JsonForm& form, simdjson::dom::
 // Collects the values of a feature whose values are in lists in lists, and the lengths of the
 // lists: for the values [[1, 2], [3]] the feature NAME is [1, 2, 3] and NAME_lengths is [2, 1]. Of
 // deeper lists, NAME_lengths has the lengths of the innermost ones, NAME_lengths_lengths those of
-// the lists around them, and so on. Reused for many records; not thread safe.
+// the lists around them, and so on. Reused for many records; not thread-safe.
 class NestedJsonFeature {
  public:
   // Starts a record. `depth`: how deep lists are nested, at least 2.

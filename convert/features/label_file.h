@@ -42,7 +42,7 @@ struct LabelFileOptions {
 // Blanks around labels do not belong to them.
 //
 // The file is held in memory, with about 60 extra bytes per label and 16 per cell. Immutable,
-// thread safe.
+// thread-safe.
 class LabelFile {
  public:
   enum class Labels {

@@ -55,7 +55,7 @@ std::optional<std::string_view> WithPlainMarks(std::string_view text, char decim
 // Whether the text is a number if its marks are these.
 bool IsNumberWith(std::string_view text, char decimal, char thousands);
 
-// Thread safe.
+// Thread-safe.
 class CellRules {
  public:
   explicit CellRules(CellOptions options);
@@ -100,7 +100,7 @@ using SpellOption = std::function<std::string(std::string_view option, std::stri
 
 enum class CellContent { kValue, kMissing, kOther };
 
-// Not thread safe while cells are added.
+// Not thread-safe while cells are added.
 class TableColumn {
  public:
   // `rules` must outlive the column. `asked` is the kind that the user chose, if any.

@@ -16,7 +16,7 @@
 
 namespace shardfeed {
 
-// Memory grows with the largest Read that succeeds, and is kept. Not thread safe.
+// Memory grows with the largest Read that succeeds, and is kept. Not thread-safe.
 class BinaryReader {
  public:
   // Called after each read with the offset reached in the file; a failure ends the reading.

@@ -15,7 +15,7 @@
 
 namespace shardfeed {
 
-// Call Stat first. Const functions are thread safe.
+// Call Stat first. Const functions are thread-safe.
 class InputFiles {
  public:
   explicit InputFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {}

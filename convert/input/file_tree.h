@@ -15,7 +15,7 @@
 
 namespace shardfeed {
 
-// Each root is a folder, which stands for the files in it at any depth, or a file. Thread safe.
+// Each root is a folder, which stands for the files in it at any depth, or a file. Thread-safe.
 class FileTree {
  public:
   explicit FileTree(std::vector<std::string> roots);

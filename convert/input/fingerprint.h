@@ -17,7 +17,7 @@ struct Hash128 {
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 
-// Hashes a sequence of values, including the boundaries between them. Not thread safe.
+// Hashes a sequence of values, including the boundaries between them. Not thread-safe.
 class Fingerprint {
  public:
   void Add(std::string_view bytes);

@@ -127,7 +127,7 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
   FolderListing listing;
   while (true) {
     errno = 0;
-    // Thread safe, since no other thread uses this DIR (POSIX.1-2024).
+    // Thread-safe, since no other thread uses this DIR (POSIX.1-2024).
     const dirent* entry = ::readdir(open.get());
     if (entry == nullptr) {
       if (errno != 0) return ErrnoStatus(errno, folder, "list the folder");

@@ -18,7 +18,7 @@
 
 namespace shardfeed {
 
-// Not thread safe.
+// Not thread-safe.
 class InputStream : public ByteSource {
  public:
   // Opens a file, or a pipe (a FIFO, or what a shell makes of <(COMMAND)), for whose first bytes

@@ -21,7 +21,7 @@ char SkipJsonBlanks(TextReader& reader);
 size_t SkipJsonString(std::string_view text, size_t at);
 
 // Reads "[ {...}, {...} ]" from a file. Examines only brackets, commas and strings: the contents of
-// objects are left to the parser. Not thread safe.
+// objects are left to the parser. Not thread-safe.
 class JsonArray {
  public:
   // `reader` must be at the beginning of the file and outlive this object. `path` is for messages.

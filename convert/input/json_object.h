@@ -13,7 +13,7 @@
 namespace shardfeed {
 
 // Reads "{ "KEY": VALUE, ... }" from a file. Values that are passed over are examined only for
-// brackets and strings. Not thread safe.
+// brackets and strings. Not thread-safe.
 class JsonObject {
  public:
   // `reader` must be at the beginning of the file and outlive this object. `path` is for messages.

@@ -14,7 +14,7 @@
 
 namespace shardfeed {
 
-// Thread safe.
+// Thread-safe.
 class FileCache {
  public:
   explicit FileCache(size_t max_open = 128) : max_open_(max_open) {}

@@ -21,7 +21,7 @@
 namespace shardfeed {
 
 // Call Stat, then OpenFirst for each file, then OpenAgain any number of times. Const functions are
-// thread safe.
+// thread-safe.
 class TextFiles : public InputFiles {
  public:
   TextFiles(std::vector<std::string> paths, uint64_t max_line_bytes)

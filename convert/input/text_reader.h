@@ -51,7 +51,7 @@ bool IsText(std::string_view text);
 absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes);
 
 // Holds a moving part of a file in memory and splits it into lines. A UTF-8 byte order mark is
-// skipped. Compressed files are decompressed: see InputStream. Not thread safe.
+// skipped. Compressed files are decompressed: see InputStream. Not thread-safe.
 //
 // Functions that read return false at the end of the file and after an error; see status().
 // DataLoss: not UTF-8 ("FILE:LINE: ..."), not text at all, or a line above the limit, with the

@@ -19,7 +19,7 @@ namespace shardfeed {
 // Maximum size of one value: Protocol Buffers end at 2 GiB, and the rest of the record is small.
 inline constexpr uint64_t kMaxValueBytes = (uint64_t{1} << 31) - (1 << 20);
 
-// Holds one file at a time. Not thread safe: use one for each thread.
+// Holds one file at a time. Not thread-safe: use one for each thread.
 class WholeFile {
  public:
   // This many bytes after a file's end may be read, as simdjson does; their values do not matter.
@@ -40,7 +40,7 @@ class WholeFile {
   std::shared_ptr<Buffer> buffer_;
 };
 
-// Passes the bytes of the file at `path` to `visit`. Thread safe; they are read into memory that
+// Passes the bytes of the file at `path` to `visit`. Thread-safe; they are read into memory that
 // belongs to the calling thread. Errors: those of WholeFile::Read.
 absl::Status VisitFile(const std::string& path,
                        const std::function<void(std::string_view bytes)>& visit);

@@ -15,7 +15,7 @@
 namespace shardfeed {
 
 // Gives item i the random key f(seed, i) and sorts by key. The order depends only on the seed and
-// the number of items. Not thread safe.
+// the number of items. Not thread-safe.
 class ItemShuffler {
  public:
   // For `directory` and `memory_bytes`, see ItemSorter.

@@ -19,7 +19,7 @@ namespace shardfeed {
 // Keys should be spread evenly. Sorts in memory while the items fit; otherwise distributes them
 // over files by the first bits of their keys. Each file is then sorted separately, and distributed
 // again if it is still too large. Items whose keys agree in their first 60 bits may come in the
-// order in which they were added. Not thread safe.
+// order in which they were added. Not thread-safe.
 class ItemSorter {
  public:
   // Spills into files in `directory`, which must exist; the files are removed in the end.

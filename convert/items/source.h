@@ -84,21 +84,21 @@ class Source {
   // Stops at the first error of `sink` and returns it.
   virtual absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const = 0;
 
-  // Adds the item's features to an empty `builder`. Thread safe. Borrowed memory that it adds is
+  // Adds the item's features to an empty `builder`. Thread-safe. Borrowed memory that it adds is
   // valid until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
 
   // Appends what identifies the item regardless of the other items: an image's path, a row, a key.
-  // Thread safe; may read the item's files.
+  // Thread-safe; may read the item's files.
   virtual absl::Status AppendKey(const Item& item, std::string* key) const {
     key->append(item.bytes);
     return absl::OkStatus();
   }
-  // The number of the item's split among splits(). Thread safe.
+  // The number of the item's split among splits(). Thread-safe.
   virtual absl::StatusOr<size_t> SplitOf(const Item&) const {
     return absl::UnimplementedError("this kind has no splits");
   }
-  // Passes to `visit` what makes two items duplicates: the content, without the name. Thread safe.
+  // Passes to `visit` what makes two items duplicates: the content, without the name. Thread-safe.
   // Errors: those of Build.
   virtual absl::Status VisitContent(
       const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
@@ -110,7 +110,7 @@ class Source {
   virtual std::string InputFingerprint() const = 0;
 
   // Appends the item's record to `out`: by default, the Example that Build makes with `builder`,
-  // which is cleared first. Thread safe for different builders.
+  // which is cleared first. Thread-safe for different builders.
   virtual absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
                                    std::string* out) const {
     builder.Clear();

@@ -21,7 +21,7 @@ namespace shardfeed {
 
 // A list of image files, numbered from 0, each of which becomes a record unless it is dropped. The
 // subclass fills the list in Scan and adds the other features. A name takes 24 bytes more than its
-// length. Thread safe as Source.
+// length. Thread-safe as Source.
 class AnnotatedImages : public Source {
  public:
   uint64_t num_records() const override { return images_.size() - num_dropped_; }

@@ -36,7 +36,7 @@ struct ArrowFailure {
   size_t row = 0;
 };
 
-// Makes record batches from serialised records. Immutable; thread-safe.
+// Makes record batches from serialized records. Immutable; thread-safe.
 class ArrowExporter {
  public:
   // With `raw`, the one column "record" has the records themselves, and there are no fields.

@@ -19,7 +19,7 @@
 
 namespace shardfeed {
 
-// Rows of any length, appended one after another. Its memory grows and is kept. Not thread safe.
+// Rows of any length, appended one after another. Its memory grows and is kept. Not thread-safe.
 //
 // A row consists either of elements of `element_bytes` each, or of steps, which in turn consist of
 // elements. Elements of bytes features are std::string_views (see ExampleParser for their

@@ -1,4 +1,4 @@
-// Parses serialised tf.train.Example and tf.train.SequenceExample messages into the columns of a
+// Parses serialized tf.train.Example and tf.train.SequenceExample messages into the columns of a
 // batch.
 //
 // Only the requested features are read, straight into their place; nothing is allocated once the
@@ -41,7 +41,7 @@ namespace shardfeed {
 struct FeaturePlan;
 
 // The columns that one worker parses rows into; ExampleParser::MakeColumns makes them. Features
-// have the numbers that ExampleParser gives them. Not thread safe, but workers that have columns of
+// have the numbers that ExampleParser gives them. Not thread-safe, but workers that have columns of
 // their own may parse into different rows of the same memory at once.
 class ParsedColumns {
  public:
@@ -72,7 +72,7 @@ class ParsedColumns {
   std::optional<std::string_view> unknown_;  // a feature that is not one of those with an `origin`
 };
 
-// Immutable; thread safe.
+// Immutable; thread-safe.
 class ExampleParser {
  public:
   // Makes a parser of Examples, or, with `feature_lists`, of SequenceExamples, whose context has

@@ -10,7 +10,7 @@ namespace shardfeed {
 
 // ToFloat16 and ToBFloat16 round to nearest, ties to even, as processors' own instructions do.
 // Values that are too large become infinite, and a NaN remains a NaN. Branch-free, so that loops
-// over them are vectorised.
+// over them are vectorized.
 
 // IEEE 754 binary16: 1 sign, 5 exponent and 10 mantissa bits.
 inline uint16_t ToFloat16(float value) {
@@ -37,7 +37,7 @@ inline uint16_t ToFloat16(float value) {
 inline float FromFloat16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t magnitude = half & 0x7fff;
-  // Moves exponent and mantissa into place; a multiplication corrects the bias and also normalises
+  // Moves exponent and mantissa into place; a multiplication corrects the bias and also normalizes
   // subnormal numbers.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   const uint32_t bits =

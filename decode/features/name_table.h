@@ -14,7 +14,7 @@
 
 namespace shardfeed {
 
-// Immutable; thread safe.
+// Immutable; thread-safe.
 class NameTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -15,7 +15,7 @@ namespace shardfeed {
 // to be rotated clockwise, 7 is mirrored across the other diagonal, and 8 has to be rotated
 // counterclockwise.
 //
-// Any bytes are safe to pass. Thread safe. Format: Exif 2.3 (CIPA DC-008), 4.5 and 4.6.4.
+// Any bytes are safe to pass. Thread-safe. Format: Exif 2.3 (CIPA DC-008), 4.5 and 4.6.4.
 int ExifOrientation(std::string_view bytes, std::string_view format);
 
 }  // namespace shardfeed

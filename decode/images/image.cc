@@ -79,7 +79,7 @@ absl::Status CheckRaw(const ImageOptions& options) {
   }
   if (!options.mean.empty() || !options.std.empty()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: raw samples are not normalised", options.mean.empty() ? "std" : "mean"));
+        fmt::format("{}: raw samples are not normalized", options.mean.empty() ? "std" : "mean"));
   }
   return absl::OkStatus();
 }
@@ -103,7 +103,7 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
   if (options.raw) return CheckRaw(options);
   if (options.channels != 1 && options.channels != 3) {
     return absl::InvalidArgumentError(
-        fmt::format("channels must be 3 (RGB) or 1 (grey), got {}", options.channels));
+        fmt::format("channels must be 3 (RGB) or 1 (gray), got {}", options.channels));
   }
   const bool levels = options.dtype == DType::kUInt8;
   if (!levels && options.dtype != DType::kFloat16 && options.dtype != DType::kBFloat16 &&
@@ -116,7 +116,7 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
     if (values->empty()) continue;
     if (levels) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: uint8 pixels cannot be normalised; ask for float32, float16 or "
+          fmt::format("{}: uint8 pixels cannot be normalized; ask for float32, float16 or "
                       "bfloat16",
                       name));
     }

@@ -33,7 +33,7 @@ struct ImageBox {
   uint32_t height = 0;
 };
 
-// Decodes one image after another, reusing its memory. Not thread safe: use one for each thread.
+// Decodes one image after another, reusing its memory. Not thread-safe: use one for each thread.
 //
 // Only the part of a JPEG that the box needs is decoded (see JpegDecoder). If the box is at least
 // 2, 4 or 8 times larger than the result in both directions, it is decoded at 1/2, 1/4 or 1/8 of

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 12> kSuffixes = {
     "jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "avif", "heic", "heif", "jxl"};
-// A rare huge image must not keep its memory for ever.
+// A rare huge image must not keep its memory forever.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 constexpr uint32_t kScale = 8;
 

@@ -22,10 +22,10 @@ namespace shardfeed {
 // JPEGs are decoded at an eighth of their size, which still reads all their data up to the end of
 // the image, and are intact if libjpeg gives no warning. The others are decoded whole.
 //
-// Thread safe.
+// Thread-safe.
 class ImageCheck {
  public:
-  // Checks the images of a serialised Example or SequenceExample, and appends a text for each
+  // Checks the images of a serialized Example or SequenceExample, and appends a text for each
   // broken one, with the name of its feature, to `defects`. Records that are not Examples are
   // ignored.
   void CheckRecord(std::string_view record, std::vector<std::string>* defects);

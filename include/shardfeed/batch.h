@@ -17,7 +17,7 @@
 
 namespace shardfeed {
 
-// Allocates memory for the values of batches: `size` uninitialised bytes aligned to 64, which live
+// Allocates memory for the values of batches: `size` uninitialized bytes aligned to 64, which live
 // as long as the pointer is held. Must be thread-safe, and may throw std::bad_alloc. An empty
 // function stands for ordinary memory.
 using HostAllocator = std::function<std::shared_ptr<char>(size_t size)>;

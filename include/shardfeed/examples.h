@@ -1,6 +1,6 @@
-// Builds serialised tf.train.Example and tf.train.SequenceExample messages.
+// Builds serialized tf.train.Example and tf.train.SequenceExample messages.
 //
-// The bytes are those that Protocol Buffers' deterministic serialisation gives (features in name
+// The bytes are those that Protocol Buffers' deterministic serialization gives (features in name
 // order, lists packed), so equal input gives equal bytes whoever writes them. They are written
 // directly: no message objects, and no libprotobuf, which cannot live in a Python extension beside
 // TensorFlow's own copy of it. Wire format: protobuf.dev/programming-guides/encoding; messages:
@@ -24,7 +24,7 @@ class ExampleBuilder {
  public:
   // Names are UTF-8 (the caller checks). Bytes are copied once.
   void AddBytes(std::string_view name, std::string_view value);
-  // The same for a large value that the caller keeps until the record is serialised, which saves a
+  // The same for a large value that the caller keeps until the record is serialized, which saves a
   // copy.
   void AddBorrowedBytes(std::string_view name, std::string_view value);
   void AddBytesList(std::string_view name, absl::Span<const std::string_view> values);
@@ -46,7 +46,7 @@ class ExampleBuilder {
   void Clear();
 
  private:
-  // Name: [name, name + name_size) of names_; serialised Feature: [begin, end) of arena_, and then
+  // Name: [name, name + name_size) of names_; serialized Feature: [begin, end) of arena_, and then
   // what is borrowed.
   struct Entry {
     size_t name;

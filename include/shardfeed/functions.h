@@ -92,7 +92,7 @@ class RowContext {
     return {data + row_ * values, values};
   }
 
-  // Memory for the row's values in an output that is not ragged. It is uninitialised, and the
+  // Memory for the row's values in an output that is not ragged. It is uninitialized, and the
   // function must write all of it.
   template <typename T>
   absl::Span<T> Out(size_t output) {

@@ -58,13 +58,13 @@ struct ImageOptions {
   // Size of the result in pixels.
   uint32_t width = 224;
   uint32_t height = 224;
-  int channels = 3;  // 3: RGB, 1: grey; raw: as many as the files store
+  int channels = 3;  // 3: RGB, 1: gray; raw: as many as the files store
   Interpolation interpolation = Interpolation::kBilinear;
   bool antialias = true;
   ImageLayout layout = ImageLayout::kNHWC;
-  // False: the levels of RGB or grey. True: the samples as the file stores them, for masks, depth
+  // False: the levels of RGB or gray. True: the samples as the file stores them, for masks, depth
   // maps and images of many channels: indices of a palette, values of 1, 2, 4 and 16 bits without
-  // scaling, and alpha as one more channel. JPEGs become grey or RGB. `channels` is how many each
+  // scaling, and alpha as one more channel. JPEGs become gray or RGB. `channels` is how many each
   // image must store, and interpolation must be kNearest. The dtype is kUInt8 (for images of at
   // most 8 bits), kUInt16, kInt32 or kFloat32, which hold the unscaled values.
   bool raw = false;
@@ -199,7 +199,7 @@ struct RandomErasing {
   Range ratio = {0.3, 3.3};
   Fill value = {0};
   // Each value is drawn separately from 0 to 255. (Those of torchvision are normally distributed,
-  // for images that have been normalised.)
+  // for images that have been normalized.)
   bool random_value = false;
 };
 struct RandomHorizontalFlip {

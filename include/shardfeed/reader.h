@@ -82,7 +82,7 @@ struct OrderSpec {
   // records are read one by one.
   uint64_t window = 0;
   static constexpr uint64_t kAll = UINT64_MAX;
-  // Number of neighbouring records that are kept and read together; 0: about 1 MiB of them.
+  // Number of neighboring records that are kept and read together; 0: about 1 MiB of them.
   uint64_t chunk = 0;
   // Number of parts of the epoch that are read in turn. Ranks read whole lanes if the number of
   // ranks divides it.

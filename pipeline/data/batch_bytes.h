@@ -1,4 +1,4 @@
-// Serialises batches for caches and snapshots. The layout is in docs/snapshot.md.
+// Serializes batches for caches and snapshots. The layout is in docs/snapshot.md.
 
 #ifndef SHARDFEED_PIPELINE_DATA_BATCH_BYTES_H_
 #define SHARDFEED_PIPELINE_DATA_BATCH_BYTES_H_

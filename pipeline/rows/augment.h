@@ -17,7 +17,7 @@
 
 namespace shardfeed {
 
-// Applies augmentations one after another to images of one size. Immutable; thread safe.
+// Applies augmentations one after another to images of one size. Immutable; thread-safe.
 class ImageAugmenter {
  public:
   // Working memory of one thread, kept from one image to the next.

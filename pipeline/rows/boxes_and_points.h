@@ -30,7 +30,7 @@ struct ImageChange {
   double to_height = 0;
 };
 
-// Immutable; thread safe.
+// Immutable; thread-safe.
 class BoxesAndPoints {
  public:
   // For the step `step` on rows of `spec`: the boxes, box_columns and points that `columns` names.

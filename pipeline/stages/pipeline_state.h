@@ -1,4 +1,4 @@
-// The states of iterators: their content, their serialisation, and merging those of all ranks.
+// The states of iterators: their content, their serialization, and merging those of all ranks.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_PIPELINE_STATE_H_
 #define SHARDFEED_PIPELINE_STAGES_PIPELINE_STATE_H_

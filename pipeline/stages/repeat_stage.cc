@@ -30,7 +30,7 @@ class RepeatStage : public Stage {
         any_ = true;
         return absl::OkStatus();
       }
-      // An empty input would be repeated for ever.
+      // An empty input would be repeated forever.
       if (!any_) break;
       if (status = Open(round_ + 1); !status.ok()) return status;
     }

@@ -93,7 +93,7 @@ struct RunContext {
   // Where the run begins, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged;
 
-  // The functions are thread safe, because new stages are made for each epoch while others run.
+  // The functions are thread-safe, because new stages are made for each epoch while others run.
 
   // Sets the function that names the records of a source by position: "data-00001-of-00010: record
   // 17 at byte 4242". Replaces an earlier one.

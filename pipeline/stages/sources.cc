@@ -29,7 +29,7 @@ namespace {
 // Rows in a batch of sources that have them in memory.
 constexpr size_t kRows = 1024;
 
-// Names the records at the positions of an order. Thread safe.
+// Names the records at the positions of an order. Thread-safe.
 class RecordNames {
  public:
   RecordNames(std::shared_ptr<const LazyShardTable> table, const ReaderOptions& options)

@@ -44,7 +44,7 @@ class StretchSize {
   // The time and bytes of a stretch.
   void Learn(size_t rows, bool whole, uint64_t ns, uint64_t bytes) {
     if (rows == 0) return;
-    // A moving mean, initialised by the first value.
+    // A moving mean, initialized by the first value.
     const uint64_t each = std::max<uint64_t>(ns / rows, 1);
     const uint64_t mean = row_ns();
     row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);

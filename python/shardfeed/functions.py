@@ -161,7 +161,7 @@ def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
     return (name, _dtype_of(array, None, name), shape, False)
 
 
-def learnt(fn: Callable[..., Any], first: Any,
+def learned(fn: Callable[..., Any], first: Any,
            batch_spec: Optional[Sequence[ColumnSpec]] = None) -> Tuple[List[ColumnSpec], Any]:
     """Returns the columns and the structure of fn(first). `first` is a row or,
     with `batch_spec`, a batch of these columns."""

@@ -248,7 +248,7 @@ class RowSteps(Chain):
         if first is None:
             raise ValueError(f"{step}({name}): there are no elements from which to infer its columns; "
                              "declare output=")
-        return functions.learnt(fn, first, self._core.spec() if batched else None)
+        return functions.learned(fn, first, self._core.spec() if batched else None)
 
     def filter(self: Self, fn: Callable[[Any], Any], *, batched: bool = False,
                version: str = "") -> Self:

@@ -15,7 +15,7 @@ namespace {
 // records occupies its slot for n / block + 1 visits, and between the rounds in which shards
 // begin or end all rounds are alike: these stretches of equal rounds are the table from which
 // everything is computed. Source: the documentation of tf.data.Dataset.interleave, and its
-// behaviour.
+// behavior.
 class InterleaveOrder : public Order {
  public:
   InterleaveOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)

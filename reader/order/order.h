@@ -58,7 +58,7 @@ class OrderCursor {
 class Order {
  public:
   // `shard_begin` holds the first item of each shard and, at its end, the number of items;
-  // `mean_bytes` is the mean size of a frame. So many neighbours as `together` are best read
+  // `mean_bytes` is the mean size of a frame. So many neighbors as `together` are best read
   // together: pieces begin anew with each shard, and chunks whose size the spec does not tell have
   // a multiple of it, in as few lanes as they need. InvalidArgument: a length or a lane count is 0.
   static absl::StatusOr<std::shared_ptr<const Order>> Make(OrderSpec spec,

@@ -27,7 +27,7 @@ inline uint64_t DeriveKey(uint64_t key, uint64_t number) {
 }
 
 // The permutations of [0, n), one for each key. Copying is cheap; all methods take constant time,
-// about 20 ns. A generalised Feistel network over a grid of a by b >= n cells (Black and Rogaway,
+// about 20 ns. A generalized Feistel network over a grid of a by b >= n cells (Black and Rogaway,
 // "Ciphers with arbitrary finite domains", 2002): results among the fewer than b excess cells are
 // permuted again, which is rare.
 class Permutation {

@@ -129,7 +129,7 @@ struct ReadPlanOptions {
 };
 
 // Plans one block after another. A unit is introduced with the first block that needs it, and
-// forgotten with the last one. The plan depends only on the arguments. Not thread safe; reads
+// forgotten with the last one. The plan depends only on the arguments. Not thread-safe; reads
 // nothing but indexes.
 class ReadPlanner {
  public:

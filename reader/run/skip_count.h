@@ -1,6 +1,6 @@
 // Counts the damaged records that a run has skipped, against the limit.
 //
-// Not thread safe.
+// Not thread-safe.
 
 #ifndef SHARDFEED_READER_RUN_SKIP_COUNT_H_
 #define SHARDFEED_READER_RUN_SKIP_COUNT_H_

@@ -46,7 +46,7 @@ struct ShardTableOptions {
   std::shared_ptr<const void> disk_cache;
 };
 
-// Records are numbered from 0 through all shards in order. Thread safe. Shards and indexes are
+// Records are numbered from 0 through all shards in order. Thread-safe. Shards and indexes are
 // opened on first use, and as many of them stay open as the process may have.
 class ShardTable {
  public:

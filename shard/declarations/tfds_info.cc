@@ -200,7 +200,7 @@ absl::Status WriteTfdsInfo(const std::string& directory,
   if (status.ok()) {
     status = Replace(prefix + "features.json", text(FeaturesOf(schema, num_classes)));
   }
-  // Write this file last: without it, TFDS does not recognise the folder as a dataset.
+  // Write this file last: without it, TFDS does not recognize the folder as a dataset.
   return status.ok() ? Replace(prefix + "dataset_info.json", text(info)) : status;
 }
 

@@ -82,7 +82,7 @@ class IndexPack {
   const IndexSummary& summary(size_t shard) const { return summaries_[shard]; }
 
   // The index of a shard, which agrees with summary(). Indexes are fetched together with their
-  // neighbours, in ranges of 8 MiB, which stay in memory as long as the pack.
+  // neighbors, in ranges of 8 MiB, which stay in memory as long as the pack.
   //
   // DataLoss: the index is damaged, or not the one of the directory. Others: those of File::ReadAt;
   // Aborted: the pack was replaced since it was opened.

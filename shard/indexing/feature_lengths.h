@@ -24,7 +24,7 @@ class FeatureLengths {
  public:
   explicit FeatureLengths(absl::Span<const std::string> names);
 
-  // Adds the next record. DataLoss: not a serialised Example or SequenceExample; the message names
+  // Adds the next record. DataLoss: not a serialized Example or SequenceExample; the message names
   // the byte.
   absl::Status Add(std::string_view record);
 

@@ -97,7 +97,7 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
         [](uint64_t) { return true; });
   } else {
     // Look for the magic bytes of a GZIP member, or for the empty block of a full flush before a
-    // ZLIB segment. Other restart points cannot be recognised by their bytes.
+    // ZLIB segment. Other restart points cannot be recognized by their bytes.
     const bool gzip = compression == Compression::kGzip;
     const std::string_view mark =
         gzip ? std::string_view("\x1f\x8b\x08", 3) : std::string_view("\x00\x00\xff\xff", 4);

@@ -48,7 +48,7 @@ TEST_F(CaptionsTest, TextJsonOrBoth) {
                           "image/filename=bytes[d/c.png] text=bytes[] z=float[0.5]"));
 }
 
-TEST_F(CaptionsTest, StemsNeedNotBeNeighbours) {
+TEST_F(CaptionsTest, StemsNeedNotBeNeighbors) {
   for (const char* stem : {"a", "a-b", "a.b"}) {
     Write("in/"s + stem + ".png", kPng);
     Write("in/"s + stem + ".txt", stem);

@@ -49,7 +49,7 @@ TEST_F(IdxTest, ImagesAndLabels) {
   EXPECT_THAT(Texts(Convert(**MakeIdxSource({gz, labels}))), expected);
 }
 
-TEST_F(IdxTest, SeveralSetsColoursAndWideLabels) {
+TEST_F(IdxTest, SeveralSetsColorsAndWideLabels) {
   const std::string a = Write("a", Idx(8, {1, 1, 1, 3}, "rgb"));
   const std::string b = Write("b", Idx(8, {1, 2, 1}, "xy"));
   const std::string c = Write("c", Idx(0x0c, {1}, "\xff\xff\xff\xfe"));

@@ -140,7 +140,7 @@ TEST_F(JsonlTest, NamesALineThatIsNoObject) {
   ExpectScanError("\"x\"\n", "a.jsonl:1: got a string, but");
 }
 
-TEST_F(JsonlTest, RecognisesOtherLayoutsOfJson) {
+TEST_F(JsonlTest, RecognizesOtherLayoutsOfJson) {
   ExpectScanError("[{\"a\": 1}, {\"a\": 2}]\n",
                   "the file starts like an array of objects, which the kind json reads");
   ExpectScanError("[\n  {\"a\": 1}\n]\n", "the file starts like an array of objects");

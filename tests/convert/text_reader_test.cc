@@ -128,7 +128,7 @@ TEST_F(TextReaderTest, LinesBeforeABadReadAreHandedOut) {
   EXPECT_FALSE(reader->NextLine(&line));
 }
 
-TEST_F(TextReaderTest, RecognisesWhatIsNotUtf8Text) {
+TEST_F(TextReaderTest, RecognizesWhatIsNotUtf8Text) {
   ExpectError(Failure("\xff\xfeh\0i\0"s), absl::StatusCode::kDataLoss,
               "a.txt: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
   ExpectError(Failure("\xfe\xff\0h\0i"s), absl::StatusCode::kDataLoss, "looks like UTF-16");

@@ -1,4 +1,4 @@
-// Tests images that are normalised, flipped and mixed on the device.
+// Tests images that are normalized, flipped and mixed on the device.
 
 #include <algorithm>
 #include <bit>
@@ -68,7 +68,7 @@ ImagesRead ReadImages(const DeviceBatch& batch, TestStream& stream) {
   return read;
 }
 
-TEST_F(NormalizeTest, ImagesAreNormalised) {
+TEST_F(NormalizeTest, ImagesAreNormalized) {
   const std::vector<float> mean = {0.4f, 0.5f, 0.6f, 0.1f};
   const std::vector<float> stddev = {0.2f, 0.25f, 0.3f, 1.5f};
   for (int64_t channels : {1, 3, 4}) {

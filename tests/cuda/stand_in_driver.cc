@@ -65,11 +65,11 @@ CuResult cuInit(unsigned) {
   const int count = devices == nullptr ? 2 : std::atoi(devices);
   if (count == 0) return kCuErrorNoDevice;
   process = getpid();
-  for (int i = 0; !d.initialised && i < count; ++i) {
+  for (int i = 0; !d.initialized && i < count; ++i) {
     d.contexts.push_back(std::make_unique<Context>());
     d.contexts.back()->device = i;
   }
-  d.initialised = true;
+  d.initialized = true;
   return kCuSuccess;
 }
 CuResult cuDriverGetVersion(int* version) {

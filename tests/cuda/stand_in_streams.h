@@ -100,7 +100,7 @@ struct Module {
 
 struct Driver {
   CondVar changed;
-  bool initialised = false;
+  bool initialized = false;
   double copy_bytes_per_second = 10e9;
   double kernel_seconds = 1e-4;
   bool work = true;
@@ -118,7 +118,7 @@ struct Driver {
 };
 
 extern Mutex driver_mutex;
-// The process that initialised the driver, or 0.
+// The process that initialized the driver, or 0.
 extern std::atomic<int> process;
 
 // The driver of this process, which outlives everything: threads may run until the process ends.
@@ -130,8 +130,8 @@ extern thread_local std::vector<Context*> current;
 // This thread's capture mode, as set by cuThreadExchangeStreamCaptureMode.
 extern thread_local int thread_capture_mode;
 
-// The mutex, for `call` to lock. Ends a process that was forked from the one that initialised the
-// driver, where the mutex may be locked for ever.
+// The mutex, for `call` to lock. Ends a process that was forked from the one that initialized the
+// driver, where the mutex may be locked forever.
 Mutex& MutexFor(const char* call) ABSL_LOCK_RETURNED(driver_mutex);
 // Whether `call` may be made during the current captures; if not, it is a misuse that invalidates
 // them.

@@ -148,7 +148,7 @@ TEST(AugmentTest, OddSizesAreSafe) {
         AutoContrast(image);
         HorizontalFlip(image);
         VerticalFlip(image);
-        // A uniform image stays uniform, except for grey, whose weights add up to 0.9999.
+        // A uniform image stays uniform, except for gray, whose weights add up to 0.9999.
         for (uint8_t value : from) EXPECT_NEAR(value, 100, 1);
         for (Sampling interpolation : {Sampling::kNearest, Sampling::kBilinear}) {
           Warp(image, other, AffineTransform({.angle = 123, .scale = 1e-9}, height, width),

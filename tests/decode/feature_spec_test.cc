@@ -136,7 +136,7 @@ TEST(FeatureSpec, NamesAreUtf8AsProtobufSeesIt) {
   for (const std::string& name : names) {
     Example example;
     (*example.mutable_features()->mutable_feature())[name];
-    // Serialising only warns; parsing refuses.
+    // Serializing only warns; parsing refuses.
     const std::string record = example.SerializeAsString();
     FeatureSpec spec = Spec(DType::kInt64);
     spec.name = name;

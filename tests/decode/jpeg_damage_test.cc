@@ -160,15 +160,15 @@ class JpegDamageTest : public ::testing::Test {
 };
 
 TEST_F(JpegDamageTest, LibjpegsVerdictOnMutantsIsOurs) {
-  const std::vector<std::pair<int, int>> grey = {{1, 1}};
+  const std::vector<std::pair<int, int>> gray = {{1, 1}};
   const std::vector<std::pair<int, int>> full = {{1, 1}, {1, 1}, {1, 1}};
   const char* const more = std::getenv("JPEG_MUTANTS");
   Verdicts all;
   for (const JpegSpec& spec :
-       {JpegSpec{.width = 40, .height = 30}, JpegSpec{.width = 57, .height = 43, .sampling = grey},
+       {JpegSpec{.width = 40, .height = 30}, JpegSpec{.width = 57, .height = 43, .sampling = gray},
         JpegSpec{.width = 33, .height = 50, .sampling = full, .optimized = true},
         JpegSpec{.width = 64, .height = 48, .restart_interval = 4},
-        JpegSpec{.width = 64, .height = 48, .sampling = grey, .restart_interval = 3},
+        JpegSpec{.width = 64, .height = 48, .sampling = gray, .restart_interval = 3},
         JpegSpec{.width = 40, .height = 30, .progressive = true},
         JpegSpec{.width = 40, .height = 30, .progressive = true, .restart_interval = 2},
         JpegSpec{.width = 40, .height = 30, .separate_scans = true},

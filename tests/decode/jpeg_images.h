@@ -16,7 +16,7 @@ namespace shardfeed::testing {
 struct JpegSpec {
   int width = 0;
   int height = 0;
-  // Horizontal and vertical factors of each component. 1 component is grey, 3 are YCbCr, 4 are
+  // Horizontal and vertical factors of each component. 1 component is gray, 3 are YCbCr, 4 are
   // CMYK; 2 have no defined meaning.
   std::vector<std::pair<int, int>> sampling = {{2, 2}, {1, 1}, {1, 1}};
   bool rgb = false;   // 3 components that are stored as RGB, as Adobe's segment says
@@ -34,12 +34,12 @@ struct JpegSpec {
   // APPn and COM segments: marker and content.
   std::vector<std::pair<int, std::string>> segments;
   uint32_t seed = 1;
-  // Whether only the last coefficient of each block is not 0, instead of noise. For grey images of
+  // Whether only the last coefficient of each block is not 0, instead of noise. For gray images of
   // low quality.
   bool last_coefficient_only = false;
 };
 
-// Noise over gradients, which has codes of all lengths, and neighbours that differ.
+// Noise over gradients, which has codes of all lengths, and neighbors that differ.
 std::string MakeJpeg(const JpegSpec& spec);
 
 struct Pixels {

@@ -90,7 +90,7 @@ TEST(JpegResizeTest, EachPixelIsTheMeanOfItsArea) {
   }
 }
 
-TEST(JpegResizeTest, GreyStaysGreyToTheLevel) {
+TEST(JpegResizeTest, GrayStaysGrayToTheLevel) {
   const std::string jpeg = MakeJpeg({.width = 200, .height = 120, .sampling = {{1, 1}}});
   const testing::Pixels large = testing::DecodeByLibjpeg(jpeg, JCS_GRAYSCALE);
   const testing::Pixels small =

@@ -191,7 +191,7 @@ TEST_F(JpegSkimmerTest, FindsWhatLibjpegFinds) {
   }
 }
 
-// Blocks of few bits exhaust the room for results; if all are alike, streams may never synchronise.
+// Blocks of few bits exhaust the room for results; if all are alike, streams may never synchronize.
 TEST_F(JpegSkimmerTest, BlocksMayBeShortOrLong) {
   for (const JpegSpec& spec :
        {JpegSpec{.width = 2000,

@@ -28,8 +28,8 @@ using ::testing::StartsWith;
 using Sampling = std::vector<std::pair<int, int>>;
 
 const std::vector<Sampling> kSamplings = {
-    {{1, 1}},                  // grey
-    {{2, 2}},                  // grey, with meaningless factors
+    {{1, 1}},                  // gray
+    {{2, 2}},                  // gray, with meaningless factors
     {{1, 1}, {1, 1}, {1, 1}},  // 4:4:4
     {{2, 1}, {1, 1}, {1, 1}},  // 4:2:2
     {{1, 2}, {1, 1}, {1, 1}},  // 4:4:0
@@ -286,7 +286,7 @@ TEST_F(JpegTest, CropsOfIncompleteProgressiveImagesArePartsOfTheWhole) {
   }
 }
 
-TEST_F(JpegTest, ColourSpacesBecomeRgb) {
+TEST_F(JpegTest, ColorSpacesBecomeRgb) {
   const Sampling one(3, {1, 1});
   ExpectCrops(MakeJpeg({.width = 60, .height = 40, .sampling = one, .rgb = true}), decoder_,
               JpegPath::kSkipped, 5, "RGB");
@@ -301,7 +301,7 @@ TEST_F(JpegTest, ColourSpacesBecomeRgb) {
       decoder_, JpegPath::kSkipped, 5, "YCCK");
 }
 
-TEST_F(JpegTest, ColourBecomesGrey) {
+TEST_F(JpegTest, ColorBecomesGray) {
   for (const JpegSpec& spec :
        {JpegSpec{.width = 60, .height = 40},
         JpegSpec{.width = 60, .height = 40, .sampling = {{1, 1}}},
@@ -315,19 +315,19 @@ TEST_F(JpegTest, ColourBecomesGrey) {
   }
 }
 
-TEST_F(JpegTest, CmykBecomesTheGreyOfItsRgb) {
+TEST_F(JpegTest, CmykBecomesTheGrayOfItsRgb) {
   const std::string jpeg =
       MakeJpeg({.width = 60, .height = 40, .sampling = Sampling(4, {1, 1}), .adobe = false});
   const JpegCrop crop = {.x = 7, .y = 5, .width = 40, .height = 30, .channels = 1};
   const auto pixels = Crop(decoder_, jpeg, crop);
   ASSERT_TRUE(pixels.ok()) << pixels.status();
-  JpegCrop coloured = crop;
-  coloured.channels = 3;
+  JpegCrop colored = crop;
+  colored.channels = 3;
   const std::vector<uint8_t> rgb =
-      Expected(RgbOfCmyk(DecodeByLibjpeg(jpeg, JCS_CMYK), false), coloured);
+      Expected(RgbOfCmyk(DecodeByLibjpeg(jpeg, JCS_CMYK), false), colored);
   for (size_t i = 0; i < pixels->size(); ++i) {
-    const double grey = 0.299 * rgb[3 * i] + 0.587 * rgb[3 * i + 1] + 0.114 * rgb[3 * i + 2];
-    ASSERT_NEAR((*pixels)[i], grey, 0.51);
+    const double gray = 0.299 * rgb[3 * i] + 0.587 * rgb[3 * i + 1] + 0.114 * rgb[3 * i + 2];
+    ASSERT_NEAR((*pixels)[i], gray, 0.51);
   }
 }
 
@@ -430,7 +430,7 @@ TEST_F(JpegTest, EveryCutIsToldOrFilledIn) {
       }
       const auto filled = Crop(tolerant, cut, all);
       const Pixels expected = DecodeByLibjpeg(cut);
-      // Only libjpeg accepts a truncated header, as a grey image.
+      // Only libjpeg accepts a truncated header, as a gray image.
       if (!filled.ok() && std::string(status.message()).find("in its header") != std::string::npos)
         continue;
       ASSERT_EQ(filled.ok(), expected.error.empty() && !expected.values.empty())

@@ -1,4 +1,4 @@
-// Random serialised Examples and SequenceExamples that use all variants of the wire format, valid
+// Random serialized Examples and SequenceExamples that use all variants of the wire format, valid
 // or nearly so.
 
 #ifndef SHARDFEED_TESTS_DECODE_RANDOM_WIRE_H_

@@ -167,7 +167,7 @@ TEST(ResampleTest, SameSizeIsACopy) {
   }
 }
 
-TEST(ResampleTest, OneColourStaysThatColour) {
+TEST(ResampleTest, OneColorStaysThatColor) {
   for (int level = 0; level < 256; ++level) {
     const std::vector<uint8_t> pixels(37 * 41 * 3, static_cast<uint8_t>(level));
     for (Interpolation interpolation : {Interpolation::kNearest, Interpolation::kBilinear,
@@ -181,7 +181,7 @@ TEST(ResampleTest, OneColourStaysThatColour) {
   }
 }
 
-TEST(ResampleTest, OneColourStaysThatColourHoweverMuchItShrinks) {
+TEST(ResampleTest, OneColorStaysThatColorHoweverMuchItShrinks) {
   const Case cases[] = {{255, 255, 16, 16}, {3000, 9, 3, 9}, {9, 8000, 2, 8}, {500, 300, 4, 60}};
   for (const Case& c : cases) {
     for (int level = 0; level < 256; level += 3) {

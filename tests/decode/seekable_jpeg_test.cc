@@ -146,7 +146,7 @@ TEST(SeekableJpegTest, OtherRestartIntervalsAreReplaced) {
   ExpectRewritten(MakeJpeg({.width = 117, .height = 90, .progressive = true, .restart_rows = 1}));
 }
 
-TEST(SeekableJpegTest, ColourSpacesStay) {
+TEST(SeekableJpegTest, ColorSpacesStay) {
   ExpectRewritten(
       MakeJpeg({.width = 50, .height = 40, .sampling = {{1, 1}, {1, 1}, {1, 1}}, .rgb = true}));
   for (bool adobe : {false, true}) {

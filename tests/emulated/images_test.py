@@ -26,7 +26,7 @@ def write_images(folder):
                           ("a422.jpg", {"subsampling": 1}), ("a420.jpg", {"subsampling": 2, "quality": 60}),
                           ("progressive.jpg", {"progressive": True})]:
         image.save(folder / name, **options)
-    image.convert("L").save(folder / "grey.jpg")
+    image.convert("L").save(folder / "gray.jpg")
     image.convert("LA").save(folder / "alpha.png")
     image.convert("P").save(folder / "palette.png")
     Image.frombytes("I;16", (64, 48), bytes(random.Random(2).randbytes(2 * 64 * 48))).save(folder / "deep.png")

@@ -1,5 +1,5 @@
-// PNG, WebP, TIFF, BMP and GIF: an image is decoded both in colour and in grey or in neither, and
-// the grey is that of the colours. Its raw samples have one number of channels.
+// PNG, WebP, TIFF, BMP and GIF: an image is decoded both in color and in gray or in neither, and
+// the gray is that of the colors. Its raw samples have one number of channels.
 
 #include "tests/fuzz/image_fuzz.h"
 

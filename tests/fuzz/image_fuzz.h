@@ -8,7 +8,7 @@
 
 #include "decode/images/exif.h"
 #include "decode/images/formats/codecs.h"
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "decode/images/formats/raw_samples.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -30,8 +30,8 @@ inline void CheckRaw(std::string_view bytes, const ImageHeader& header) {
   }
 }
 
-// An image other than a JPEG is decoded both in colour and in grey or in neither, and the grey is
-// that of the colours.
+// An image other than a JPEG is decoded both in color and in gray or in neither, and the gray is
+// that of the colors.
 inline void CheckImage(std::string_view bytes) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) return;
@@ -40,15 +40,15 @@ inline void CheckImage(std::string_view bytes) {
   if (header->format == "jpeg" || header->decoded_pixels() > kMaxPixels) return;
   CheckRaw(bytes, *header);
   std::vector<uint8_t> rgb;
-  std::vector<uint8_t> grey;
-  const absl::Status in_colour = DecodeWithCodec(bytes, *header, 3, &rgb);
-  const absl::Status in_grey = DecodeWithCodec(bytes, *header, 1, &grey);
-  FUZZ_EXPECT(in_colour.code() == in_grey.code());
-  if (!in_colour.ok()) return;
+  std::vector<uint8_t> gray;
+  const absl::Status in_color = DecodeWithCodec(bytes, *header, 3, &rgb);
+  const absl::Status in_gray = DecodeWithCodec(bytes, *header, 1, &gray);
+  FUZZ_EXPECT(in_color.code() == in_gray.code());
+  if (!in_color.ok()) return;
   const size_t pixels = size_t{header->width} * header->height;
-  FUZZ_EXPECT(rgb.size() == 3 * pixels && grey.size() == pixels);
+  FUZZ_EXPECT(rgb.size() == 3 * pixels && gray.size() == pixels);
   for (size_t i = 0; i < pixels; ++i) {
-    FUZZ_EXPECT(grey[i] == GreyOf(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]));
+    FUZZ_EXPECT(gray[i] == GrayOf(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]));
   }
 }
 

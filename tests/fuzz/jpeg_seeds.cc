@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
       {"420", {.optimized = true}},
       {"444", {.sampling = full}},
       {"422", {.sampling = {{2, 1}, {1, 1}, {1, 1}}, .quality = 40}},
-      {"grey", {.sampling = {{1, 1}}}},
+      {"gray", {.sampling = {{1, 1}}}},
       {"rgb", {.sampling = full, .rgb = true}},
       {"cmyk", {.sampling = {{1, 1}, {1, 1}, {1, 1}, {1, 1}}}},
       {"progressive", {.progressive = true}},

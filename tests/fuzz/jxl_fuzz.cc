@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::StatusOr<JxlHeader> header = ReadJxlHeader(bytes);
   if (header.ok()) {
     FUZZ_EXPECT(header->width > 0 && header->height > 0);
-    FUZZ_EXPECT(header->colour_channels == 1 || header->colour_channels == 3);
+    FUZZ_EXPECT(header->color_channels == 1 || header->color_channels == 3);
   }
   if (!IsJxl(bytes)) return 0;
   testing::CheckImage(bytes);

@@ -204,13 +204,13 @@ def bmp(bits, compression, data, masks=b"", palette=b""):
                         len(palette) // 4, 0) + masks + palette + data)
 
 
-def png(colour, depth, row, palette=b"", interlace=0):
+def png(color, depth, row, palette=b"", interlace=0):
     """A PNG of 4 x 2 pixels with identical rows."""
     def chunk(kind, data):
         return (struct.pack(">I", len(data)) + kind + data +
                 struct.pack(">I", zlib.crc32(kind + data)))
 
-    header = struct.pack(">IIBBBBB", 4, 2, depth, colour, 0, 0, interlace)
+    header = struct.pack(">IIBBBBB", 4, 2, depth, color, 0, 0, interlace)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) +
             (chunk(b"PLTE", palette) if palette else b"") +
             chunk(b"IDAT", zlib.compress((b"\1" + row) * 2)) + chunk(b"IEND", b""))
@@ -244,14 +244,14 @@ def small_images():
     yield "bmp_16", bmp(16, 3, bytes(range(16)), struct.pack("<III", 0xf800, 0x7e0, 0x1f))
     yield "bmp_24", bmp(24, 0, bytes(range(24)))
     yield "bmp_32", bmp(32, 3, bytes(range(32)), struct.pack("<III", 0xff, 0xff00, 0xff0000))
-    yield "png_grey", png(0, 16, bytes(range(8)))
+    yield "png_gray", png(0, 16, bytes(range(8)))
     yield "png_rgba", png(6, 8, bytes(range(16)))
     yield "png_palette", png(3, 2, b"\x1b", palette[:12])
     yield "png_bits", png(0, 1, b"\xa0")
     yield "tiff_rgba", tiff(4, 8, 2, extra=2)
     yield "tiff_multiplied", tiff(4, 8, 2, extra=1)
     yield "tiff_16", tiff(3, 16, 2)
-    yield "tiff_grey", tiff(1, 8, 1)
+    yield "tiff_gray", tiff(1, 8, 1)
     yield "tiff_12", tiff(1, 12, 1)
     yield "webp", (b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0/\0\0\0\x10\x07\x10\x11\x11\x88\x88"
                    b"\xfe\x07\0")

@@ -336,7 +336,7 @@ TEST(UringEngine, ManyFilesOneAfterAnother) {
   }
 }
 
-TEST(MmapEngine, NeighboursShareAMapping) {
+TEST(MmapEngine, NeighborsShareAMapping) {
   TestFolder folder;
   const std::string bytes = RandomBytes(20 << 20, 1);
   std::vector<ReadResult> results;

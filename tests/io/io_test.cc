@@ -60,7 +60,7 @@ TEST(File, ReadExactlyPastTheEndIsDataLoss) {
                "file ends at byte 10, expected data up to byte 12");
 }
 
-// A FIFO without a reader, where an ordinary open would wait for ever.
+// A FIFO without a reader, where an ordinary open would wait forever.
 std::string Fifo(const TestFolder& folder) {
   const std::string path = folder / "fifo";
   EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -100,7 +100,7 @@ TEST(ImageHeaderTest, TellsChannels) {
   ExpectHeader(Encode(".png", 5, 9, CV_16UC3), "png", 5, 9, 3);
   ExpectHeader(Encode(".tiff", 5, 9, CV_8UC1), "tiff", 5, 9, 1);
   ExpectHeader(Encode(".tiff", 5, 9, CV_8UC4), "tiff", 5, 9, 4);
-  // Grey BMP has a palette.
+  // Gray BMP has a palette.
   ExpectHeader(Encode(".bmp", 5, 9, CV_8UC1), "bmp", 5, 9, 0);
 }
 
@@ -197,7 +197,7 @@ TEST(ImageHeaderTest, SaysWhereAJpegIsDamaged) {
 
 TEST(ImageHeaderTest, SaysWhatIsWrongWithOtherFormats) {
   ExpectError(Patched(Encode(".png", 5, 5), 12, "CgBI"), "PNG does not start with its header");
-  ExpectError(Patched(Encode(".png", 5, 5), 25, "\x05"), "unknown colour type 5");
+  ExpectError(Patched(Encode(".png", 5, 5), 25, "\x05"), "unknown color type 5");
   ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLossyWebp), 23, "abc"),
               "does not start with a key frame");
   ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLosslessWebp), 20, "a"),

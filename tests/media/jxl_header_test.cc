@@ -62,7 +62,7 @@ void ExpectSize(Bits size, uint32_t width, uint32_t height) {
   const JxlHeader header = Read(Codestream(size.Add(3, 2)));
   EXPECT_EQ(header.width, width);
   EXPECT_EQ(header.height, height);
-  EXPECT_EQ(header.colour_channels, 3u);
+  EXPECT_EQ(header.color_channels, 3u);
   EXPECT_EQ(header.extra_channels, 0u);
   EXPECT_EQ(header.orientation, 1);
 }
@@ -88,12 +88,12 @@ TEST(JxlHeaderTest, ReadsOrientationBehindOtherSizes) {
     bits.Add(1, 1).Add(0, 1).Range(1, 7, 8).Add(0, 3).Range(0, 3, 6);    // preview
     bits.Add(1, 1).Range(2, 9, 10).Range(1).Range(3, 77, 32).Add(1, 1);  // animation
     bits.Add(1, 1).Range(1).Add(7, 4);                                   // floats
-    bits.Add(1, 1).Range(0).Add(0, 1).Add(0, 1).Add(1, 1).Range(1);      // grey, with a profile
+    bits.Add(1, 1).Range(0).Add(0, 1).Add(0, 1).Add(1, 1).Range(1);      // gray, with a profile
     bits.Add(0, 1).Add(0x5bf8, 16).Add(0, 16).Add(0, 1).Add(0, 16);      // brightness
     bits.Range(1, 3, 4);                                                 // extensions
     const JxlHeader header = Read(Codestream(bits));
     EXPECT_EQ(header.orientation, static_cast<int>(orientation));
-    EXPECT_EQ(header.colour_channels, 1u);
+    EXPECT_EQ(header.color_channels, 1u);
     EXPECT_EQ(header.width, 8u);
   }
 }
@@ -108,11 +108,11 @@ TEST(JxlHeaderTest, CountsExtraChannels) {
   for (int i = 0; i < 4; ++i) bits.Add(0x3c00, 16);
   bits.Add(0, 1).Range(2, 3, 4).Add(0, 1).Range(0).Range(0).Range(0);    // and a filter
   bits.Range(2, 1, 4);                                                   //
-  bits.Add(0, 1).Add(0, 1).Add(0, 1).Range(1);                           // grey,
+  bits.Add(0, 1).Add(0, 1).Add(0, 1).Range(1);                           // gray,
   bits.Range(1).Add(0, 1).Range(2, 11, 4).Range(0).Add(0, 2).Add(1, 1);  // as sRGB
   const JxlHeader header = Read(Codestream(bits));
   EXPECT_EQ(header.extra_channels, 4u);
-  EXPECT_EQ(header.colour_channels, 1u);
+  EXPECT_EQ(header.color_channels, 1u);
   const absl::StatusOr<ImageHeader> image = ReadImageHeader(Codestream(bits));
   ASSERT_TRUE(image.ok()) << image.status();
   EXPECT_EQ(image->format, "jxl");
@@ -126,18 +126,18 @@ TEST(JxlHeaderTest, ReadsUpToTheEndOfTheHeader) {
   Bits custom = Bits(before).Add(0, 1).Add(0, 1).Add(0, 1).Range(0);
   custom.Range(2, 0, 4);  // a white of its own,
   point(custom);
-  custom.Range(2, 0, 4);  // and colours,
+  custom.Range(2, 0, 4);  // and colors,
   for (int i = 0; i < 3; ++i) point(custom);
   custom.Add(1, 1).Add(4545455, 24).Range(1);  // and a gamma
   const Bits xyb = Bits(before).Add(1, 1).Add(0, 1).Add(0, 1).Range(2, 0, 4).Range(0);
-  for (const Bits& colours : {custom, xyb, Bits(before).Add(1, 1).Add(1, 1)}) {
-    const Bits header = Bits(colours).Add(0, 2).Add(1, 1);
-    EXPECT_EQ(Read(Codestream(header)).colour_channels, 3u);
+  for (const Bits& colors : {custom, xyb, Bits(before).Add(1, 1).Add(1, 1)}) {
+    const Bits header = Bits(colors).Add(0, 2).Add(1, 1);
+    EXPECT_EQ(Read(Codestream(header)).color_channels, 3u);
     if (header.count() % 8 == 0) continue;
     EXPECT_EQ(ErrorOf(Codestream(Bits(header).Add(1, 1))),
               "JPEG XL is damaged: bits that fill a byte of its header are not 0");
     // Where transforms follow, the header ends elsewhere.
-    EXPECT_EQ(Read(Codestream(Bits(colours).Add(0, 2).Add(0, 1).Add(1, 1))).width, 8u);
+    EXPECT_EQ(Read(Codestream(Bits(colors).Add(0, 2).Add(0, 1).Add(1, 1))).width, 8u);
   }
 }
 

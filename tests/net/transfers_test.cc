@@ -124,7 +124,7 @@ TEST_F(TransfersTest, AStallIsEndedAndGoesOn) {
   EXPECT_EQ(*read, bytes_.substr(10));
 }
 
-TEST_F(TransfersTest, RetryAfterIsHonoured) {
+TEST_F(TransfersTest, RetryAfterIsHonored) {
   Fail({.kind = Fault::kStatus, .headers = "Retry-After: 1\r\n"});
   const auto start = std::chrono::steady_clock::now();
   ASSERT_OK(Read());
@@ -154,7 +154,7 @@ TEST_F(TransfersTest, WhatStaysIsAnErrorAtOnce) {
          "does not serve parts of objects: it answered 200 to a range");
 }
 
-// Requests that the server refuses until the store has learnt something.
+// Requests that the server refuses until the store has learned something.
 class LearningStore : public Store {
  public:
   explicit LearningStore(std::string url) : url_(std::move(url)) {}

@@ -52,7 +52,7 @@ def test_several_devices(driver, ds):
 
 
 @pytest.mark.parametrize("dtype, near", [("float32", 1e-5), (np.float16, 2e-2), ("bfloat16", 0)])
-def test_images_are_normalised_on_the_device(driver, ds, dtype, near):
+def test_images_are_normalized_on_the_device(driver, ds, dtype, near):
     mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
     view = ds.cuda(normalize={"image": sf.Normalize(mean, std, dtype)})
     for found, wanted in zip(view, ds):

@@ -134,7 +134,7 @@ def test_functions_that_do_not_keep_to_their_word(parsed):
         parsed.batch(3).map(double)
 
 
-def test_declared_outputs_are_not_learnt(parsed):
+def test_declared_outputs_are_not_learned(parsed):
     calls = []
 
     def fn(element):

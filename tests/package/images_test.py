@@ -89,8 +89,8 @@ def test_layouts_and_types(images):
         found = next(iter(ds.batch(8)))["image"]
         assert found.shape == (8, 3, 20, 30) and found.dtype == dtype
         assert np.allclose(found, wanted, atol=near)
-    grey = next(iter(images.decode_image(size=9, channels=1, dtype="float32", std=0.5).batch(2)))
-    assert grey["image"].shape == (2, 9, 9, 1) and 1 < grey["image"].max() <= 2
+    gray = next(iter(images.decode_image(size=9, channels=1, dtype="float32", std=0.5).batch(2)))
+    assert gray["image"].shape == (2, 9, 9, 1) and 1 < gray["image"].max() <= 2
 
 
 def test_records_that_are_images(tmp_path):
@@ -163,7 +163,7 @@ def test_by_number(images):
     ({"center_fraction": 0}, "center_fraction must be above 0"), ({"channels": 2}, "channels must be 3 .* got 2"),
     ({"interpolation": "lanczos"}, "interpolation must be one of .*, not 'lanczos'"),
     ({"layout": "HWC"}, "layout must be one of 'NHWC', 'NCHW'"), ({"dtype": "int8"}, "dtype must be .* got int8"),
-    ({"mean": 0.5}, "cannot be normalised"), ({"dtype": "float32", "mean": [1, 2]}, "mean has 2 values"),
+    ({"mean": 0.5}, "cannot be normalized"), ({"dtype": "float32", "mean": [1, 2]}, "mean has 2 values"),
     ({"dtype": "float32", "std": 0}, "std must be finite and positive, got 0"), ({"on_damage": "skip"}, "'accept', not 'skip'"),
     ({"feature": "photo"}, "no column 'photo'"), ({"feature": "n"}, "does not have one bytes value per row"),
     ({"seed": -1}, "seed must be at least 0, not -1"),

@@ -92,8 +92,8 @@ def test_masks_move_as_nearest_pixels_of_the_image(arrays, steps):
         return step._replace(fields=fields)
 
     steps = [nearest(step) for step in steps if "Augment" not in step.name]
-    grey = np.repeat(arrays["mask"][..., None], 1, 3)
-    ds = sf.from_arrays({"image": grey, "mask": arrays["mask"], "wide": arrays["mask"].astype(np.int64),
+    gray = np.repeat(arrays["mask"][..., None], 1, 3)
+    ds = sf.from_arrays({"image": gray, "mask": arrays["mask"], "wide": arrays["mask"].astype(np.int64),
                          "depth": arrays["depth"]})
     colors = [A.RandomInvert(1), A.RandomErasing(1), A.ColorJitter(0.5)]
     moved = rows(ds.augment("image", steps, seed=2, masks=("mask", "wide", "depth")))

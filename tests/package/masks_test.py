@@ -170,8 +170,8 @@ def test_texts(records):
     ({"channels": 0}, "channels of raw samples must be .* 1 to 1024, got 0"),
     ({"dtype": "float16"}, "dtype of raw samples must be uint8, uint16, int32 or float32, got float16"),
     ({"interpolation": "bilinear"}, "interpolation of raw samples must be nearest"),
-    ({"mean": 0.5}, "mean: raw samples are not normalised"),
-    ({"std": 0.5}, "std: raw samples are not normalised"),
+    ({"mean": 0.5}, "mean: raw samples are not normalized"),
+    ({"std": 0.5}, "std: raw samples are not normalized"),
     ({"size": 0}, "width and height must be 1 to 65535 pixels"),
 ])
 def test_wrong_options_are_named(records, options, message):

@@ -109,7 +109,7 @@ def test_a_signal_that_is_pending_loses_nothing(form, interrupts):
     elements = 12
     turn = 0
     sent = set()
-    started = False  # what is learnt of the chain before needs a call, too
+    started = False  # what is learned of the chain before needs a call, too
 
     def fn(row):
         n = int(row["n"])

@@ -342,9 +342,9 @@ def test_from_generator(tf):
     other = iter(ds.batch(16))
     other.load_state_dict(it.state_dict())
     assert next(other)["a"][0] == 16
-    learnt = sf.from_generator(lambda: ((i, float(i)) for i in range(3)))
-    assert list(learnt) == [(0, 0.0), (1, 1.0), (2, 2.0)]
-    assert learnt.batch(3).element_spec == {"0": ("int64", (), False), "1": ("float32", (), False)}
+    learned = sf.from_generator(lambda: ((i, float(i)) for i in range(3)))
+    assert list(learned) == [(0, 0.0), (1, 1.0), (2, 2.0)]
+    assert learned.batch(3).element_spec == {"0": ("int64", (), False), "1": ("float32", (), False)}
 
 
 def test_generators_that_fail():

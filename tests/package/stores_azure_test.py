@@ -210,7 +210,7 @@ def test_keys(uploaded, monkeypatch):
     assert look(f"abfss://data@account.dfs.core.windows.net/{PREFIX}raw@4") == ""
 
 
-def test_a_clock_that_is_wrong_is_learnt(uploaded):
+def test_a_clock_that_is_wrong_is_learned(uploaded):
     uploaded.skew = -3 * 3600
     assert look() == ""
     uploaded.skew = 3 * 3600

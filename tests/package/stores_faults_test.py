@@ -208,7 +208,7 @@ REPLACED = r"was replaced (since the dataset was opened|while it was (read|in us
     "another process has written a dataset of this name in the meantime; it stays, and nothing of this one was kept"
 REFUSED = "SlowDown"
 BROKEN = "127.0.0.1"
-WHOLE = "does not serve parts of objects: it answered 200 to a range; use a server that honours 'Range'"
+WHOLE = "does not serve parts of objects: it answered 200 to a range; use a server that honors 'Range'"
 BESIDE = r"expected bytes \d+-\d+, got 'bytes \d+-\d+/\d+'"
 EXPIRED = r"ExpiredToken: the token is old\); get new ones"
 IN_200 = REPLACED + "|not a shardfeed manifest|not a commit record|the server's answer is not a listing|" \

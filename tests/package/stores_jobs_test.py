@@ -216,7 +216,7 @@ def test_parts_that_are_gone_are_an_error(s3):
 
 @pytest.mark.parametrize("fault, length", [("refuse", 2), ("lost", 2), ("refuse", 10**6)])
 def test_a_commit_that_fails_at_any_request_can_be_repeated(s3, wanted, fault, length, monkeypatch):
-    """For two requests, or for ever, as for a driver that dies."""
+    """For two requests, or forever, as for a driver that dies."""
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")
     step = 0
     while True:

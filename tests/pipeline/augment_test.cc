@@ -102,7 +102,7 @@ TEST(AugmentTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
             std::vector<Image>(two.begin() + 8, two.end()));
 }
 
-TEST(AugmentTest, GreyImagesToo) {
+TEST(AugmentTest, GrayImagesToo) {
   EXPECT_EQ(Collect(Images(8, 20, 24, 1).Augment("image", Everything()).Batch(4)).size(), 8);
 }
 
@@ -360,7 +360,7 @@ TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
 }
 
 TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
-  // Only one operation is tested completely: solarising a ramp. Others rarely make the same images:
+  // Only one operation is tested completely: solarizing a ramp. Others rarely make the same images:
   // below 31 thresholds of 14 operations.
   Image ramp(256, 0);
   for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
@@ -387,11 +387,11 @@ TEST(AugmentDistributionTest, RandAugmentHasOneMagnitude) {
     seen.insert(to);
     return 0.0;
   });
-  // Each operation makes one image or, with a sign, two; some have no effect on one grey row.
+  // Each operation makes one image or, with a sign, two; some have no effect on one gray row.
   EXPECT_GE(seen.size(), 9);
   EXPECT_LE(seen.size(), 4 + 2 * 9);
   Image expected = ramp;
-  for (uint8_t& v : expected) v &= 0xfe;  // posterised to 8 - round(9 / 7.5) = 7 bits
+  for (uint8_t& v : expected) v &= 0xfe;  // posterized to 8 - round(9 / 7.5) = 7 bits
   EXPECT_TRUE(seen.contains(expected));
 }
 

@@ -109,7 +109,7 @@ TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {
   EXPECT_FAILS(
       FirstError(Dataset::Choose({a, b}, Dataset::Range(1, 9))), kInvalidArgument,
       "element 1 of epoch 0: choose: dataset 2 does not exist: there are 2, numbered from 0");
-  // An input that is repeated for ever may be empty.
+  // An input that is repeated forever may be empty.
   auto it =
       Start(Dataset::Choose({a.Take(0), b}, Dataset::Range(0, 1).Repeat(), {Exhausted::kDrop}));
   std::thread canceller([&] { it->Cancel(); });

@@ -266,7 +266,7 @@ TEST(DecodeImageTest, RawSamplesHaveOptionsOfTheirOwn) {
   EXPECT_THAT(message(options), HasSubstr("dtype of raw samples must be uint8, uint16, int32 or"));
   options.image.dtype = DType::kUInt16;
   options.image.mean = {0.5f};
-  EXPECT_THAT(message(options), HasSubstr("mean: raw samples are not normalised"));
+  EXPECT_THAT(message(options), HasSubstr("mean: raw samples are not normalized"));
   options.image.mean.clear();
   options.image.channels = 0;
   EXPECT_THAT(message(options), HasSubstr("the number that the files store, 1 to 1024, got 0"));

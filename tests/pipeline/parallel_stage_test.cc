@@ -92,7 +92,7 @@ TEST(ParallelStageTest, OneThreadPullsWhileTheNumberOfWorkersChanges) {
       {.name = "none", .one_to_one = true}, &overlaps, context);
   const auto counters = context->AllCounters().at(0);
   std::atomic<bool> over = false;
-  // As the tuner does, without synchronisation with the stage.
+  // As the tuner does, without synchronization with the stage.
   std::thread tuner([&] {
     for (unsigned n = 0; !over; ++n) counters->workers = static_cast<int>(n % 4 + 1);
   });

@@ -49,7 +49,7 @@ def clean(out):
 
 
 def check(out, end):
-    """A task that `clean` has met: it is done or says that its job is gone, and nothing stays for ever."""
+    """A task that `clean` has met: it is done or says that its job is gone, and nothing stays forever."""
     status, told = end
     assert status == DONE or GONE in told, told
     job = out / ".shardfeed/d.jobs/7"

@@ -1,4 +1,4 @@
-"""All kinds of PNG, TIFF, BMP and WebP images beside Pillow: grey, alpha, depths, orientation."""
+"""All kinds of PNG, TIFF, BMP and WebP images beside Pillow: gray, alpha, depths, orientation."""
 
 import struct
 
@@ -21,10 +21,10 @@ def pixels_of(path, channels=3, **job):
 
 def check_beside_pillow(path):
     image = Image.open(path).convert("RGBA")
-    colours = np.asarray(image)[..., :3]
-    np.testing.assert_array_equal(pixels_of(path), colours)
+    colors = np.asarray(image)[..., :3]
+    np.testing.assert_array_equal(pixels_of(path), colors)
     np.testing.assert_array_equal(pixels_of(path, channels=1),
-                                  np.asarray(Image.fromarray(colours).convert("L")))
+                                  np.asarray(Image.fromarray(colors).convert("L")))
 
 
 # ---- PNG
@@ -33,7 +33,7 @@ def check_beside_pillow(path):
 @pytest.mark.parametrize("chunk", [b"", png_chunk(b"gAMA", struct.pack(">I", 45455)),
                                    png_chunk(b"gAMA", struct.pack(">I", 100000)),
                                    png_chunk(b"sRGB", b"\0")])
-def test_grey_of_png_depends_on_its_pixels_alone(tmp_path, chunk):
+def test_gray_of_png_depends_on_its_pixels_alone(tmp_path, chunk):
     make_image(40, 30).save(tmp_path / "a.png")
     whole = (tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").write_bytes(whole[:33] + chunk + whole[33:])
@@ -57,13 +57,13 @@ def test_kinds_of_png(tmp_path, mode, bits):
     check_beside_pillow(tmp_path / "a.png")
 
 
-def test_transparent_colours_of_a_palette_stay(tmp_path):
+def test_transparent_colors_of_a_palette_stay(tmp_path):
     make_image(20, 20).quantize(16).save(tmp_path / "a.png", transparency=bytes(range(0, 256, 16)))
     check_beside_pillow(tmp_path / "a.png")
 
 
 def test_interlaced_png(tmp_path):
-    """Adam7 with 1 to 16 bits of grey; all rows have the same values."""
+    """Adam7 with 1 to 16 bits of gray; all rows have the same values."""
     for bits in (1, 2, 4, 8, 16):
         values = np.arange(19 * 13).reshape(13, 19) % 2 ** bits
         (tmp_path / "a.png").write_bytes(png_of(values, bits, interlaced=True))
@@ -203,14 +203,14 @@ def test_run_lengths_of_bmp(tmp_path):
     # A run, an absolute part with its padding, the end of the row; a step; the end.
     rle8 = bytes([4, 1, 0, 3, 2, 3, 2, 0, 0, 0, 2, 3, 0, 2, 3, 1, 1, 2, 0, 1])
     (tmp_path / "a.bmp").write_bytes(bmp_of(8, 1, rle8, 7, 3, palette=palette))
-    colours = np.array([[0, 0, 0], [30, 20, 10], [70, 80, 90], [255, 255, 255]])
+    colors = np.array([[0, 0, 0], [30, 20, 10], [70, 80, 90], [255, 255, 255]])
     indices = np.array([[0, 0, 0, 0, 0, 2, 0], [3, 3, 0, 0, 0, 0, 0], [1, 1, 1, 1, 2, 3, 2]])
-    np.testing.assert_array_equal(pixels_of(tmp_path / "a.bmp"), colours[indices])
-    # Two colours in turn; 5 pixels in 3 bytes and one of padding.
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.bmp"), colors[indices])
+    # Two colors in turn; 5 pixels in 3 bytes and one of padding.
     rle4 = bytes([5, 0x12, 0, 0, 0, 5, 0x12, 0x31, 0x20, 0, 0, 1])
     (tmp_path / "a.bmp").write_bytes(bmp_of(4, 2, rle4, 5, 2, palette=palette))
     indices = np.array([[1, 2, 3, 1, 2], [1, 2, 1, 2, 1]])
-    np.testing.assert_array_equal(pixels_of(tmp_path / "a.bmp"), colours[indices])
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.bmp"), colors[indices])
     for size in range(len(rle8) - 2):
         (tmp_path / "a.bmp").write_bytes(bmp_of(8, 1, rle8[:size], 7, 3, palette=palette))
         assert "bmp is cut off" in error_of(path=tmp_path / "a.bmp", size=(3, 7))

@@ -47,14 +47,14 @@ def test_formats(tmp_path, name, options, mode):
     source = make_image(101, 67).convert(mode)
     source.save(tmp_path / name, **options)
     expected = Image.open(tmp_path / name)
-    colour = decode({"path": tmp_path / name, "size": (67, 101)})
+    color = decode({"path": tmp_path / name, "size": (67, 101)})
     if name.endswith(".jpg"):
         # The reference's chroma upsampling is libjpeg's, too.
-        assert np.abs(colour.astype(int) - np.asarray(expected.convert("RGB"))).max() <= 1
+        assert np.abs(color.astype(int) - np.asarray(expected.convert("RGB"))).max() <= 1
     else:
-        np.testing.assert_array_equal(colour, np.asarray(expected.convert("RGB")))
-    grey = decode({"path": tmp_path / name, "size": (67, 101), "channels": 1})
-    assert np.abs(grey[..., 0].astype(int) - np.asarray(expected.convert("RGB").convert("L"))
+        np.testing.assert_array_equal(color, np.asarray(expected.convert("RGB")))
+    gray = decode({"path": tmp_path / name, "size": (67, 101), "channels": 1})
+    assert np.abs(gray[..., 0].astype(int) - np.asarray(expected.convert("RGB").convert("L"))
                   ).max() <= 2
 
 
@@ -133,7 +133,7 @@ def test_large_jpegs_are_scaled_in_their_transform(tmp_path):
         assert apart.mean() < 1.5 and apart.max() < 12
 
 
-def test_layouts_and_normalisation(tmp_path):
+def test_layouts_and_normalization(tmp_path):
     make_image(90, 70).save(tmp_path / "a.png")
     base = {"path": tmp_path / "a.png", "size": (32, 48)}
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -199,8 +199,8 @@ def test_accepting_damage(tmp_path):
 
 @pytest.mark.parametrize("job, message", [
     ({"size": (0, 5)}, "width and height must be 1 to 65535 pixels, got 5 x 0"),
-    ({"size": (5, 5), "channels": 2}, "channels must be 3 (RGB) or 1 (grey), got 2"),
-    ({"size": (5, 5), "mean": [0, 0, 0]}, "mean: uint8 pixels cannot be normalised"),
+    ({"size": (5, 5), "channels": 2}, "channels must be 3 (RGB) or 1 (gray), got 2"),
+    ({"size": (5, 5), "mean": [0, 0, 0]}, "mean: uint8 pixels cannot be normalized"),
     ({"size": (5, 5), "dtype": "float32", "mean": [0]}, "mean has 1 values, expected one for each of 3 channels"),
     ({"size": (5, 5), "dtype": "float32", "std": [1, 0, 1]}, "std must be finite and positive, got 0"),
 ])

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 HERE_AND_IN_STORE = True
 
 
-# A grey pixel.
+# A gray pixel.
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVQI12OoBwAAgQCARX8hfQAAAABJRU5ErkJggg==")
 
 

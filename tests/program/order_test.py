@@ -173,7 +173,7 @@ def test_plan_tells_what_an_order_means(dataset):
     assert 0.8 < plan["displacement"] < 1.2
     assert plan["held_bytes"] <= plan["budget_bytes"]
     exact = succeed("plan", dataset, "--json", "--shuffle", "--window", "all").json
-    assert exact["batch_neighbours"] == 0
+    assert exact["batch_neighbors"] == 0
     assert exact["window_records"] == sum(SIZES)
     assert succeed("plan", dataset, "--json").json["displacement"] == 0
     padded = succeed("plan", dataset, "--json", "--batch", "10", "--end", "pad").json

@@ -32,10 +32,10 @@ def check(path, expected, **job):
     np.testing.assert_array_equal(planes, expected.transpose(2, 0, 1))
 
 
-def image_of(mode, colours=200):
+def image_of(mode, colors=200):
     image = make_image(SIZE[1], SIZE[0])
     if mode == "P":
-        return image.quantize(colours)
+        return image.quantize(colors)
     image = image.convert(mode)
     if mode in ("LA", "RGBA"):
         image.putalpha(ALPHA)
@@ -101,17 +101,17 @@ def test_indices_of_bmp(tmp_path, bits):
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("interlaced", [False, True])
-def test_grey_of_png_is_not_scaled(tmp_path, bits, interlaced):
+def test_gray_of_png_is_not_scaled(tmp_path, bits, interlaced):
     values = (np.arange(19 * 13) * 137).reshape(13, 19) % 2 ** bits
     chunks = png_chunk(b"gAMA", struct.pack(">I", 30000)) + png_chunk(b"tRNS", struct.pack(">H", 1))
     (tmp_path / "a.png").write_bytes(png_of(values, bits, interlaced=interlaced, chunks=chunks))
     check(tmp_path / "a.png", values.astype(np.uint16 if bits == 16 else np.uint8))
 
 
-@pytest.mark.parametrize("channels, colour", [(2, 4), (3, 2), (4, 6)])
-def test_16_bits_of_png(tmp_path, channels, colour):
+@pytest.mark.parametrize("channels, color", [(2, 4), (3, 2), (4, 6)])
+def test_16_bits_of_png(tmp_path, channels, color):
     values = (np.arange(7 * 5 * channels) * 1873 % 65536).astype(np.uint16).reshape(5, 7, channels)
-    (tmp_path / "a.png").write_bytes(png_of(values, 16, colour))
+    (tmp_path / "a.png").write_bytes(png_of(values, 16, color))
     check(tmp_path / "a.png", values)
 
 
@@ -189,7 +189,7 @@ def test_channels(tmp_path, name, mode):
 
 def test_animated_webp(tmp_path):
     frames = [image_of("RGBA"), image_of("RGBA").rotate(90)]
-    # libwebp clears the colours of what is wholly transparent.
+    # libwebp clears the colors of what is wholly transparent.
     frames[0].putalpha(ALPHA.point(lambda level: level or 1))
     frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:], lossless=True,
                    exact=True)
@@ -226,7 +226,7 @@ def test_ycbcr_of_tiff(tmp_path):
     assert apart.max() <= 2
     (tmp_path / "a.tiff").write_bytes(tiff_of(3, 8, photometric=6))
     assert raw_error_of(tmp_path / "a.tiff", 3, size=(2, 4)) == (
-        "tiff with colours of kind 6 (PhotometricInterpretation)\n")
+        "tiff with colors of kind 6 (PhotometricInterpretation)\n")
 
 
 @pytest.mark.parametrize("bits", [1, 4, 8, 16])
@@ -337,8 +337,8 @@ def test_orientation(tmp_path, name, orientation):
     ({"dtype": "float16"}, "dtype of raw samples must be uint8, uint16, int32 or float32, got float16"),
     ({"dtype": "int64"}, "dtype of raw samples must be uint8, uint16, int32 or float32, got int64"),
     ({"interpolation": "bilinear"}, "interpolation of raw samples must be nearest"),
-    ({"dtype": "float32", "mean": [0.5]}, "mean: raw samples are not normalised"),
-    ({"dtype": "float32", "std": [0.5]}, "std: raw samples are not normalised"),
+    ({"dtype": "float32", "mean": [0.5]}, "mean: raw samples are not normalized"),
+    ({"dtype": "float32", "std": [0.5]}, "std: raw samples are not normalized"),
 ])
 def test_options(tmp_path, options, message):
     Image.fromarray(DEPTH).save(tmp_path / "a.png")

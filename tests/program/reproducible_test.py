@@ -89,7 +89,7 @@ def test_each_seed_gives_its_own_order_of_the_same_records(source, out):
         orders.append(numbers(out / f"s{seed}@3"))
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(20_000))
-    # A shuffle of everything, not of neighbours: the mean distance of a record is a third of all.
+    # A shuffle of everything, not of neighbors: the mean distance of a record is a third of all.
     moved = sum(abs(i - n) for i, n in enumerate(orders[0])) / 20_000
     assert 20_000 / 3.3 < moved < 20_000 / 2.7
 

@@ -377,10 +377,10 @@ def test_shrunk_images_are_those_of_an_area_mean(tf, tmp_path, out):
         ("RGB", (133, 100)), ("L", (100, 167)), ("RGB", (100, 100)), ("RGB", (90, 120)),
         ("RGB", (300, 300))]
     assert images[0].getexif()[0x0112] == 6
-    # Compared in grey, because chroma has half the resolution.
+    # Compared in gray, because chroma has half the resolution.
     expected = Image.open(tmp_path / "in/c/1.jpg").resize((133, 100), Image.Resampling.BOX)
-    grey, expected = (numpy.asarray(i.convert("L"), numpy.int32) for i in (images[0], expected))
-    assert numpy.abs(grey - expected).mean() < 4
+    gray, expected = (numpy.asarray(i.convert("L"), numpy.int32) for i in (images[0], expected))
+    assert numpy.abs(gray - expected).mean() < 4
     made_by = json.loads((out / ".shardfeed/x.manifest.json").read_text())["made_by"]
     assert made_by["options"] == "--jpeg seekable --resize-shorter 100 --quality 95"
 

@@ -333,7 +333,7 @@ TEST(ShuffleOrder, EveryRecordIsEquallyLikelyAtEveryPosition) {
   }
 }
 
-TEST(ShuffleOrder, NeighboursInTheSequenceAreNotRelated) {
+TEST(ShuffleOrder, NeighborsInTheSequenceAreNotRelated) {
   for (const auto& order : {MakeOrder(Shuffle(4, OrderSpec::kAll, 0, 64), {100000}),
                             MakeOrder(Shuffle(4, 6400, 10, 64), {100000})}) {
     const std::vector<uint64_t> items = Sequence(*order);

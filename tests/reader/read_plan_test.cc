@@ -100,7 +100,7 @@ class ReadPlanTest : public ::testing::Test {
       padded_ += block.padded;
     }
     units.clear();
-    for (const auto& unit : all_units) EXPECT_TRUE(unit.expired()) << "a unit is kept for ever";
+    for (const auto& unit : all_units) EXPECT_TRUE(unit.expired()) << "a unit is kept forever";
     return positions;
   }
 
@@ -164,7 +164,7 @@ TEST_F(ReadPlanTest, PaddingIsPlannedAndCounted) {
   }
 }
 
-TEST_F(ReadPlanTest, NeighboursAreReadAtOnce) {
+TEST_F(ReadPlanTest, NeighborsAreReadAtOnce) {
   OrderSpec sequential;
   sequential.kind = OrderSpec::Kind::kSequential;
   const Setup setup = Of(sequential);

@@ -85,7 +85,7 @@ TEST(MdsHeader, DescriptionsThatAreWrong) {
             "the description of the columns is not a JSON object, at byte 8");
 }
 
-TEST(MdsHeader, IsRecognised) {
+TEST(MdsHeader, IsRecognized) {
   EXPECT_TRUE(LooksLikeMds(kShard));
   EXPECT_TRUE(LooksLikeMds(MdsShard(kConfig, {})));
   EXPECT_FALSE(LooksLikeMds(MdsShard("{}", {"a"})));

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -48,7 +48,7 @@ struct Layout {
     // The shortest forms of OS/2's long header end here.
     if (info_bytes < kInfoHeader) return;
     compression = Load(bytes, kFileHeader + 16, 4);
-    num_colours = Load(bytes, kFileHeader + 32, 4);
+    num_colors = Load(bytes, kFileHeader + 32, 4);
   }
 
   bool masked() const { return compression == kBitFields || compression == kAlphaBitFields; }
@@ -72,7 +72,7 @@ struct Layout {
   uint32_t info_bytes;
   uint32_t bits = 0;
   uint32_t compression = kPlain;
-  uint32_t num_colours = 0;
+  uint32_t num_colors = 0;
   bool top_down = false;
 };
 
@@ -81,7 +81,7 @@ std::array<Rgb, 256> ReadPalette(std::string_view bytes, const Layout& layout) {
   const size_t entry = layout.info_bytes == kOs2Header ? 3 : 4;
   const uint64_t begin = kFileHeader + uint64_t{layout.info_bytes};
   const uint32_t all = uint32_t{1} << layout.bits;
-  const uint32_t count = layout.num_colours == 0 ? all : std::min(all, layout.num_colours);
+  const uint32_t count = layout.num_colors == 0 ? all : std::min(all, layout.num_colors);
   for (uint32_t i = 0; i < count; ++i) {
     for (size_t c = 0; c < 3; ++c) {
       palette[i][c] = static_cast<uint8_t>(Load(bytes, begin + entry * i + 2 - c, 1));
@@ -267,7 +267,7 @@ absl::Status DecodeBmp(std::string_view bytes, const ImageHeader& header, int ch
       const uint32_t value = stored.At(x, y);
       const Rgb rgb = indexed ? palette[value] : masks.Levels(value);
       if (channels == 1) {
-        *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+        *to++ = GrayOf(rgb[0], rgb[1], rgb[2]);
       } else {
         to = std::copy_n(rgb.data(), 3, to);
       }

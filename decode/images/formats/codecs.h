@@ -15,11 +15,11 @@
 
 namespace shardfeed {
 
-// Decodes `bytes`, whose header is `header`, into rows of RGB (`channels` 3) or grey (1) pixels
+// Decodes `bytes`, whose header is `header`, into rows of RGB (`channels` 3) or gray (1) pixels
 // without gaps; `header` must have the size of the image. Of 16-bit samples the upper byte is
-// taken. Transparency is ignored: the stored colours are taken unblended. Of an animation or of
+// taken. Transparency is ignored: the stored colors are taken unblended. Of an animation or of
 // several pages, the first is decoded. The part of a GIF's canvas that its first image does not
-// cover is black. Thread safe.
+// cover is black. Thread-safe.
 //
 // DataLoss: cut off or damaged. Unimplemented: a kind that the codec cannot decode, or the codec's
 // library is not installed. ResourceExhausted: not enough memory. Messages do not name the file.
@@ -27,8 +27,8 @@ absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, 
                              std::vector<uint8_t>* pixels);
 
 // Reads the samples of the first image as they are stored, without scaling: palette indices, 16
-// bits, alpha as a channel beside the colours, values of ink. Errors are those of DecodeWithCodec
-// and of RawSamples::Start. Thread safe.
+// bits, alpha as a channel beside the colors, values of ink. Errors are those of DecodeWithCodec
+// and of RawSamples::Start. Thread-safe.
 absl::Status ReadRawWithCodec(std::string_view bytes, const ImageHeader& header,
                               RawSamples* samples);
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -26,7 +26,7 @@ struct CloseGif {
 };
 
 // Reads the first image. Calls `start` before its pixels, which may return an error, and
-// `take` with each of its rows: its place in the canvas, the palette indices, and the colours.
+// `take` with each of its rows: its place in the canvas, the palette indices, and the colors.
 template <class Start, class Take>
 absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const Start& start,
                      const Take& take) {
@@ -53,8 +53,8 @@ absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const St
   }
   if (::DGifGetImageDesc(gif.get()) == GIF_ERROR) return damaged(gif->Error);
   const GifImageDesc& image = gif->Image;
-  const ColorMapObject* colours = image.ColorMap != nullptr ? image.ColorMap : gif->SColorMap;
-  if (colours == nullptr) return absl::DataLossError("gif without a colour table");
+  const ColorMapObject* colors = image.ColorMap != nullptr ? image.ColorMap : gif->SColorMap;
+  if (colors == nullptr) return absl::DataLossError("gif without a color table");
   if (image.Left < 0 || image.Top < 0 || image.Width < 1 || image.Height < 1 ||
       uint64_t(image.Left) + image.Width > header.width ||
       uint64_t(image.Top) + image.Height > header.height) {
@@ -66,7 +66,7 @@ absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const St
   std::vector<GifPixelType> line(image.Width);
   const auto read_line = [&](int y) {
     if (::DGifGetLine(gif.get(), line.data(), image.Width) == GIF_ERROR) return false;
-    take(size_t(image.Left), size_t(image.Top) + y, line, *colours);
+    take(size_t(image.Left), size_t(image.Top) + y, line, *colors);
     return true;
   };
   if (image.Interlace) {
@@ -91,23 +91,23 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
     pixels->assign(size_t{header.width} * header.height * channels, 0);
     return absl::OkStatus();
   };
-  return ReadGif(bytes, header, start,
-                 [&](size_t x, size_t y, const std::vector<GifPixelType>& line,
-                     const ColorMapObject& colours) {
-                   uint8_t* to = pixels->data() + (y * header.width + x) * channels;
-                   for (GifPixelType number : line) {
-                     const GifColorType colour =
-                         number < colours.ColorCount ? colours.Colors[number] : GifColorType{};
-                     if (channels == 3) {
-                       to[0] = colour.Red;
-                       to[1] = colour.Green;
-                       to[2] = colour.Blue;
-                     } else {
-                       to[0] = GreyOf(colour.Red, colour.Green, colour.Blue);
-                     }
-                     to += channels;
-                   }
-                 });
+  return ReadGif(
+      bytes, header, start,
+      [&](size_t x, size_t y, const std::vector<GifPixelType>& line, const ColorMapObject& colors) {
+        uint8_t* to = pixels->data() + (y * header.width + x) * channels;
+        for (GifPixelType number : line) {
+          const GifColorType color =
+              number < colors.ColorCount ? colors.Colors[number] : GifColorType{};
+          if (channels == 3) {
+            to[0] = color.Red;
+            to[1] = color.Green;
+            to[2] = color.Blue;
+          } else {
+            to[0] = GrayOf(color.Red, color.Green, color.Blue);
+          }
+          to += channels;
+        }
+      });
 }
 
 absl::Status ReadRawGif(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {

@@ -14,12 +14,12 @@
 namespace shardfeed {
 
 // Implements DecodeWithCodec (codecs.h) for the first image of a GIF. The part of the canvas that
-// it does not cover is black. Thread safe.
+// it does not cover is black. Thread-safe.
 absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
 
 // Implements ReadRawWithCodec (codecs.h) for the first image of a GIF. Where it does not cover the
-// canvas, indices are 0. Thread safe.
+// canvas, indices are 0. Thread-safe.
 absl::Status ReadRawGif(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed

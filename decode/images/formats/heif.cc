@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "decode/images/formats/loaded_library.h"
 #include "decode/images/formats/ycbcr.h"
 #include "fmt/format.h"
@@ -168,12 +168,12 @@ absl::Status StatusOf(const Error& error, std::string_view format, std::string_v
 struct Decoded {
   std::unique_ptr<Image, decltype(Library::release_image)> image;
   HeifHeader header;
-  YcbcrImage colour;
+  YcbcrImage color;
   SamplePlane alpha;  // no data: there is none
   bool premultiplied = false;
 
-  bool grey() const { return colour.cb.data == nullptr; }
-  int channels() const { return (grey() ? 1 : 3) + (alpha.data != nullptr ? 1 : 0); }
+  bool gray() const { return color.cb.data == nullptr; }
+  int channels() const { return (gray() ? 1 : 3) + (alpha.data != nullptr ? 1 : 0); }
 };
 
 SamplePlane PlaneOf(const Library& library, const Image* image, Channel channel) {
@@ -202,20 +202,20 @@ absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, const H
   Decoded decoded{{image, library.release_image}, header, {}, {}, false};
   const uint32_t width = header.stored_width;
   const uint32_t height = header.stored_height;
-  YcbcrImage& colour = decoded.colour;
-  colour.y = PlaneOf(library, image, kY);
-  if (colour.y.data != nullptr && (colour.y.width != width || colour.y.height != height)) {
+  YcbcrImage& color = decoded.color;
+  color.y = PlaneOf(library, image, kY);
+  if (color.y.data != nullptr && (color.y.width != width || color.y.height != height)) {
     return absl::DataLossError(fmt::format("{} has {} x {} pixels, but its header says {} x {}",
-                                           format, colour.y.width, colour.y.height, width, height));
+                                           format, color.y.width, color.y.height, width, height));
   }
-  bool whole = IsWhole(colour.y, width, height);
+  bool whole = IsWhole(color.y, width, height);
   if (header.chroma != kNoChroma) {
     const uint32_t columns = header.chroma == k444 ? width : width / 2 + width % 2;
     const uint32_t rows = header.chroma == k420 ? height / 2 + height % 2 : height;
-    colour.cb = PlaneOf(library, image, kCb);
-    colour.cr = PlaneOf(library, image, kCr);
-    whole = whole && IsWhole(colour.cb, columns, rows) && IsWhole(colour.cr, columns, rows) &&
-            colour.cb.bits == colour.y.bits && colour.cr.bits == colour.y.bits;
+    color.cb = PlaneOf(library, image, kCb);
+    color.cr = PlaneOf(library, image, kCr);
+    whole = whole && IsWhole(color.cb, columns, rows) && IsWhole(color.cr, columns, rows) &&
+            color.cb.bits == color.y.bits && color.cr.bits == color.y.bits;
   }
   decoded.alpha = PlaneOf(library, image, kAlpha);
   if (decoded.alpha.data != nullptr) whole = whole && IsWhole(decoded.alpha, width, height);
@@ -225,13 +225,13 @@ absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, const H
   }
   ColorProfile* profile = nullptr;
   if (library.get_profile(image, &profile).code == kOk && profile != nullptr) {
-    colour.matrix = profile->matrix;
-    colour.full_range = profile->full_range != 0;
+    color.matrix = profile->matrix;
+    color.full_range = profile->full_range != 0;
     library.free_profile(profile);
   }
-  if (!IsKnownMatrix(colour.matrix)) {
+  if (!IsKnownMatrix(color.matrix)) {
     return absl::UnimplementedError(
-        fmt::format("{} with colours of matrix {} (ITU-T H.273)", format, colour.matrix));
+        fmt::format("{} with colors of matrix {} (ITU-T H.273)", format, color.matrix));
   }
   return decoded;
 }
@@ -323,7 +323,7 @@ absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int c
   if (!library.ok()) return library.status();
   const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header.format);
   if (!decoded.ok()) return decoded.status();
-  YcbcrRows rows(decoded->colour);
+  YcbcrRows rows(decoded->color);
   const HeifHeader& part = decoded->header;
   std::vector<float> row(size_t{3} * part.stored_width);
   pixels->resize(size_t{part.width} * part.height * channels);
@@ -339,7 +339,7 @@ absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int c
       uint8_t rgb[3];
       for (size_t c = 0; c < 3; ++c) rgb[c] = Quantized(row[3 * x + c] * factor, 255);
       if (channels == 1) {
-        *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+        *to++ = GrayOf(rgb[0], rgb[1], rgb[2]);
       } else {
         to = std::copy_n(rgb, 3, to);
       }
@@ -353,14 +353,14 @@ absl::Status ReadRawHeif(std::string_view bytes, const ImageHeader& header, RawS
   if (!library.ok()) return library.status();
   const absl::StatusOr<Decoded> decoded = Decode(**library, bytes, header.format);
   if (!decoded.ok()) return decoded.status();
-  const YcbcrImage& colour = decoded->colour;
+  const YcbcrImage& color = decoded->color;
   const SamplePlane& alpha = decoded->alpha;
-  const int bits = std::max(colour.y.bits, alpha.data != nullptr ? alpha.bits : 0);
+  const int bits = std::max(color.y.bits, alpha.data != nullptr ? alpha.bits : 0);
   const HeifHeader& part = decoded->header;
   absl::Status status =
       samples->Start(header.format, part.width, part.height, decoded->channels(), bits);
   if (!status.ok()) return status;
-  YcbcrRows rows(colour);
+  YcbcrRows rows(color);
   std::vector<float> row(size_t{3} * part.stored_width);
   for (uint32_t y = part.top; y < part.top + part.height; ++y) {
     uint8_t* to = samples->row(y - part.top);
@@ -373,12 +373,12 @@ absl::Status ReadRawHeif(std::string_view bytes, const ImageHeader& header, RawS
       }
       to += samples->sample_bytes();
     };
-    if (!decoded->grey()) rows.Convert(y, row.data());
+    if (!decoded->gray()) rows.Convert(y, row.data());
     for (uint32_t x = part.left; x < part.left + part.width; ++x) {
-      if (decoded->grey()) {
-        put(colour.y.At(x, y));
+      if (decoded->gray()) {
+        put(color.y.At(x, y));
       } else {
-        for (size_t c = 0; c < 3; ++c) put(Quantized(row[size_t{3} * x + c], colour.y.max()));
+        for (size_t c = 0; c < 3; ++c) put(Quantized(row[size_t{3} * x + c], color.y.max()));
       }
       if (alpha.data != nullptr) put(alpha.At(x, y));
     }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "decode/images/formats/loaded_library.h"
 #include "fmt/format.h"
 
@@ -26,7 +26,7 @@ enum Result : int {
   kFullImage = 0x1000,
 };
 enum SampleType : int { kUint8 = 2, kUint16 = 3 };
-enum ColorSpace : int { kRgb = 0, kGrey = 1 };
+enum ColorSpace : int { kRgb = 0, kGray = 1 };
 enum ExtraType : int { kBlack = 4 };
 
 struct BasicInfo {
@@ -43,7 +43,7 @@ struct BasicInfo {
   int have_preview;
   int have_animation;
   int orientation;
-  uint32_t colour_channels;
+  uint32_t color_channels;
   uint32_t extra_channels;
   uint32_t alpha_bits;
   uint32_t alpha_exponent_bits;
@@ -61,7 +61,7 @@ struct ExtraChannelInfo {
   uint32_t dim_shift;
   uint32_t name_length;
   int alpha_premultiplied;
-  float spot_colour[4];
+  float spot_color[4];
   uint32_t cfa_channel;
 };
 
@@ -91,13 +91,13 @@ struct Library {
   void (*destroy)(JxlDecoder*);
   int (*subscribe)(JxlDecoder*, int);
   int (*keep_orientation)(JxlDecoder*, int);
-  int (*render_spot_colours)(JxlDecoder*, int);
+  int (*render_spot_colors)(JxlDecoder*, int);
   int (*set_input)(JxlDecoder*, const uint8_t*, size_t);
   void (*close_input)(JxlDecoder*);
   int (*process)(JxlDecoder*);
   int (*get_info)(const JxlDecoder*, BasicInfo*);
   int (*get_extra_info)(const JxlDecoder*, size_t, ExtraChannelInfo*);
-  int (*prefer_colours)(JxlDecoder*, const ColorEncoding*);
+  int (*prefer_colors)(JxlDecoder*, const ColorEncoding*);
   int (*out_size)(const JxlDecoder*, const PixelFormat*, size_t*);
   int (*set_out)(JxlDecoder*, const PixelFormat*, void*, size_t);
   int (*extra_size)(const JxlDecoder*, const PixelFormat*, size_t*, uint32_t);
@@ -119,13 +119,13 @@ absl::StatusOr<Library> OpenLibrary() {
   loaded->Find("JxlDecoderDestroy", &library.destroy);
   loaded->Find("JxlDecoderSubscribeEvents", &library.subscribe);
   loaded->Find("JxlDecoderSetKeepOrientation", &library.keep_orientation);
-  loaded->Find("JxlDecoderSetRenderSpotcolors", &library.render_spot_colours);
+  loaded->Find("JxlDecoderSetRenderSpotcolors", &library.render_spot_colors);
   loaded->Find("JxlDecoderSetInput", &library.set_input);
   loaded->Find("JxlDecoderCloseInput", &library.close_input);
   loaded->Find("JxlDecoderProcessInput", &library.process);
   loaded->Find("JxlDecoderGetBasicInfo", &library.get_info);
   loaded->Find("JxlDecoderGetExtraChannelInfo", &library.get_extra_info);
-  loaded->Find("JxlDecoderSetPreferredColorProfile", &library.prefer_colours);
+  loaded->Find("JxlDecoderSetPreferredColorProfile", &library.prefer_colors);
   loaded->Find("JxlDecoderImageOutBufferSize", &library.out_size);
   loaded->Find("JxlDecoderSetImageOutBuffer", &library.set_out);
   loaded->Find("JxlDecoderExtraChannelBufferSize", &library.extra_size);
@@ -163,23 +163,23 @@ PixelFormat FormatOf(uint32_t channels, uint32_t bits) {
   return {channels, bits > 8 ? kUint16 : kUint8, 0, 0};
 }
 
-// Decodes the first frame of one file. Not thread safe.
+// Decodes the first frame of one file. Not thread-safe.
 class FrameDecoder {
  public:
   FrameDecoder(const Library& library, std::string_view bytes)
       : library_(library), bytes_(bytes), decoder_(library.create(nullptr), library.destroy) {}
 
   // Reads what the file says about its image, which must have the size of `header`. `mix_inks`:
-  // extra channels of inks become part of the colours.
+  // extra channels of inks become part of the colors.
   absl::Status Open(const ImageHeader& header, bool mix_inks);
 
   const BasicInfo& info() const { return info_; }
   const std::vector<ExtraChannelInfo>& extra() const { return extra_; }
 
-  // Decodes the colours, with the first alpha if `colours` has a channel more than them, and the
+  // Decodes the colors, with the first alpha if `colors` has a channel more than them, and the
   // extra channels, of which there are as many as `extra` has elements, or which `extra` leaves
   // out. Their formats are set.
-  absl::Status Decode(Samples* colours, std::vector<Samples>* extra);
+  absl::Status Decode(Samples* colors, std::vector<Samples>* extra);
 
  private:
   // Goes on until `event`, which is the next that can come.
@@ -207,13 +207,13 @@ absl::Status FrameDecoder::PreferSrgb() {
   constexpr int kSrgbTransfer = 13;
   constexpr int kRelative = 1;
   ColorEncoding srgb = {};
-  srgb.space = info_.colour_channels == 1 ? kGrey : kRgb;
+  srgb.space = info_.color_channels == 1 ? kGray : kRgb;
   srgb.white_point = kD65;
   srgb.primaries = kSrgbPrimaries;
   srgb.transfer_function = kSrgbTransfer;
   srgb.rendering_intent = kRelative;
-  if (library_.prefer_colours(decoder_.get(), &srgb) == kSuccess) return absl::OkStatus();
-  return absl::UnimplementedError("jxl with colours that libjxl cannot convert to sRGB");
+  if (library_.prefer_colors(decoder_.get(), &srgb) == kSuccess) return absl::OkStatus();
+  return absl::UnimplementedError("jxl with colors that libjxl cannot convert to sRGB");
 }
 
 absl::Status FrameDecoder::Open(const ImageHeader& header, bool mix_inks) {
@@ -221,7 +221,7 @@ absl::Status FrameDecoder::Open(const ImageHeader& header, bool mix_inks) {
   JxlDecoder* const decoder = decoder_.get();
   if (library_.subscribe(decoder, kBasicInfo | kColorEncoding | kFullImage) != kSuccess ||
       library_.keep_orientation(decoder, 1) != kSuccess ||
-      library_.render_spot_colours(decoder, mix_inks ? 1 : 0) != kSuccess ||
+      library_.render_spot_colors(decoder, mix_inks ? 1 : 0) != kSuccess ||
       library_.set_input(decoder, reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()) !=
           kSuccess) {
     return Internal("its options");
@@ -233,8 +233,8 @@ absl::Status FrameDecoder::Open(const ImageHeader& header, bool mix_inks) {
     return absl::DataLossError(fmt::format("jxl has {} x {} pixels, but its header says {} x {}",
                                            info_.width, info_.height, header.width, header.height));
   }
-  if (info_.colour_channels != 1 && info_.colour_channels != 3) {
-    return absl::UnimplementedError(fmt::format("jxl of {} colours", info_.colour_channels));
+  if (info_.color_channels != 1 && info_.color_channels != 3) {
+    return absl::UnimplementedError(fmt::format("jxl of {} colors", info_.color_channels));
   }
   for (uint32_t i = 0; i < info_.extra_channels; ++i) {
     ExtraChannelInfo extra = {};
@@ -250,17 +250,17 @@ absl::Status FrameDecoder::Open(const ImageHeader& header, bool mix_inks) {
   return info_.uses_original_profile != 0 ? absl::OkStatus() : PreferSrgb();
 }
 
-absl::Status FrameDecoder::Decode(Samples* colours, std::vector<Samples>* extra) {
+absl::Status FrameDecoder::Decode(Samples* colors, std::vector<Samples>* extra) {
   JxlDecoder* const decoder = decoder_.get();
   if (absl::Status status = ProcessTo(kNeedImageOut); !status.ok()) return status;
   const auto size_of = [&](const PixelFormat& format) {
     return size_t{info_.width} * info_.height * format.channels * (format.type == kUint8 ? 1 : 2);
   };
   size_t size = 0;
-  colours->bytes.resize(size_of(colours->format));
-  if (library_.out_size(decoder, &colours->format, &size) != kSuccess ||
-      size != colours->bytes.size() ||
-      library_.set_out(decoder, &colours->format, colours->bytes.data(), size) != kSuccess) {
+  colors->bytes.resize(size_of(colors->format));
+  if (library_.out_size(decoder, &colors->format, &size) != kSuccess ||
+      size != colors->bytes.size() ||
+      library_.set_out(decoder, &colors->format, colors->bytes.data(), size) != kSuccess) {
     return Internal("the type of pixels");
   }
   for (uint32_t i = 0; i < extra->size(); ++i) {
@@ -308,8 +308,8 @@ absl::Status DecodeJxl(std::string_view bytes, const ImageHeader& header, int ch
   status = CheckIntegers(info.bits, info.exponent_bits);
   if (!status.ok()) return status;
   const bool divide = info.alpha_premultiplied != 0;
-  const uint32_t colours = info.colour_channels;
-  const uint32_t stride = colours + (divide ? 1 : 0);
+  const uint32_t colors = info.color_channels;
+  const uint32_t stride = colors + (divide ? 1 : 0);
   Samples samples;
   samples.format = FormatOf(stride, divide ? 16 : info.bits);
   std::vector<Samples> none;
@@ -325,12 +325,12 @@ absl::Status DecodeJxl(std::string_view bytes, const ImageHeader& header, int ch
   for (size_t i = 0; i < num_pixels; ++i) {
     uint8_t rgb[3];
     for (uint32_t c = 0; c < 3; ++c) {
-      const uint32_t sample = samples.At(i * stride + (colours == 1 ? 0 : c));
-      rgb[c] = divide ? Divided(sample, samples.At(i * stride + colours))
+      const uint32_t sample = samples.At(i * stride + (colors == 1 ? 0 : c));
+      rgb[c] = divide ? Divided(sample, samples.At(i * stride + colors))
                       : static_cast<uint8_t>(samples.format.type == kUint8 ? sample : sample >> 8);
     }
     if (channels == 1) {
-      *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+      *to++ = GrayOf(rgb[0], rgb[1], rgb[2]);
     } else {
       to = std::copy_n(rgb, 3, to);
     }
@@ -347,8 +347,8 @@ absl::Status ReadRawJxl(std::string_view bytes, const ImageHeader& header, RawSa
   const BasicInfo& info = decoder.info();
   status = CheckIntegers(info.bits, info.exponent_bits);
   uint32_t bits = info.bits;
-  Samples colours;
-  colours.format = FormatOf(info.colour_channels, info.bits);
+  Samples colors;
+  colors.format = FormatOf(info.color_channels, info.bits);
   std::vector<Samples> extra;
   for (const ExtraChannelInfo& channel : decoder.extra()) {
     if (status.ok()) status = CheckIntegers(channel.bits, channel.exponent_bits);
@@ -361,9 +361,9 @@ absl::Status ReadRawJxl(std::string_view bytes, const ImageHeader& header, RawSa
   }
   if (status.ok()) {
     status = samples->Start("jxl", header.width, header.height,
-                            info.colour_channels + info.extra_channels, static_cast<int>(bits));
+                            info.color_channels + info.extra_channels, static_cast<int>(bits));
   }
-  if (status.ok()) status = decoder.Decode(&colours, &extra);
+  if (status.ok()) status = decoder.Decode(&colors, &extra);
   if (!status.ok()) return status;
   size_t at = 0;
   for (uint32_t y = 0; y < header.height; ++y) {
@@ -377,8 +377,8 @@ absl::Status ReadRawJxl(std::string_view bytes, const ImageHeader& header, RawSa
       to += samples->sample_bytes();
     };
     for (uint32_t x = 0; x < header.width; ++x, ++at) {
-      for (uint32_t c = 0; c < info.colour_channels; ++c) {
-        put(Unscaled(colours, at * info.colour_channels + c, info.bits));
+      for (uint32_t c = 0; c < info.color_channels; ++c) {
+        put(Unscaled(colors, at * info.color_channels + c, info.bits));
       }
       for (size_t c = 0; c < extra.size(); ++c) {
         put(Unscaled(extra[c], at, decoder.extra()[c].bits));

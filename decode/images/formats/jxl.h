@@ -13,14 +13,14 @@
 
 namespace shardfeed {
 
-// Implements DecodeWithCodec (codecs.h), without turning the image. Colours that are stored as XYB,
+// Implements DecodeWithCodec (codecs.h), without turning the image. Colors that are stored as XYB,
 // which is what lossy encoders do, become sRGB; others are taken as they are stored, whatever their
-// profile says. Colours that are multiplied by their alpha are divided by it. Thread safe.
+// profile says. Colors that are multiplied by their alpha are divided by it. Thread-safe.
 absl::Status DecodeJxl(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
 
-// Implements ReadRawWithCodec (codecs.h): grey or RGB, then all extra channels in their order, each
-// of as many bits as the file says. Thread safe.
+// Implements ReadRawWithCodec (codecs.h): gray or RGB, then all extra channels in their order, each
+// of as many bits as the file says. Thread-safe.
 absl::Status ReadRawJxl(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed

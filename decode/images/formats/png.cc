@@ -10,7 +10,7 @@
 #include <new>
 #include <string>
 
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -28,7 +28,7 @@ struct Reading {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::vector<png_bytep> rows;
-  std::vector<uint8_t> colours;  // RGB rows that are then converted to grey
+  std::vector<uint8_t> colors;  // RGB rows that are then converted to gray
   bool cut_off = false;
   bool out_of_memory = false;
   char error[160] = {};
@@ -73,25 +73,25 @@ bool Open(Reading& reading) {
   return true;
 }
 
-// Sets up decoding to 8-bit grey or RGB samples without transparency: the file's, or RGB
-// `to_colour`. Returns the number of channels, or 0 after an error.
-int PrepareLevels(Reading& reading, bool to_colour) {
+// Sets up decoding to 8-bit gray or RGB samples without transparency: the file's, or RGB
+// `to_color`. Returns the number of channels, or 0 after an error.
+int PrepareLevels(Reading& reading, bool to_color) {
   png_structp png = reading.png;
   if (setjmp(png_jmpbuf(png)) != 0) return 0;
-  const int colour = png_get_color_type(png, reading.info);
+  const int color = png_get_color_type(png, reading.info);
   const int depth = png_get_bit_depth(png, reading.info);
   if (depth == 16) png_set_strip_16(png);
-  if (colour == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
-  if (colour == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
-  if ((colour & PNG_COLOR_MASK_ALPHA) != 0 ||
-      (colour == PNG_COLOR_TYPE_PALETTE && png_get_valid(png, reading.info, PNG_INFO_tRNS) != 0)) {
+  if (color == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if (color == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
+  if ((color & PNG_COLOR_MASK_ALPHA) != 0 ||
+      (color == PNG_COLOR_TYPE_PALETTE && png_get_valid(png, reading.info, PNG_INFO_tRNS) != 0)) {
     png_set_strip_alpha(png);
   }
-  const bool grey = (colour & PNG_COLOR_MASK_COLOR) == 0;
-  if (grey && to_colour) png_set_gray_to_rgb(png);
+  const bool gray = (color & PNG_COLOR_MASK_COLOR) == 0;
+  if (gray && to_color) png_set_gray_to_rgb(png);
   png_set_interlace_handling(png);
   png_read_update_info(png, reading.info);
-  return grey && !to_colour ? 1 : 3;
+  return gray && !to_color ? 1 : 3;
 }
 
 // Sets up decoding to samples as they are, each in a byte or two. Returns false after an error.
@@ -187,23 +187,23 @@ absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int ch
                        std::vector<uint8_t>* pixels) {
   Reading reading(bytes);
   if (!Open(reading)) return ErrorOf(reading, bytes);
-  const int read = PrepareLevels(reading, /*to_colour=*/channels == 3);
+  const int read = PrepareLevels(reading, /*to_color=*/channels == 3);
   if (read == 0) return ErrorOf(reading, bytes);
   const size_t row_bytes = size_t{header.width} * read;
   if (absl::Status status = CheckSize(reading, header, row_bytes); !status.ok()) return status;
   pixels->resize(size_t{header.width} * header.height * channels);
   uint8_t* to = pixels->data();
   if (read != channels) {
-    reading.colours.resize(row_bytes * header.height);
-    to = reading.colours.data();
+    reading.colors.resize(row_bytes * header.height);
+    to = reading.colors.data();
   }
   reading.rows.resize(header.height);
   for (uint32_t y = 0; y < header.height; ++y) reading.rows[y] = to + y * row_bytes;
   if (!ReadRows(reading)) return ErrorOf(reading, bytes);
   if (read != channels) {
-    const uint8_t* from = reading.colours.data();
-    for (uint8_t& grey : *pixels) {
-      grey = GreyOf(from[0], from[1], from[2]);
+    const uint8_t* from = reading.colors.data();
+    for (uint8_t& gray : *pixels) {
+      gray = GrayOf(from[0], from[1], from[2]);
       from += 3;
     }
   }

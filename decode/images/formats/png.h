@@ -14,15 +14,15 @@
 
 namespace shardfeed {
 
-// Implements DecodeWithCodec (codecs.h) for PNG. Chunks that describe colour (gAMA, sRGB, iCCP ...)
-// are ignored. Thread safe.
+// Implements DecodeWithCodec (codecs.h) for PNG. Chunks that describe color (gAMA, sRGB, iCCP ...)
+// are ignored. Thread-safe.
 absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
 
-// Implements ReadRawWithCodec (codecs.h) for PNG. Thread safe.
+// Implements ReadRawWithCodec (codecs.h) for PNG. Thread-safe.
 absl::Status ReadRawPng(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
-// Encodes `height` rows of `width` RGB pixels without gaps as PNG. Thread safe. InvalidArgument:
+// Encodes `height` rows of `width` RGB pixels without gaps as PNG. Thread-safe. InvalidArgument:
 // libpng refuses the size. ResourceExhausted: not enough memory.
 absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png);
 

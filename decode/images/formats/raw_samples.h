@@ -21,7 +21,7 @@ struct RawFormat {
 
 // Holds the samples of one image after another, reusing its memory: [height, width, channels]
 // values of 8 bits, or of 16 bits in the order of the machine. A reader of a format calls Start
-// and fills the rows. Not thread safe.
+// and fills the rows. Not thread-safe.
 class RawSamples {
  public:
   explicit RawSamples(const RawFormat& format) : format_(format) {}

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "decode/images/formats/loaded_library.h"
 #include "fmt/format.h"
 
@@ -202,7 +202,7 @@ absl::StatusOr<Storage> StorageOf(const Library& library, TIFF* tiff) {
   } else if (ycbcr || storage.photometric == PHOTOMETRIC_LOGL ||
              storage.photometric == PHOTOMETRIC_LOGLUV) {
     return absl::UnimplementedError(fmt::format(
-        "tiff with colours of kind {} (PhotometricInterpretation)", storage.photometric));
+        "tiff with colors of kind {} (PhotometricInterpretation)", storage.photometric));
   }
   return storage;
 }
@@ -304,7 +304,7 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
   const uint16_t alpha = num_extra > 0 ? extra[0] : uint16_t{EXTRASAMPLE_UNSPECIFIED};
   const bool multiplied = alpha == EXTRASAMPLE_ASSOCALPHA;
   if (alpha == EXTRASAMPLE_UNASSALPHA) {
-    // Keeps libtiff from multiplying by alpha: it takes the colours to be multiplied already.
+    // Keeps libtiff from multiplying by alpha: it takes the colors to be multiplied already.
     std::vector<uint16_t> kinds(extra, extra + num_extra);
     kinds[0] = EXTRASAMPLE_ASSOCALPHA;
     library.set_field(tiff.get(), TIFFTAG_EXTRASAMPLES, static_cast<int>(num_extra), kinds.data());
@@ -344,7 +344,7 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
       for (uint8_t& level : rgb) level = Divided(level, TIFFGetA(pixel));
     }
     if (channels == 1) {
-      *to++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+      *to++ = GrayOf(rgb[0], rgb[1], rgb[2]);
     } else {
       to = std::copy_n(rgb, 3, to);
     }

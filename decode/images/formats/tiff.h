@@ -14,13 +14,13 @@
 namespace shardfeed {
 
 // Implements DecodeWithCodec (codecs.h) for the first page of a TIFF, ignoring its orientation.
-// Colours that are stored premultiplied by their alpha are divided by it. Thread safe.
+// Colors that are stored premultiplied by their alpha are divided by it. Thread-safe.
 absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
 
 // Implements ReadRawWithCodec (codecs.h) for the first page of a TIFF: unsigned samples of 1, 2, 4,
 // 8 and 16 bits in any number of channels, the extra ones included. Nothing is inverted or divided
-// by alpha; only colours that are compressed as JPEG become RGB. Thread safe.
+// by alpha; only colors that are compressed as JPEG become RGB. Thread-safe.
 absl::Status ReadRawTiff(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "decode/images/formats/grey.h"
+#include "decode/images/formats/gray.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -31,9 +31,9 @@ absl::Status ErrorOf(VP8StatusCode code, std::string_view bytes) {
   }
 }
 
-void WriteGrey(const uint8_t* from, size_t stride, std::vector<uint8_t>* pixels) {
-  for (uint8_t& grey : *pixels) {
-    grey = GreyOf(from[0], from[1], from[2]);
+void WriteGray(const uint8_t* from, size_t stride, std::vector<uint8_t>* pixels) {
+  for (uint8_t& gray : *pixels) {
+    gray = GrayOf(from[0], from[1], from[2]);
     from += stride;
   }
 }
@@ -95,17 +95,17 @@ absl::Status DecodeWebp(std::string_view bytes, const ImageHeader& header, int c
   if (config.input.has_animation != 0) {
     return ReadFirstFrame(bytes, header, [&](const uint8_t* rgba) {
       pixels->resize(num_pixels * channels);
-      if (channels == 1) return WriteGrey(rgba, 4, pixels);
+      if (channels == 1) return WriteGray(rgba, 4, pixels);
       for (auto to = pixels->begin(); to != pixels->end(); rgba += 4) to = std::copy_n(rgba, 3, to);
     });
   }
-  std::vector<uint8_t> colours;
-  std::vector<uint8_t>& rgb = channels == 3 ? *pixels : colours;
+  std::vector<uint8_t> colors;
+  std::vector<uint8_t>& rgb = channels == 3 ? *pixels : colors;
   rgb.resize(num_pixels * 3);
   absl::Status status = DecodeRows(bytes, header, 3, &config, rgb.data());
   if (status.ok() && channels == 1) {
     pixels->resize(num_pixels);
-    WriteGrey(colours.data(), 3, pixels);
+    WriteGray(colors.data(), 3, pixels);
   }
   return status;
 }

@@ -14,12 +14,12 @@
 namespace shardfeed {
 
 // Implements DecodeWithCodec (codecs.h) for WebP. The part of the canvas that the first frame of an
-// animation does not cover is black. Thread safe.
+// animation does not cover is black. Thread-safe.
 absl::Status DecodeWebp(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
 
 // Implements ReadRawWithCodec (codecs.h) for WebP. Where the first frame of an animation is wholly
-// transparent, its colours are 0. Thread safe.
+// transparent, its colors are 0. Thread-safe.
 absl::Status ReadRawWebp(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed

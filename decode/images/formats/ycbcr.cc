@@ -79,17 +79,17 @@ void YcbcrRows::Convert(uint32_t y, float* rgb) {
   const auto max = static_cast<float>(image_.y.max());
   const float black = image_.full_range ? 0 : 16 * steps;
   const float luma_range = image_.full_range ? max : 219 * steps;
-  const bool grey = image_.cb.data == nullptr;
+  const bool gray = image_.cb.data == nullptr;
   const bool is_rgb = image_.matrix == kRgb;
   const float middle = is_rgb ? black : 128 * steps;
   const float chroma_range = image_.full_range ? max : is_rgb ? luma_range : 224 * steps;
-  if (!grey) {
+  if (!gray) {
     ReadChroma(image_.cb, y, &cb_);
     ReadChroma(image_.cr, y, &cr_);
   }
   for (uint32_t x = 0; x < image_.y.width; ++x, rgb += 3) {
     const float luma = (image_.y.At(x, y) - black) / luma_range;
-    if (grey) {
+    if (gray) {
       std::fill_n(rgb, 3, luma);
       continue;
     }

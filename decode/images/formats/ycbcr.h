@@ -24,7 +24,7 @@ struct SamplePlane {
 struct YcbcrImage {
   SamplePlane y;
   // The chroma planes have the size of `y`, or half of it, rounded up, in one or both directions.
-  // The image is grey if they have no data.
+  // The image is gray if they have no data.
   SamplePlane cb;
   SamplePlane cr;
   // MatrixCoefficients of ITU-T H.273: 0 RGB itself, 1 BT.709, 5 and 6 BT.601, 9 BT.2020 ...
@@ -36,7 +36,7 @@ struct YcbcrImage {
 bool IsKnownMatrix(int matrix);
 
 // Converts rows of one image. Chroma of half the size is interpolated linearly: its samples lie
-// between the pixels. Not thread safe.
+// between the pixels. Not thread-safe.
 class YcbcrRows {
  public:
   // The matrix must be known. The image's samples must outlive the object.

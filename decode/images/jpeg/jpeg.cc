@@ -207,7 +207,7 @@ absl::Status JpegDecoder::Impl::LibjpegError(size_t num_bytes) const {
 
 bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layout) {
   if (!entropy_.Start(jpeg, layout)) return false;
-  // Smooth upsampling of the chroma uses neighbours at a distance of at most one pixel of the
+  // Smooth upsampling of the chroma uses neighbors at a distance of at most one pixel of the
   // result.
   const uint32_t margin = IsSubsampled(layout) ? 1 : 0;
   const uint32_t denominator = crop_.scale_denominator;

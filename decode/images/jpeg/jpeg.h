@@ -25,9 +25,9 @@ struct JpegCrop {
   uint32_t y = 0;
   uint32_t width = 0;
   uint32_t height = 0;
-  // 3 for RGB, 1 for grey by ITU-R BT.601. Grey images are converted to RGB if asked for. CMYK is
+  // 3 for RGB, 1 for gray by ITU-R BT.601. Gray images are converted to RGB if asked for. CMYK is
   // converted without a profile: (255 - C) * (255 - K) / 255, with Adobe's inverted CMYK
-  // recognised.
+  // recognized.
   int channels = 3;
 };
 
@@ -38,7 +38,7 @@ enum class JpegPath {
   kLibjpeg,   // libjpeg alone: progressive, arithmetic, several scans, or damaged
 };
 
-// Decodes one image after another, reusing its memory. Not thread safe: use one for each thread.
+// Decodes one image after another, reusing its memory. Not thread-safe: use one for each thread.
 // Large, so keep it on the heap.
 class JpegDecoder {
  public:

@@ -223,7 +223,7 @@ void JpegEntropyDecoder::WantFewOf(uint64_t end, uint64_t num_wanted) {
   const auto num_whole =
       static_cast<uint64_t>(std::count_if(blocks_.begin(), blocks_.begin() + num_blocks_,
                                           [](const Block& block) { return !block.mean_only; }));
-  // If all components share tables, streams do not synchronise.
+  // If all components share tables, streams do not synchronize.
   const bool streams_meet =
       num_blocks_ == 1 ||
       std::any_of(blocks_.begin(), blocks_.begin() + num_blocks_, [this](const Block& block) {

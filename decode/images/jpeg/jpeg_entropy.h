@@ -20,7 +20,7 @@
 namespace shardfeed {
 
 // Reuse one for many images: it keeps its memory, and tables that consecutive images share are
-// built once. Not thread safe.
+// built once. Not thread-safe.
 class JpegEntropyDecoder {
  public:
   // Starts an image, whose layout must be `one_scan`; `jpeg` must outlive its decoding. Returns

@@ -40,7 +40,7 @@ struct JpegLayout {
   // none. Not validated.
   std::array<std::array<std::string_view, 4>, 2> huffman;
   // Whole marker segments, in order, that define the meaning of samples: quantization tables, and
-  // the APPn of JFIF and Adobe, which tell the colour space.
+  // the APPn of JFIF and Adobe, which tell the color space.
   std::array<std::string_view, 16> meaning;
   size_t num_meaning = 0;
 
@@ -48,7 +48,7 @@ struct JpegLayout {
 };
 
 // Reads up to the first scan. The views point into `jpeg`, which must begin with SOI (ff d8).
-// Thread safe.
+// Thread-safe.
 //
 // DataLoss: the header is damaged or cut off.
 absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg);

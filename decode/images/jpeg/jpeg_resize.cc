@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A rare huge image must not keep its memory for ever.
+// A rare huge image must not keep its memory forever.
 constexpr size_t kKeptBytes = size_t{64} << 20;
 
 struct Pixels {

@@ -27,12 +27,12 @@ struct ResizedJpeg {
 };
 
 // Decodes `jpeg`, shrinks it (each pixel is the mean of the area that it covers) and encodes it,
-// colour as YCbCr with half the chroma resolution, grey as grey. APPn and COM segments are kept in
+// color as YCbCr with half the chroma resolution, gray as gray. APPn and COM segments are kept in
 // their order, so an Exif orientation still holds; those of JFIF and Adobe, and the profile of
 // CMYK, which becomes RGB, are dropped. Returns the new size and sets `*resized`. If the returned
 // width is 0, the image is not larger than asked for and the content of `*resized` is unspecified.
 //
-// Thread safe; each thread keeps memory for images. The result depends on `jpeg` and the options
+// Thread-safe; each thread keeps memory for images. The result depends on `jpeg` and the options
 // alone.
 //
 // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind that cannot be decoded, or more

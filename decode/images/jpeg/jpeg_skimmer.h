@@ -4,7 +4,7 @@
 // The position of a code is known only after the one before it was decoded, and the end of a block
 // is hard to predict: a processor that decodes a single stream of codes mostly waits. So four
 // streams are decoded side by side, without branches. The first begins at an MCU, the others
-// anywhere, as if an MCU began there. Huffman codes are self-synchronising: after some misread
+// anywhere, as if an MCU began there. Huffman codes are self-synchronizing: after some misread
 // codes a stream arrives at the beginning of an MCU (in images, half of them within 2 MCUs and
 // nearly all within 16). Its results from there on are used only once the stream before it arrives
 // at the same beginning; until then, that stream goes on. So nothing in the result is guessed.
@@ -25,7 +25,7 @@
 namespace shardfeed {
 
 // Reuse one for many images: it keeps its memory, up to 0.9 MiB, and tables that consecutive images
-// share are built once. Not thread safe.
+// share are built once. Not thread-safe.
 class JpegSkimmer {
  public:
   static constexpr int kMaxBlocks = 10;
@@ -42,8 +42,8 @@ class JpegSkimmer {
   // kMaxComponents components; the blocks of a component share tables. `data` and the tables must
   // outlive the skimming. Skimming is faster if no MCU from `end` on is asked for.
   //
-  // Streams synchronise at MCUs. If the blocks of several components have the same tables, a stream
-  // that began within an MCU hardly ever synchronises, and nothing is gained.
+  // Streams synchronize at MCUs. If the blocks of several components have the same tables, a stream
+  // that began within an MCU hardly ever synchronizes, and nothing is gained.
   void Start(std::string_view data, const Block* blocks, int num_blocks, uint64_t end);
 
   // Advances to MCU `number`; numbers must ascend. Returns false if the data before it is damaged

@@ -14,7 +14,7 @@
 namespace shardfeed {
 
 // Searches for markers only as far as needed, and remembers them. Keeps its memory for the next
-// image. Not thread safe.
+// image. Not thread-safe.
 class RestartMarkers {
  public:
   // Entropy-coded data begins at `scan_begin`. `jpeg` must outlive the calls that follow.

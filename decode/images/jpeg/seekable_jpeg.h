@@ -38,7 +38,7 @@ struct SeekableJpeg {
 // same pixels, bit for bit. All APPn and COM segments are kept in their order, and so is any data
 // after the end of the image. The result depends on `jpeg` alone.
 //
-// Thread safe. Reuse `seekable` for several calls: it keeps its memory.
+// Thread-safe. Reuse `seekable` for several calls: it keeps its memory.
 //
 // ResourceExhausted: there is not enough memory.
 absl::StatusOr<SeekableJpeg> MakeSeekable(std::string_view jpeg, const SeekableJpegOptions& options,
@@ -50,7 +50,7 @@ uint32_t SeekableRestartInterval(uint32_t mcus_per_row);
 
 // Whether `jpeg` is laid out as by MakeSeekable, or finer: one scan, a restart interval that
 // divides the row and is no longer than SeekableRestartInterval, and all its markers up to the end
-// of the image. Decodes nothing, so damage within an interval is not noticed. Thread safe.
+// of the image. Decodes nothing, so damage within an interval is not noticed. Thread-safe.
 bool IsSeekable(std::string_view jpeg);
 
 }  // namespace shardfeed

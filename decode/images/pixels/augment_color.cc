@@ -34,7 +34,7 @@ void Replace(const std::array<Table, 3>& tables, ImageView image) {
 float Clamp(float value) { return std::min(std::max(value, 0.0f), 255.0f); }
 
 // Pixels are processed in stretches that fit the L1 cache, with one array for each channel, so that
-// the loops over them are vectorised.
+// the loops over them are vectorized.
 constexpr int kStretch = 256;
 struct Stretch {
   float r[kStretch];
@@ -70,11 +70,11 @@ float Add(double product, float value) { return static_cast<float>(product + val
 
 // Truncated to an integer. The weighted sum of integers is exact, so only the last product is
 // rounded.
-float Grey(float r, float g, float b) {
+float Gray(float r, float g, float b) {
   return static_cast<float>(static_cast<int>((2989 * r + 5870 * g + 1140 * b) * 1e-4f));
 }
 
-// `condition ? a : b` without a branch, which would keep a loop from being vectorised.
+// `condition ? a : b` without a branch, which would keep a loop from being vectorized.
 float Choose(bool condition, float a, float b) {
   const uint32_t mask = 0u - static_cast<uint32_t>(condition);
   return std::bit_cast<float>((std::bit_cast<uint32_t>(a) & mask) |
@@ -113,10 +113,10 @@ void AdjustSaturation(ImageView image, double factor) {
   const float rest = static_cast<float>(1 - factor);
   ForEachStretch(image, [&](Stretch& s, int) {
     for (int i = 0; i < kStretch; ++i) {
-      const double grey = double{Grey(s.r[i], s.g[i], s.b[i])} * rest;
-      s.r[i] = Clamp(Add(grey, s.r[i] * ratio));
-      s.g[i] = Clamp(Add(grey, s.g[i] * ratio));
-      s.b[i] = Clamp(Add(grey, s.b[i] * ratio));
+      const double gray = double{Gray(s.r[i], s.g[i], s.b[i])} * rest;
+      s.r[i] = Clamp(Add(gray, s.r[i] * ratio));
+      s.g[i] = Clamp(Add(gray, s.g[i] * ratio));
+      s.b[i] = Clamp(Add(gray, s.b[i] * ratio));
     }
   });
 }

@@ -1,9 +1,9 @@
-// Augmentations that change colours but do not move pixels.
+// Augmentations that change colors but do not move pixels.
 //
 // All functions work in place on images of 1 or 3 channels and compute what
 // torchvision.transforms.v2.functional computes for uint8 tensors: in binary32, with the result
 // truncated (not rounded) to 8 bits. Factors are finite and not negative, unless stated otherwise.
-// Thread safe.
+// Thread-safe.
 
 #ifndef SHARDFEED_DECODE_IMAGES_PIXELS_AUGMENT_COLOR_H_
 #define SHARDFEED_DECODE_IMAGES_PIXELS_AUGMENT_COLOR_H_
@@ -14,9 +14,9 @@ namespace shardfeed::augment {
 
 // Multiplies each value by `factor`.
 void AdjustBrightness(ImageView image, double factor);
-// Blends with the mean of the greyscale image: 0 gives uniform grey, 1 the image itself.
+// Blends with the mean of the grayscale image: 0 gives uniform gray, 1 the image itself.
 void AdjustContrast(ImageView image, double factor);
-// Blends with the greyscale image: 0 gives greyscale, 1 the image itself. No effect on 1 channel.
+// Blends with the grayscale image: 0 gives grayscale, 1 the image itself. No effect on 1 channel.
 void AdjustSaturation(ImageView image, double factor);
 // Rotates the hue by `factor` of the full circle, in [-0.5, 0.5]. No effect on 1 channel.
 void AdjustHue(ImageView image, double factor);

@@ -1,10 +1,10 @@
-// Augmentations that compute each pixel from its neighbours: blurring and sharpening.
+// Augmentations that compute each pixel from its neighbors: blurring and sharpening.
 //
 // They compute what torchvision.transforms.v2.functional computes for uint8 tensors. In place, on 1
-// or 3 channels. Thread safe.
+// or 3 channels. Thread-safe.
 //
 // As torchvision.transforms.v2.functional computes them for uint8 tensors. In place, on 1 or 3
-// channels. Thread safe.
+// channels. Thread-safe.
 
 #ifndef SHARDFEED_DECODE_IMAGES_PIXELS_AUGMENT_FILTER_H_
 #define SHARDFEED_DECODE_IMAGES_PIXELS_AUGMENT_FILTER_H_

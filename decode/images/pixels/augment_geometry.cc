@@ -63,13 +63,13 @@ void Border(const ImageView& from, float x, float y, const float* fill, bool has
   }
 }
 
-// The source of the middle of the pixel (i, j), as coordinates of a pixel's centre.
-struct Centre {
+// The source of the middle of the pixel (i, j), as coordinates of a pixel's center.
+struct Center {
   float x;
   float y;
 };
 template <bool kPerspective>
-Centre SourceOf(const Transform& m, int i, int j) {
+Center SourceOf(const Transform& m, int i, int j) {
   const double cx = i + 0.5;
   const double cy = j + 0.5;
   double sx = m[0] * cx + (m[1] * cy + m[2]);

@@ -1,7 +1,7 @@
 // Augmentations that move pixels.
 //
 // They compute what torchvision.transforms.v2.functional computes for tensors. Coordinates are
-// those of pixel centres, and angles are in degrees. 1 or 3 channels. Thread safe.
+// those of pixel centers, and angles are in degrees. 1 or 3 channels. Thread-safe.
 
 #ifndef SHARDFEED_DECODE_IMAGES_PIXELS_AUGMENT_GEOMETRY_H_
 #define SHARDFEED_DECODE_IMAGES_PIXELS_AUGMENT_GEOMETRY_H_
@@ -38,7 +38,7 @@ int PaddedSource(int i, int size, PaddingMode mode);
 
 // Maps a pixel of the result to its source: x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1), y
 // = (m[3] x + m[4] y + m[5]) / (...), in pixels from the upper left corner, with pixel (i, j)
-// centred at (i + 0.5, j + 0.5).
+// centered at (i + 0.5, j + 0.5).
 using Transform = std::array<double, 8>;
 
 // Rotates by `angle` degrees clockwise, scales by `scale` > 0, and shears by degrees along x and

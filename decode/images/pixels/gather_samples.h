@@ -23,7 +23,7 @@ struct SampleGather {
 };
 
 // Writes the samples, converted to `dtype` without scaling, to `out`, without gaps. `dtype` is
-// kUInt8 (only from samples of 8 bits), kUInt16, kInt32 or kFloat32. Thread safe.
+// kUInt8 (only from samples of 8 bits), kUInt16, kInt32 or kFloat32. Thread-safe.
 void GatherSamples(const SampleGather& gather, ImageLayout layout, DType dtype, void* out);
 
 // Returns, for each of `out` pixels, the nearest of the `size` pixels that begin at `begin`: the

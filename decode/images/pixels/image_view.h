@@ -13,7 +13,7 @@ struct ImageView {
   uint8_t* data = nullptr;
   int height = 0;
   int width = 0;
-  int channels = 0;  // 1: grey; 3: red, green, blue
+  int channels = 0;  // 1: gray; 3: red, green, blue
 
   size_t row_bytes() const { return static_cast<size_t>(width) * channels; }
   size_t bytes() const { return row_bytes() * height; }

@@ -14,7 +14,7 @@
 namespace shardfeed::augment {
 
 // Follows the functions of augment_geometry.h that move pixels, one after another. Reuses its
-// memory. Not thread safe.
+// memory. Not thread-safe.
 class MovedPixels {
  public:
   // Begins with an image of this size, whose number of pixels, now and after changes, fits an

@@ -14,7 +14,7 @@
 namespace shardfeed {
 
 // Turns levels v of channel c into (v / 255 - mean[c]) / std[c], or keeps them for kUInt8. Reuses
-// its working memory. Not thread safe: use one for each thread.
+// its working memory. Not thread-safe: use one for each thread.
 class Normalizer {
  public:
   // `dtype` is kUInt8 (only with `mean` 0 and `std` 1), kFloat16, kBFloat16 or kFloat32. `mean` and

@@ -236,7 +236,7 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     const double center = begin + (i + 0.5) * scale;
     int64_t first;
     if (interpolation == Interpolation::kBilinear && !antialias) {
-      // The two pixels around the centre, or the one at the edge. A fast path, because weights are
+      // The two pixels around the center, or the one at the edge. A fast path, because weights are
       // computed again for every image.
       const double at = std::clamp(center - 0.5, 0.0, static_cast<double>(last));
       first = Floor(at);

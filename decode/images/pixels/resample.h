@@ -40,7 +40,7 @@ struct ResampleOptions {
   bool flip = false;
 };
 
-// Reuses its working memory. Not thread safe: use one for each thread.
+// Reuses its working memory. Not thread-safe: use one for each thread.
 class Resampler {
  public:
   // Writes `height` rows of `width` pixels to `out`, `row_bytes` apart. Source and output have

@@ -38,7 +38,7 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         connection.set_authorizer(_only_reads)
-        # Python handles signals between its own instructions alone; a query may take for ever.
+        # Python handles signals between its own instructions alone; a query may take forever.
         connection.set_progress_handler(lambda: 0, 100_000)
         yield connection
     except sqlite3.OperationalError as error:

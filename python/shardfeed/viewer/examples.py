@@ -24,7 +24,7 @@ class Feature(NamedTuple):
 
 
 class NotAnExample(ValueError):
-    """A record is not a serialised Example or SequenceExample."""
+    """A record is not a serialized Example or SequenceExample."""
 
 
 def features_of(record: bytes) -> List[Feature]:

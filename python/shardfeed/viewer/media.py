@@ -19,15 +19,15 @@ _BRANDS = ((("avif", "avis"), "image/avif"), (("heic", "heix", "heim", "heis", "
 _UNKNOWN_TO_BROWSERS = ("image/tiff", "image/heic", "image/jxl")
 
 
-def _colours(most: int) -> np.ndarray:
-    """Colours of the classes of a mask that are easy to tell apart; 0, the background, is black."""
+def _colors(most: int) -> np.ndarray:
+    """Colors of the classes of a mask that are easy to tell apart; 0, the background, is black."""
     import colorsys
     # Steps of the golden ratio keep the hues of near numbers far apart.
-    colours = [colorsys.hsv_to_rgb(0.618034 * i % 1, 0.85, 0.95 - 0.25 * (i % 3 == 2)) for i in range(1, most)]
-    return np.array([(0, 0, 0), *colours]) * 255
+    colors = [colorsys.hsv_to_rgb(0.618034 * i % 1, 0.85, 0.95 - 0.25 * (i % 3 == 2)) for i in range(1, most)]
+    return np.array([(0, 0, 0), *colors]) * 255
 
 
-_COLOURS = _colours(40).round().astype(np.uint8)
+_COLORS = _colors(40).round().astype(np.uint8)
 
 
 def media_type(value: bytes) -> Optional[str]:
@@ -80,13 +80,13 @@ def is_image(array: np.ndarray) -> bool:
 
 
 def image_of_array(array: np.ndarray) -> Optional[bytes]:
-    """Returns numbers of two or three dimensions as PNG: a mask, integers of few values, in one colour for each; other
+    """Returns numbers of two or three dimensions as PNG: a mask, integers of few values, in one color for each; other
     uint8 unchanged; all others stretched between their extremes. None if they do not look like an image."""
     if not is_image(array):
         return None
     array = _interleaved(array)
-    if array.ndim == 2 and array.dtype.kind in "biu" and 0 <= array.min() and array.max() < len(_COLOURS):
-        return png(_COLOURS[array.astype(np.uint8)])
+    if array.ndim == 2 and array.dtype.kind in "biu" and 0 <= array.min() and array.max() < len(_COLORS):
+        return png(_COLORS[array.astype(np.uint8)])
     if array.dtype != np.uint8:
         array = array.astype(np.float64)
         finite = array[np.isfinite(array)]
