@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "fmt/format.h"
 #include "nanobind/stl/array.h"
@@ -13,6 +15,7 @@
 #include "nanobind/stl/pair.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
+#include "pipeline/rows/augment_fields.h"
 #include "python/core/batches.h"
 #include "python/core/fields.h"
 
@@ -43,133 +46,40 @@ class ImageFields : public Fields {
     Read(name, &size);
     *field = size < 0 || size > UINT32_MAX ? 0 : static_cast<uint32_t>(size);
   }
-  template <typename A>
-  void ReadProbability(A* augmentation) const {
-    Read("p", &augmentation->p);
+  void Read(const char* name, std::array<augment::Range, 2>* field) const {
+    std::array<std::array<double, 2>, 2> ranges = {};
+    for (size_t i = 0; i < 2; ++i) ranges[i] = {(*field)[i].min, (*field)[i].max};
+    Read(name, &ranges);
+    for (size_t i = 0; i < 2; ++i) (*field)[i] = {ranges[i][0], ranges[i][1]};
+  }
+  void Read(const char* name, augment::PaddingMode* field) const {
+    Choose(name,
+           {{"constant", augment::PaddingMode::kConstant},
+            {"edge", augment::PaddingMode::kEdge},
+            {"reflect", augment::PaddingMode::kReflect},
+            {"symmetric", augment::PaddingMode::kSymmetric}},
+           field);
+  }
+  void Read(const char* name, std::vector<Augmentation>* field) const {
+    nb::list steps;
+    Read(name, &steps);
+    *field = AugmentationsFromPython(nb::borrow<nb::sequence>(steps));
   }
 };
 
-template <typename A>
-Augmentation OnlyProbability(const ImageFields& f) {
-  A a;
-  f.ReadProbability(&a);
-  return a;
-}
-
+// The augmentation `name`, which is the alternative `i` of the variant or a later one.
+template <size_t i = 0>
 Augmentation AugmentationFromPython(std::string_view name, const ImageFields& f) {
-  using namespace augment;  // NOLINT(build/namespaces)
-  if (name == "RandomGrayscale") return OnlyProbability<RandomGrayscale>(f);
-  if (name == "RandomHorizontalFlip") return OnlyProbability<RandomHorizontalFlip>(f);
-  if (name == "RandomVerticalFlip") return OnlyProbability<RandomVerticalFlip>(f);
-  if (name == "RandomInvert") return OnlyProbability<RandomInvert>(f);
-  if (name == "RandomAutocontrast") return OnlyProbability<RandomAutocontrast>(f);
-  if (name == "RandomEqualize") return OnlyProbability<RandomEqualize>(f);
-  if (name == "ColorJitter") {
-    ColorJitter a;
-    f.Read("brightness", &a.brightness);
-    f.Read("contrast", &a.contrast);
-    f.Read("saturation", &a.saturation);
-    f.Read("hue", &a.hue);
-    return a;
+  if constexpr (i == std::variant_size_v<Augmentation::variant>) {
+    throw nb::value_error(fmt::format("augmentation '{}' does not exist", name).c_str());
+  } else {
+    using A = std::variant_alternative_t<i, Augmentation::variant>;
+    if (name != augment::FieldsOf<A>::kName) return AugmentationFromPython<i + 1>(name, f);
+    A augmentation;
+    augment::VisitFields(augmentation,
+                         [&f](const char* field, auto& value) { f.Read(field, &value); });
+    return augmentation;
   }
-  if (name == "GaussianBlur") {
-    GaussianBlur a;
-    f.Read("kernel_size", &a.kernel_size);
-    f.Read("sigma", &a.sigma);
-    return a;
-  }
-  if (name == "RandomErasing") {
-    RandomErasing a;
-    f.ReadProbability(&a);
-    f.Read("scale", &a.scale);
-    f.Read("ratio", &a.ratio);
-    f.Read("value", &a.value);
-    f.Read("random_value", &a.random_value);
-    return a;
-  }
-  if (name == "Pad") {
-    Pad a;
-    f.Read("padding", &a.padding);
-    f.Read("fill", &a.fill);
-    f.Choose("padding_mode",
-             {{"constant", PaddingMode::kConstant},
-              {"edge", PaddingMode::kEdge},
-              {"reflect", PaddingMode::kReflect},
-              {"symmetric", PaddingMode::kSymmetric}},
-             &a.padding_mode);
-    return a;
-  }
-  if (name == "RandomRotation") {
-    RandomRotation a;
-    f.Read("degrees", &a.degrees);
-    f.Read("interpolation", &a.interpolation);
-    f.Read("center", &a.center);
-    f.Read("fill", &a.fill);
-    return a;
-  }
-  if (name == "RandomAffine") {
-    RandomAffine a;
-    f.Read("degrees", &a.degrees);
-    f.Read("translate", &a.translate);
-    f.Read("scale", &a.scale);
-    f.Read("shear_x", &a.shear[0]);
-    f.Read("shear_y", &a.shear[1]);
-    f.Read("interpolation", &a.interpolation);
-    f.Read("fill", &a.fill);
-    f.Read("center", &a.center);
-    return a;
-  }
-  if (name == "RandomPerspective") {
-    RandomPerspective a;
-    f.ReadProbability(&a);
-    f.Read("distortion_scale", &a.distortion_scale);
-    f.Read("interpolation", &a.interpolation);
-    f.Read("fill", &a.fill);
-    return a;
-  }
-  if (name == "RandomPosterize") {
-    RandomPosterize a;
-    f.ReadProbability(&a);
-    f.Read("bits", &a.bits);
-    return a;
-  }
-  if (name == "RandomSolarize") {
-    RandomSolarize a;
-    f.ReadProbability(&a);
-    f.Read("threshold", &a.threshold);
-    return a;
-  }
-  if (name == "RandomAdjustSharpness") {
-    RandomAdjustSharpness a;
-    f.ReadProbability(&a);
-    f.Read("sharpness_factor", &a.sharpness_factor);
-    return a;
-  }
-  if (name == "RandAugment") {
-    RandAugment a;
-    f.Read("num_ops", &a.num_ops);
-    f.Read("magnitude", &a.magnitude);
-    f.Read("num_magnitude_bins", &a.num_magnitude_bins);
-    f.Read("interpolation", &a.interpolation);
-    f.Read("fill", &a.fill);
-    return a;
-  }
-  if (name == "TrivialAugmentWide") {
-    TrivialAugmentWide a;
-    f.Read("num_magnitude_bins", &a.num_magnitude_bins);
-    f.Read("interpolation", &a.interpolation);
-    f.Read("fill", &a.fill);
-    return a;
-  }
-  if (name == "RandomApply") {
-    RandomApply a;
-    f.ReadProbability(&a);
-    nb::list transforms;
-    f.Read("transforms", &transforms);
-    a.transforms = AugmentationsFromPython(nb::borrow<nb::sequence>(transforms));
-    return a;
-  }
-  throw nb::value_error(fmt::format("augmentation '{}' does not exist", name).c_str());
 }
 
 }  // namespace

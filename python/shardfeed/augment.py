@@ -160,7 +160,7 @@ def RandomAffine(degrees: RangeLike, translate: Optional[Sequence[Number]] = Non
         "degrees": _around_zero("degrees", degrees),
         "translate": (0.0, 0.0) if translate is None else _pair("translate", translate),
         "scale": (1.0, 1.0) if scale is None else _pair("scale", scale),
-        "shear_x": shears[0], "shear_y": shears[1],
+        "shear": shears,
         "interpolation": _interpolation(interpolation), "fill": _fill(fill),
         "center": _center(center)})
 
