@@ -81,30 +81,63 @@ uint64_t RowsToRead(const Dataset& rows, bool indexed, const BenchFlags& flags) 
   return taken > 0 ? std::min(taken, length->elements) : length->elements;
 }
 
-int Read(const BenchFlags& flags, const CommandOptions& options) {
-  const Stopwatch whole;
-  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
-  if (!set.ok()) return ReportError(set.status());
+bool DeliversBatches(const BenchFlags& flags) { return flags.parse || flags.image > 0; }
+
+absl::Status CheckFlags(const BenchFlags& flags) {
+  if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
+    return absl::InvalidArgumentError(
+        "--center, --no-antialias and --save-grid are about images: add --image SIZE");
+  }
+  if (DeliversBatches(flags) && flags.skip_to > 0) {
+    return absl::InvalidArgumentError(
+        "--skip-to counts records: it cannot be combined with --parse or --image");
+  }
+  for (const std::string* path : {&flags.grid, &flags.trace}) {
+    if (absl::Status status = CheckIsPath(*path); !status.ok()) return status;
+    if (*path == "-") {
+      return absl::InvalidArgumentError(
+          "-: --save-grid and --trace write to a file, not to standard output; name a file");
+    }
+  }
+  if (!DeliversBatches(flags) && (!flags.trace.empty() || flags.headspace)) {
+    return absl::InvalidArgumentError(
+        "--trace and --headspace are about batches: add --parse or --image");
+  }
+  return absl::OkStatus();
+}
+
+struct OpenedShards {
+  std::shared_ptr<LazyShardTable> lazy;
   std::shared_ptr<const ShardTable> table;  // null: indexes are built while shards are read
-  const bool batches = flags.parse || flags.image > 0;
+};
+
+absl::StatusOr<OpenedShards> OpenShards(const BenchFlags& flags, const CommandOptions& options) {
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
+  if (!set.ok()) return set.status();
   ShardTableOptions opening;
   opening.threads = options.threads;
   opening.salvage = flags.skip_damaged && flags.check == CrcCheck::kAll;
   absl::StatusOr<std::shared_ptr<LazyShardTable>> lazy = LazyShardTable::Open(*set, opening);
-  if (!lazy.ok()) return ReportError(lazy.status());
-  if ((*lazy)->made()) {
-    table = *(*lazy)->Get();
-    NoteIndexes(*table, options);
+  if (!lazy.ok()) return lazy.status();
+  OpenedShards opened = {.lazy = *std::move(lazy), .table = nullptr};
+  if (opened.lazy->made()) {
+    opened.table = *opened.lazy->Get();
+    NoteIndexes(*opened.table, options);
   } else if (flags.skip_to > 0 || flags.skip_damaged || !NeedNoTable(flags.order)) {
     absl::StatusOr<std::shared_ptr<const ShardTable>> made =
         OpenTable(flags.order, options, opening.salvage);
-    if (!made.ok()) return ReportError(made.status());
-    table = *std::move(made);
+    if (!made.ok()) return made.status();
+    opened.table = *std::move(made);
   }
-  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table.get());
-  if (!reading.ok()) return ReportError(reading.status());
+  return opened;
+}
+
+absl::StatusOr<ReaderOptions> ReaderOptionsOf(const BenchFlags& flags, const ShardTable* table,
+                                              const CommandOptions& options) {
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table);
+  if (!reading.ok()) return reading.status();
   absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
-  if (!io.ok()) return ReportError(io.status());
+  if (!io.ok()) return io.status();
   reading->io = *io;
   reading->page_cache = flags.page_cache;
   reading->check_crc = flags.check;
@@ -114,76 +147,187 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   reading->skip_damaged = flags.skip_damaged;
   if (flags.max_skipped) {
     const absl::StatusOr<SkipCeiling> ceiling = ParseMaxSkipped(*flags.max_skipped);
-    if (!ceiling.ok()) return ReportError(ceiling.status());
+    if (!ceiling.ok()) return ceiling.status();
     if (!flags.skip_damaged) {
-      return ReportError(
-          absl::InvalidArgumentError("--max-skipped: nothing is skipped without --skip-damaged"));
+      return absl::InvalidArgumentError("--max-skipped: nothing is skipped without --skip-damaged");
     }
     reading->max_skipped = *ceiling;
   }
   if (!options.quiet) {
     reading->on_skip = [](const DamagedRecord& record) { Say("skipped: " + record.Message()); };
   }
-  if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
-    return ReportError(absl::InvalidArgumentError(
-        "--center, --no-antialias and --save-grid are about images: add --image SIZE"));
-  }
-  if (batches && flags.skip_to > 0) {
-    return ReportError(absl::InvalidArgumentError(
-        "--skip-to counts records: it cannot be combined with --parse or --image"));
-  }
-  for (const std::string* path : {&flags.grid, &flags.trace}) {
-    absl::Status status = CheckIsPath(*path);
-    if (status.ok() && *path == "-") {
-      status = absl::InvalidArgumentError(
-          "-: --save-grid and --trace write to a file, not to standard output; name a file");
+  return reading;
+}
+
+int ReadBatches(OpenedShards opened, ReaderOptions reading, const BenchFlags& flags,
+                const CommandOptions& options) {
+  // The last batch may be short, unless all ranks need the same number of batches.
+  if (flags.order.world == 1) reading.batch = 1;
+  const Dataset shards = Dataset::Read(std::move(opened.lazy), std::move(reading));
+  const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.Parse();
+  return RunPipeline(rows.Batch(flags.order.batch),
+                     {.take = flags.take,
+                      .rows = RowsToRead(rows, opened.table != nullptr, flags),
+                      .any_order = flags.any_order,
+                      .headspace = flags.headspace,
+                      .trace = flags.trace,
+                      .grid = flags.grid,
+                      .image = "image"},
+                     options);
+}
+
+// Records as they are read, with or without an index.
+class RecordSource {
+ public:
+  static absl::StatusOr<RecordSource> Open(const OpenedShards& opened,
+                                           const ReaderOptions& reading) {
+    RecordSource source;
+    if (opened.table != nullptr) {
+      absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(opened.table, reading);
+      if (!reader.ok()) return reader.status();
+      source.reader_ = *std::move(reader);
+    } else {
+      absl::StatusOr<std::unique_ptr<UnindexedReader>> reader =
+          UnindexedReader::Open(opened.lazy, reading, InterruptToken());
+      if (!reader.ok()) return reader.status();
+      source.unindexed_ = *std::move(reader);
     }
-    if (!status.ok()) return ReportError(status);
+    return source;
   }
-  if (batches) {
-    // The last batch may be short, unless all ranks need the same number of batches.
-    if (flags.order.world == 1) reading->batch = 1;
-    const Dataset shards = Dataset::Read(*std::move(lazy), *std::move(reading));
-    const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.Parse();
-    return RunPipeline(rows.Batch(flags.order.batch),
-                       {.take = flags.take,
-                        .rows = RowsToRead(rows, table != nullptr, flags),
-                        .any_order = flags.any_order,
-                        .headspace = flags.headspace,
-                        .trace = flags.trace,
-                        .grid = flags.grid,
-                        .image = "image"},
-                       options);
-  }
-  if (!flags.trace.empty() || flags.headspace) {
-    return ReportError(absl::InvalidArgumentError(
-        "--trace and --headspace are about batches: add --parse or --image"));
-  }
-  std::unique_ptr<Reader> reader;
-  std::unique_ptr<UnindexedReader> unindexed;
-  std::atomic<uint64_t> passed{0};  // delivered or skipped
-  uint64_t skipped = 0;
-  uint64_t total = flags.take.value_or(UINT64_MAX);
-  if (table != nullptr) {
-    absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(table, *reading);
-    if (!opened.ok()) return ReportError(opened.status());
-    reader = *std::move(opened);
-    const uint64_t size = std::max<uint64_t>(1, reader->order().size());
-    if (flags.skip_to > 0) reader->Seek(flags.skip_to / size, flags.skip_to % size);
-    // An epoch that is cut to batches may have fewer or more records than the order.
-    const uint64_t each = reader->records_per_epoch();
+
+  // Goes to the record that --skip-to names. Returns the number of records that are left, or
+  // UINT64_MAX if it is unknown.
+  uint64_t Skip(const BenchFlags& flags) {
+    if (reader_ == nullptr) return UINT64_MAX;
+    const uint64_t size = std::max<uint64_t>(1, reader_->order().size());
     const uint64_t begun = flags.skip_to / size;
+    if (flags.skip_to > 0) reader_->Seek(begun, flags.skip_to % size);
+    // An epoch that is cut to batches may have fewer or more records than the order.
+    const uint64_t each = reader_->records_per_epoch();
     const uint64_t before = std::min(each, flags.skip_to % size / flags.order.world);
-    total = std::min(total, begun < flags.epochs ? (flags.epochs - begun) * each - before : 0);
-  } else {
-    absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
-        UnindexedReader::Open(*lazy, *reading, InterruptToken());
-    if (!opened.ok()) return ReportError(opened.status());
-    unindexed = *std::move(opened);
+    return begun < flags.epochs ? (flags.epochs - begun) * each - before : 0;
   }
-  double first_record_seconds = 0;
+  absl::Status Next(ReadBlock* block) {
+    return reader_ != nullptr ? reader_->Next(block) : unindexed_->Next(block);
+  }
+  ReaderStats stats() const { return reader_ != nullptr ? reader_->stats() : unindexed_->stats(); }
+  // The order, or null if reading ended before all indexes were built. Notes what there is to say
+  // about indexes that were built meanwhile.
+  absl::StatusOr<const Order*> FinalOrder(const CommandOptions& options) {
+    if (reader_ != nullptr) return &reader_->order();
+    if (!unindexed_->indexed()) {
+      if (!options.quiet) {
+        Say("note: not all shards had an index when reading ended; 'shardfeed index' writes the "
+            "missing ones");
+      }
+      return nullptr;
+    }
+    absl::StatusOr<Reader*> indexed = unindexed_->Indexed();
+    if (!indexed.ok()) return indexed.status();
+    NoteIndexes((*indexed)->table(), options);
+    return &(*indexed)->order();
+  }
+
+ private:
+  // One of them is null.
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<UnindexedReader> unindexed_;
+};
+
+// What was read, and how long it took.
+struct RecordsRead {
+  uint64_t shards = 0;
+  uint64_t records = 0;  // without those that were skipped
+  uint64_t skipped = 0;
+  double seconds = 0;
+  double first_record_seconds = 0;  // from the start of the command
+  std::string order;
+  // Whether records are read one by one, because the window does not fit the budget.
+  bool window_too_large = false;
+  ReaderStats stats;
+
+  double amplification() const {
+    if (stats.bytes == 0) return 0;
+    return static_cast<double>(stats.bytes_read) / static_cast<double>(stats.bytes);
+  }
+};
+
+void PrintJson(const RecordsRead& read) {
+  const ReaderStats& stats = read.stats;
+  const BlockCacheStats cached = GetBlockCacheStats();
+  nlohmann::ordered_json json = {
+      {"shards", read.shards},
+      {"order", read.order},
+      {"records", read.records},
+      {"bytes", stats.bytes},
+      {"payload_bytes", stats.bytes - std::min(stats.bytes, stats.records * kFrameBytes)},
+      {"seconds", read.seconds},
+      {"records_per_second", static_cast<double>(read.records) / read.seconds},
+      {"bytes_per_second", static_cast<double>(stats.bytes) / read.seconds},
+      {"bytes_read", stats.bytes_read},
+      {"read_amplification", read.amplification()},
+      {"reads", stats.reads},
+      {"skipped", read.skipped},
+      {"first_record_seconds", read.first_record_seconds},
+      {"io", stats.io},
+      {"io_reason", stats.io_reason},
+      {"io_registered", stats.io_registered},
+      {"cache_hits", cached.hits},
+      {"cache_hit_bytes", cached.hit_bytes},
+      {"cache_misses", cached.misses},
+      {"cache_stored_bytes", cached.stored_bytes},
+      {"cache_waits", cached.waits},
+      {"cache_damaged", cached.damaged},
+      {"max_queue_depth", stats.max_queue_depth},
+      {"stalls", stats.stalls},
+      {"stall_seconds", stats.stall_seconds},
+      {"whole_chunks", stats.whole_chunks},
+      {"threads", stats.threads},
+      {"peak_buffer_bytes", stats.peak_buffer_bytes},
+      {"peak_rss_bytes", PeakResidentBytes()}};
+  if (nlohmann::ordered_json store = StoreJson(); !store.is_null()) json["store"] = store;
+  fmt::print("{}\n", json.dump(1));
+}
+
+void PrintText(const RecordsRead& read, const CommandOptions& options) {
+  const ReaderStats& stats = read.stats;
+  fmt::print("{} records, {} in {}: {} records/s, {}/s on {} threads\n", FormatCount(read.records),
+             FormatSize(stats.bytes), FormatDuration(read.seconds),
+             FormatCount(static_cast<uint64_t>(static_cast<double>(read.records) / read.seconds)),
+             FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / read.seconds)),
+             stats.threads);
+  fmt::print("order: {}\n", read.order);
+  const std::string reads = stats.reads == 0
+                                ? ""
+                                : fmt::format("; {} reads, up to {} at once",
+                                              FormatCount(stats.reads), stats.max_queue_depth);
+  fmt::print("io: {} ({}); {} read, {:.2f} times what was delivered{}\n", stats.io, stats.io_reason,
+             FormatSize(stats.bytes_read), read.amplification(), reads);
+  PrintStore();
+  PrintCacheUse(options);
+  if (!stats.io_registered.empty()) {
+    fmt::print("registered with the ring: {}\n", stats.io_registered);
+  }
+  fmt::print("waited {} times, {} in all; buffers up to {}, resident up to {}\n",
+             FormatCount(stats.stalls), FormatDuration(stats.stall_seconds),
+             FormatSize(stats.peak_buffer_bytes), FormatSize(PeakResidentBytes()));
+  if (read.window_too_large) {
+    fmt::print(
+        "note: the window does not fit the budget, so records are read one by one; a larger "
+        "--budget or a smaller --window is faster\n");
+  }
+  if (read.skipped > 0) fmt::print("skipped {}\n", Counted(read.skipped, "damaged record"));
+}
+
+absl::StatusOr<RecordsRead> ReadRecords(const OpenedShards& opened, const ReaderOptions& reading,
+                                        const BenchFlags& flags, const Stopwatch& whole,
+                                        const CommandOptions& options) {
+  absl::StatusOr<RecordSource> source = RecordSource::Open(opened, reading);
+  if (!source.ok()) return source.status();
+  const uint64_t total = std::min(flags.take.value_or(UINT64_MAX), source->Skip(flags));
+  RecordsRead read;
+  std::atomic<uint64_t> passed{0};  // delivered or skipped
   const Stopwatch watch;
-  absl::Status status = absl::OkStatus();
   {
     ProgressDisplay display(options, [&] {
       return Progress{.what = "reading",
@@ -193,101 +337,45 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     });
     ReadBlock block;
     while (passed < total) {
-      if (InterruptToken().stop_requested()) {
-        status = absl::CancelledError("interrupted");
-        break;
-      }
-      status = reader != nullptr ? reader->Next(&block) : unindexed->Next(&block);
-      if (!status.ok() || block.records.empty()) break;
-      if (passed == 0) first_record_seconds = whole.Seconds();
+      if (InterruptToken().stop_requested()) return absl::CancelledError("interrupted");
+      if (absl::Status status = source->Next(&block); !status.ok()) return status;
+      if (block.records.empty()) break;
+      if (passed == 0) read.first_record_seconds = whole.Seconds();
       const uint64_t taken = std::min<uint64_t>(block.records.size(), total - passed);
       passed += taken;
-      skipped += std::ranges::count_if(block.damaged, [&](uint64_t i) { return i < taken; });
+      read.skipped += std::ranges::count_if(block.damaged, [&](uint64_t i) { return i < taken; });
     }
   }
-  if (!status.ok()) return ReportError(status);
-  const double seconds = std::max(watch.Seconds(), 1e-9);
-  const uint64_t records = passed - skipped;
-  const ReaderStats stats = reader != nullptr ? reader->stats() : unindexed->stats();
-  // If reading ended before the indexes were built, there is no Reader and hence no order.
-  const Order* order = reader != nullptr ? &reader->order() : nullptr;
-  if (unindexed != nullptr && unindexed->indexed()) {
-    absl::StatusOr<Reader*> indexed = unindexed->Indexed();
-    if (!indexed.ok()) return ReportError(indexed.status());
-    order = &(*indexed)->order();
-    NoteIndexes((*indexed)->table(), options);
-  } else if (unindexed != nullptr && !options.quiet) {
-    Say("note: not all shards had an index when reading ended; 'shardfeed index' writes the "
-        "missing ones");
+  read.seconds = std::max(watch.Seconds(), 1e-9);
+  read.shards = opened.lazy->set().paths.size();
+  read.records = passed - read.skipped;
+  read.stats = source->stats();
+  const absl::StatusOr<const Order*> order = source->FinalOrder(options);
+  if (!order.ok()) return order.status();
+  read.order = *order != nullptr ? (*order)->Describe() : flags.order.order;
+  read.window_too_large =
+      !read.stats.whole_chunks && *order != nullptr && (*order)->spec().window != OrderSpec::kAll;
+  return read;
+}
+
+int Read(const BenchFlags& flags, const CommandOptions& options) {
+  const Stopwatch whole;
+  if (absl::Status status = CheckFlags(flags); !status.ok()) return ReportError(status);
+  absl::StatusOr<OpenedShards> opened = OpenShards(flags, options);
+  if (!opened.ok()) return ReportError(opened.status());
+  absl::StatusOr<ReaderOptions> reading = ReaderOptionsOf(flags, opened->table.get(), options);
+  if (!reading.ok()) return ReportError(reading.status());
+  if (DeliversBatches(flags)) {
+    return ReadBatches(*std::move(opened), *std::move(reading), flags, options);
   }
-  const std::string described = order != nullptr ? order->Describe() : flags.order.order;
-  const double amplification =
-      stats.bytes > 0 ? static_cast<double>(stats.bytes_read) / static_cast<double>(stats.bytes)
-                      : 0.0;
-  const BlockCacheStats cached = GetBlockCacheStats();
+  absl::StatusOr<RecordsRead> read = ReadRecords(*opened, *reading, flags, whole, options);
+  if (!read.ok()) return ReportError(read.status());
   if (options.json) {
-    nlohmann::ordered_json json = {
-        {"shards", set->paths.size()},
-        {"order", described},
-        {"records", records},
-        {"bytes", stats.bytes},
-        {"payload_bytes", stats.bytes - std::min(stats.bytes, stats.records * kFrameBytes)},
-        {"seconds", seconds},
-        {"records_per_second", static_cast<double>(records) / seconds},
-        {"bytes_per_second", static_cast<double>(stats.bytes) / seconds},
-        {"bytes_read", stats.bytes_read},
-        {"read_amplification", amplification},
-        {"reads", stats.reads},
-        {"skipped", skipped},
-        {"first_record_seconds", first_record_seconds},
-        {"io", stats.io},
-        {"io_reason", stats.io_reason},
-        {"io_registered", stats.io_registered},
-        {"cache_hits", cached.hits},
-        {"cache_hit_bytes", cached.hit_bytes},
-        {"cache_misses", cached.misses},
-        {"cache_stored_bytes", cached.stored_bytes},
-        {"cache_waits", cached.waits},
-        {"cache_damaged", cached.damaged},
-        {"max_queue_depth", stats.max_queue_depth},
-        {"stalls", stats.stalls},
-        {"stall_seconds", stats.stall_seconds},
-        {"whole_chunks", stats.whole_chunks},
-        {"threads", stats.threads},
-        {"peak_buffer_bytes", stats.peak_buffer_bytes},
-        {"peak_rss_bytes", PeakResidentBytes()}};
-    if (nlohmann::ordered_json store = StoreJson(); !store.is_null()) json["store"] = store;
-    fmt::print("{}\n", json.dump(1));
+    PrintJson(*read);
   } else if (!options.quiet) {
-    fmt::print("{} records, {} in {}: {} records/s, {}/s on {} threads\n", FormatCount(records),
-               FormatSize(stats.bytes), FormatDuration(seconds),
-               FormatCount(static_cast<uint64_t>(static_cast<double>(records) / seconds)),
-               FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / seconds)),
-               stats.threads);
-    fmt::print("order: {}\n", described);
-    const std::string reads = stats.reads == 0
-                                  ? ""
-                                  : fmt::format("; {} reads, up to {} at once",
-                                                FormatCount(stats.reads), stats.max_queue_depth);
-    fmt::print("io: {} ({}); {} read, {:.2f} times what was delivered{}\n", stats.io,
-               stats.io_reason, FormatSize(stats.bytes_read), amplification, reads);
-    PrintStore();
-    PrintCacheUse(options);
-    if (!stats.io_registered.empty()) {
-      fmt::print("registered with the ring: {}\n", stats.io_registered);
-    }
-    fmt::print("waited {} times, {} in all; buffers up to {}, resident up to {}\n",
-               FormatCount(stats.stalls), FormatDuration(stats.stall_seconds),
-               FormatSize(stats.peak_buffer_bytes), FormatSize(PeakResidentBytes()));
-    if (!stats.whole_chunks && order != nullptr && order->spec().window != OrderSpec::kAll) {
-      fmt::print(
-          "note: the window does not fit the budget, so records are read one by one; a larger "
-          "--budget or a smaller --window is faster\n");
-    }
-    if (skipped > 0)
-      fmt::print("skipped {} damaged record{}\n", FormatCount(skipped), skipped == 1 ? "" : "s");
+    PrintText(*read, options);
   }
-  return skipped > 0 ? kExitDefects : kExitDone;
+  return read->skipped > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace

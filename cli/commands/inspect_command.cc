@@ -134,230 +134,278 @@ void PrintImages(std::string_view record, const std::string& only, ImageProtocol
   }).IgnoreError();
 }
 
-int Inspect(const InspectFlags& flags, const CommandOptions& options) {
-  std::optional<StatisticsExport> exported;
-  if (!flags.export_to.empty()) {
-    absl::StatusOr<StatisticsExport> parsed = ParseStatisticsExport(flags.export_to);
-    if (!parsed.ok()) return ReportError(parsed.status());
-    exported = *std::move(parsed);
-    if (exported->path == "-" && (options.json || flags.statistics)) {
-      return ReportError(absl::InvalidArgumentError(
-          "--export tfdv=- takes standard output for itself: leave out --json and --statistics, or "
-          "write to a file"));
-    }
-  }
-  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
-  if (!set.ok()) return ReportError(set.status());
-  absl::StatusOr<std::unique_ptr<RandomAccess>> access = RandomAccess::Open(*set, options.threads);
-  if (!access.ok()) return ReportError(access.status());
-  Histogram histogram;
+// What is shown of a dataset.
+struct Inspected {
+  ShardSet set;
+  std::unique_ptr<RandomAccess> access;
+  // From the indexes.
   uint64_t bytes = 0;
   Compression compression = Compression::kNone;
-  bool tar = false;
-  std::vector<std::string> of_format;  // notes on MDS or ArrayRecord shards
+  Histogram histogram;
   LengthReport lengths;
-  for (size_t i = 0; i < (*access)->table().num_shards(); ++i) {
-    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = (*access)->table().Index(i);
-    if (!opened.ok()) return ReportError(opened.status());
+  std::vector<std::string> of_format;  // notes on shards that are not TFRecord
+  // From the manifest if there is one, otherwise from all records.
+  bool has_manifest = false;
+  Schema schema;
+  std::map<std::string, std::string> made_by;
+  FeatureClasses classes;
+  std::shared_ptr<const TfdsFeatures> tfds;  // null: not a dataset of TFDS
+  std::vector<std::string> notes;
+  // Only if they were requested.
+  std::optional<DatasetStatistics> statistics;
+  bool stored_statistics = false;  // those of the manifest
+};
+
+absl::Status ReadIndexes(Inspected* found) {
+  bool tar = false;
+  std::vector<std::string>& notes = found->of_format;
+  const auto add_notes = [&notes](const ShardIndex& index, std::string_view first) {
+    if (!notes.empty()) return;
+    notes = FormatNotes(index);
+    notes.emplace(notes.begin(), first);
+  };
+  for (size_t i = 0; i < found->access->table().num_shards(); ++i) {
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = found->access->table().Index(i);
+    if (!opened.ok()) return opened.status();
     const ShardIndex& index = **opened;
-    bytes += index.summary().shard_bytes;
-    compression = index.summary().compression;
+    found->bytes += index.summary().shard_bytes;
+    found->compression = index.summary().compression;
     tar |= index.summary().framing == Framing::kTar;
-    if (of_format.empty() && index.summary().framing == Framing::kMds) {
-      of_format = FormatNotes(index);
-      of_format.insert(of_format.begin(),
-                       "MDS shards of MosaicML Streaming, read in place: a record is a sample, its "
-                       "features are the columns");
+    if (index.summary().framing == Framing::kMds) {
+      add_notes(index,
+                "MDS shards of MosaicML Streaming, read in place: a record is a sample, its "
+                "features are the columns");
     }
-    if (of_format.empty() && index.summary().framing == Framing::kArrayRecord) {
-      of_format = FormatNotes(index);
-      of_format.insert(of_format.begin(), "ArrayRecord shards, read in place");
+    if (index.summary().framing == Framing::kArrayRecord) {
+      add_notes(index, "ArrayRecord shards, read in place");
     }
-    lengths.Add(index);
+    found->lengths.Add(index);
     uint64_t offset = 0;
     for (uint64_t record = 0; record < index.records(); ++record) {
       const uint64_t next = index.Offset(record + 1);
-      histogram.Add(next - offset - kFrameBytes);
+      found->histogram.Add(next - offset - kFrameBytes);
       offset = next;
     }
   }
-
-  // The schema comes from the manifest; without a manifest, every record is read.
-  Schema schema;
-  std::map<std::string, std::string> made_by;
-  std::vector<std::string> notes;
-  FeatureClasses classes;
-  bool has_manifest = false;
-  if (set->sharded_name) {
-    absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set->directory, set->stem));
-    if (manifest.ok() && Describes(*manifest, *set) &&
-        manifest->num_records() == (*access)->num_records()) {
-      schema = manifest->schema;
-      made_by = manifest->made_by;
-      notes = manifest->notes;
-      classes = manifest->classes;
-      has_manifest = true;
-    } else if (!manifest.ok() && !absl::IsNotFound(manifest.status())) {
-      return ReportError(manifest.status());
-    }
-  }
   if (tar) {
-    notes.emplace_back(
-        "tar archives in WebDataset's layout, read in place: a record is a sample, its features "
-        "are __key__ and the endings of its files");
+    notes.emplace(notes.begin(),
+                  "tar archives in WebDataset's layout, read in place: a record is a sample, its "
+                  "features are __key__ and the endings of its files");
   }
-  notes.insert(notes.end(), of_format.begin(), of_format.end());
+  return absl::OkStatus();
+}
+
+// Reads the manifest, or what TFDS says of the dataset if there is none.
+absl::Status ReadDescription(Inspected* found) {
+  const ShardSet& set = found->set;
+  if (set.sharded_name) {
+    absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
+    if (manifest.ok() && Describes(*manifest, set) &&
+        manifest->num_records() == found->access->num_records()) {
+      found->schema = manifest->schema;
+      found->made_by = manifest->made_by;
+      found->notes = manifest->notes;
+      found->classes = manifest->classes;
+      found->has_manifest = true;
+    } else if (!manifest.ok() && !absl::IsNotFound(manifest.status())) {
+      return manifest.status();
+    }
+  }
+  found->notes.insert(found->notes.end(), found->of_format.begin(), found->of_format.end());
   // The dataset may have been replaced between reading its indexes and reading its manifest.
-  if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
-  std::optional<DatasetStatistics> statistics;
-  std::shared_ptr<const TfdsFeatures> tfds;
-  if (!has_manifest) {
-    absl::StatusOr<std::shared_ptr<const TfdsFeatures>> found = FindTfdsFeatures(*set);
-    absl::Status status = found.status();
-    if (found.ok()) tfds = *std::move(found);
-    if (tfds != nullptr) {
-      absl::StatusOr<FeatureClasses> named = ReadTfdsClasses(*tfds);
-      status = named.status();
-      if (named.ok()) classes = *std::move(named);
-    }
-    // What records hold can be shown nevertheless.
-    if (!status.ok()) notes.emplace_back(status.message());
+  if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
+  if (found->has_manifest) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<const TfdsFeatures>> tfds = FindTfdsFeatures(set);
+  absl::Status status = tfds.status();
+  if (tfds.ok()) found->tfds = *std::move(tfds);
+  if (found->tfds != nullptr) {
+    absl::StatusOr<FeatureClasses> named = ReadTfdsClasses(*found->tfds);
+    status = named.status();
+    if (named.ok()) found->classes = *std::move(named);
   }
-  const bool with_statistics = flags.statistics || exported.has_value();
-  const auto read_statistics = [&]() -> absl::Status {
-    absl::StatusOr<DatasetStatistics> read = ReadStatistics(*set, flags.specs.front(), options);
-    if (!read.ok()) return read.status();
-    statistics = *std::move(read);
-    return absl::OkStatus();
-  };
-  if (!has_manifest && with_statistics) {
-    if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
-    schema = statistics->schema();
-  } else if (!has_manifest) {
-    std::atomic<uint64_t> passed{0};
-    std::vector<Schema> schemas(set->paths.size());
-    ScanOptions scanning;
-    scanning.threads = options.threads;
-    scanning.stop = InterruptToken();
-    scanning.bytes_passed = &passed;
-    absl::Status status;
-    {
-      ProgressDisplay display(options, [&] {
-        return Progress{.what = "inspecting",
-                        .name = fmt::format("{}", fmt::join(flags.specs, " ")),
-                        .done = passed,
-                        .total = bytes,
-                        .bytes = true};
-      });
-      status = ScanDataset(*set, scanning, [&](size_t shard, const RecordBlock& block) {
-        for (const Record& record : block.records) {
-          schemas[shard].AddRecord(record.payload).IgnoreError();
-        }
-        return absl::OkStatus();
-      });
-    }
-    if (!status.ok()) return ReportError(status);
-    for (const Schema& part : schemas) schema.Merge(part);
-  }
-  if (tfds != nullptr) schema.SetTypes(TypesOf(*tfds));
-  if (!flags.feature.empty() && !schema.features().contains(flags.feature)) {
-    std::vector<std::string> names;
-    for (const auto& [name, feature] : schema.features()) names.push_back(name);
-    return ReportError(absl::InvalidArgumentError(fmt::format(
-        "no record has a feature named '{}'{}", flags.feature, DidYouMean(flags.feature, names))));
-  }
+  // What records hold can be shown nevertheless.
+  if (!status.ok()) found->notes.emplace_back(status.message());
+  return absl::OkStatus();
+}
 
-  // The manifest's statistics are those of its schema.
-  const bool are_stored = with_statistics && !statistics && has_manifest && !flags.recompute;
-  if (are_stored) statistics = StoredStatistics(*set);
-  const bool from_manifest = are_stored && statistics.has_value();
-  if (with_statistics && !statistics) {
-    if (absl::Status read = read_statistics(); !read.ok()) return ReportError(read);
-  }
-  if (exported) {
-    if (absl::Status written = ExportStatistics(*exported, *statistics); !written.ok()) {
-      return ReportError(written);
-    }
-    if (exported->path == "-") return kExitDone;
-    if (!flags.statistics) statistics.reset();
-  }
-
-  const uint64_t shown = std::min(flags.records, (*access)->num_records());
-  if (options.json) {
-    nlohmann::ordered_json json = {{"shards", set->paths.size()},
-                                   {"records", (*access)->num_records()},
-                                   {"bytes", bytes},
-                                   {"compression", CompressionName(compression)},
-                                   {"not_examples", schema.not_examples()},
-                                   {"features", schema.ToJson()}};
-    if (histogram.n > 0) {
-      nlohmann::ordered_json counts = nlohmann::ordered_json::array();
-      for (size_t i = 0; i < histogram.counts.size(); ++i) {
-        if (histogram.counts[i] == 0) continue;
-        counts.push_back(
-            {{"at_least", i == 0 ? 0 : uint64_t{1} << (i - 1)}, {"records", histogram.counts[i]}});
+// Reads all records for their schema.
+absl::StatusOr<Schema> ReadSchema(const Inspected& found, const InspectFlags& flags,
+                                  const CommandOptions& options) {
+  std::atomic<uint64_t> passed{0};
+  std::vector<Schema> schemas(found.set.paths.size());
+  ScanOptions scanning;
+  scanning.threads = options.threads;
+  scanning.stop = InterruptToken();
+  scanning.bytes_passed = &passed;
+  absl::Status status;
+  {
+    ProgressDisplay display(options, [&] {
+      return Progress{.what = "inspecting",
+                      .name = fmt::format("{}", fmt::join(flags.specs, " ")),
+                      .done = passed,
+                      .total = found.bytes,
+                      .bytes = true};
+    });
+    status = ScanDataset(found.set, scanning, [&](size_t shard, const RecordBlock& block) {
+      for (const Record& record : block.records) {
+        schemas[shard].AddRecord(record.payload).IgnoreError();
       }
-      json["record_bytes"] = {{"min", histogram.min},
-                              {"max", histogram.max},
-                              {"sum", histogram.sum},
-                              {"histogram", counts}};
-    }
-    if (!lengths.empty()) json["lengths"] = lengths.ToJson();
-    if (!classes.empty()) json["classes"] = ClassesToJson(classes);
-    if (tfds != nullptr) json["tfds"] = TfdsFeaturesToJson(*tfds);
-    if (statistics) {
-      json["statistics"] = StatisticsToJson(*statistics);
-      json["statistics_from"] = from_manifest ? "manifest" : "records";
-      AddRepeatedRecords(*statistics, &json);
-    } else {
-      json["statistics_in_manifest"] = has_manifest && StoredStatistics(*set).has_value();
-    }
-    if (has_manifest) json["made_by"] = made_by;
-    if (!notes.empty()) json["notes"] = notes;
-    nlohmann::ordered_json& samples = json["samples"] = nlohmann::ordered_json::array();
-    absl::Status status = (*access)->Read(0, shown, [&](uint64_t, std::string_view payload) {
-      absl::StatusOr<std::string> text = ExampleToJson(payload);
-      if (!text.ok()) return absl::OkStatus();
-      // Parsed by name, because ordered_json looks at all names for each new one.
-      nlohmann::ordered_json sample = nlohmann::json::parse(*text);
-      if (!flags.feature.empty()) {
-        sample = {{flags.feature, sample.value(flags.feature, nlohmann::ordered_json())}};
-      }
-      samples.push_back(std::move(sample));
       return absl::OkStatus();
     });
-    if (!status.ok()) return ReportError(status);
-    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-    return kExitDone;
   }
+  if (!status.ok()) return status;
+  Schema schema;
+  for (const Schema& part : schemas) schema.Merge(part);
+  return schema;
+}
 
-  fmt::print("{}, {}, {}{}\n", Counted(set->paths.size(), "shard"),
-             Counted((*access)->num_records(), "record"), FormatSize(bytes),
-             compression == Compression::kNone
+absl::Status CheckHasFeature(const Schema& schema, const std::string& feature) {
+  if (feature.empty() || schema.features().contains(feature)) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : schema.features()) names.push_back(name);
+  return absl::InvalidArgumentError(
+      fmt::format("no record has a feature named '{}'{}", feature, DidYouMean(feature, names)));
+}
+
+// Sets the schema of a dataset without a manifest, and the statistics if they are wanted.
+absl::Status ReadContents(const InspectFlags& flags, bool with_statistics,
+                          const CommandOptions& options, Inspected* found) {
+  const auto read_statistics = [&]() -> absl::Status {
+    absl::StatusOr<DatasetStatistics> read =
+        ReadStatistics(found->set, flags.specs.front(), options);
+    if (read.ok()) found->statistics = *std::move(read);
+    return read.status();
+  };
+  if (!found->has_manifest && with_statistics) {
+    if (absl::Status read = read_statistics(); !read.ok()) return read;
+    found->schema = found->statistics->schema();
+  } else if (!found->has_manifest) {
+    absl::StatusOr<Schema> read = ReadSchema(*found, flags, options);
+    if (!read.ok()) return read.status();
+    found->schema = *std::move(read);
+  }
+  if (found->tfds != nullptr) found->schema.SetTypes(TypesOf(*found->tfds));
+  if (absl::Status has = CheckHasFeature(found->schema, flags.feature); !has.ok()) return has;
+  if (!with_statistics || found->statistics) return absl::OkStatus();
+  // The manifest's statistics are those of its schema.
+  if (!flags.recompute) found->statistics = StoredStatistics(found->set);
+  found->stored_statistics = found->statistics.has_value();
+  return found->stored_statistics ? absl::OkStatus() : read_statistics();
+}
+
+absl::Status PrintJson(const Inspected& found, const InspectFlags& flags) {
+  nlohmann::ordered_json json = {{"shards", found.set.paths.size()},
+                                 {"records", found.access->num_records()},
+                                 {"bytes", found.bytes},
+                                 {"compression", CompressionName(found.compression)},
+                                 {"not_examples", found.schema.not_examples()},
+                                 {"features", found.schema.ToJson()}};
+  const Histogram& histogram = found.histogram;
+  if (histogram.n > 0) {
+    nlohmann::ordered_json counts = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < histogram.counts.size(); ++i) {
+      if (histogram.counts[i] == 0) continue;
+      counts.push_back(
+          {{"at_least", i == 0 ? 0 : uint64_t{1} << (i - 1)}, {"records", histogram.counts[i]}});
+    }
+    json["record_bytes"] = {{"min", histogram.min},
+                            {"max", histogram.max},
+                            {"sum", histogram.sum},
+                            {"histogram", counts}};
+  }
+  if (!found.lengths.empty()) json["lengths"] = found.lengths.ToJson();
+  if (!found.classes.empty()) json["classes"] = ClassesToJson(found.classes);
+  if (found.tfds != nullptr) json["tfds"] = TfdsFeaturesToJson(*found.tfds);
+  if (found.statistics) {
+    json["statistics"] = StatisticsToJson(*found.statistics);
+    json["statistics_from"] = found.stored_statistics ? "manifest" : "records";
+    AddRepeatedRecords(*found.statistics, &json);
+  } else {
+    json["statistics_in_manifest"] = found.has_manifest && StoredStatistics(found.set).has_value();
+  }
+  if (found.has_manifest) json["made_by"] = found.made_by;
+  if (!found.notes.empty()) json["notes"] = found.notes;
+  nlohmann::ordered_json& samples = json["samples"] = nlohmann::ordered_json::array();
+  const uint64_t shown = std::min(flags.records, found.access->num_records());
+  absl::Status status = found.access->Read(0, shown, [&](uint64_t, std::string_view payload) {
+    absl::StatusOr<std::string> text = ExampleToJson(payload);
+    if (!text.ok()) return absl::OkStatus();
+    // Parsed by name, because ordered_json looks at all names for each new one.
+    nlohmann::ordered_json sample = nlohmann::json::parse(*text);
+    if (!flags.feature.empty()) {
+      sample = {{flags.feature, sample.value(flags.feature, nlohmann::ordered_json())}};
+    }
+    samples.push_back(std::move(sample));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return absl::OkStatus();
+}
+
+absl::Status PrintText(const Inspected& found, const InspectFlags& flags) {
+  const Histogram& histogram = found.histogram;
+  fmt::print("{}, {}, {}{}\n", Counted(found.set.paths.size(), "shard"),
+             Counted(found.access->num_records(), "record"), FormatSize(found.bytes),
+             found.compression == Compression::kNone
                  ? ""
-                 : fmt::format(" of {}, {} inflated", CompressionName(compression),
+                 : fmt::format(" of {}, {} inflated", CompressionName(found.compression),
                                FormatSize(histogram.sum + kFrameBytes * histogram.n)));
-  for (const auto& [key, value] : made_by) fmt::print("{}: {}\n", key, value);
-  PrintNotes(notes, "--json shows all");
-  PrintSchema(schema, flags.feature);
-  if (tfds != nullptr) PrintTfdsFeatures(*tfds, flags.feature);
-  PrintClasses(classes, flags.feature);
-  lengths.Print(fmt::format("{}", fmt::join(flags.specs, " ")), flags.feature);
+  for (const auto& [key, value] : found.made_by) fmt::print("{}: {}\n", key, value);
+  PrintNotes(found.notes, "--json shows all");
+  PrintSchema(found.schema, flags.feature);
+  if (found.tfds != nullptr) PrintTfdsFeatures(*found.tfds, flags.feature);
+  PrintClasses(found.classes, flags.feature);
+  found.lengths.Print(fmt::format("{}", fmt::join(flags.specs, " ")), flags.feature);
   PrintHistogram(histogram);
-  if (statistics) {
-    fmt::print("statistics, {}:\n",
-               from_manifest ? "as they were when the dataset was written" : "of all records now");
-    PrintStatistics(*statistics, flags.feature);
+  if (found.statistics) {
+    fmt::print("statistics, {}:\n", found.stored_statistics
+                                        ? "as they were when the dataset was written"
+                                        : "of all records now");
+    PrintStatistics(*found.statistics, flags.feature);
   }
   const ImageProtocol protocol = ProtocolOf(flags.images);
-  absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {
+  const uint64_t shown = std::min(flags.records, found.access->num_records());
+  return found.access->Read(0, shown, [&](uint64_t number, std::string_view payload) {
     absl::StatusOr<std::string> text = ExampleToSummary(payload, flags.feature);
     fmt::print("record {} ({})\n{}", number, FormatSize(payload.size()),
                text.ok() ? *text : fmt::format("  {}\n", std::string(text.status().message())));
     PrintImages(payload, flags.feature, protocol);
     return absl::OkStatus();
   });
-  return status.ok() ? kExitDone : ReportError(status);
+}
+
+absl::Status Inspect(const InspectFlags& flags, const CommandOptions& options) {
+  std::optional<StatisticsExport> exported;
+  if (!flags.export_to.empty()) {
+    absl::StatusOr<StatisticsExport> parsed = ParseStatisticsExport(flags.export_to);
+    if (!parsed.ok()) return parsed.status();
+    exported = *std::move(parsed);
+    if (exported->path == "-" && (options.json || flags.statistics)) {
+      return absl::InvalidArgumentError(
+          "--export tfdv=- takes standard output for itself: leave out --json and --statistics, or "
+          "write to a file");
+    }
+  }
+  Inspected found;
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
+  if (!set.ok()) return set.status();
+  found.set = *std::move(set);
+  absl::StatusOr<std::unique_ptr<RandomAccess>> access =
+      RandomAccess::Open(found.set, options.threads);
+  if (!access.ok()) return access.status();
+  found.access = *std::move(access);
+  if (absl::Status read = ReadIndexes(&found); !read.ok()) return read;
+  if (absl::Status read = ReadDescription(&found); !read.ok()) return read;
+  absl::Status status =
+      ReadContents(flags, flags.statistics || exported.has_value(), options, &found);
+  if (!status.ok()) return status;
+  if (exported) {
+    status = ExportStatistics(*exported, *found.statistics);
+    if (!status.ok() || exported->path == "-") return status;
+    if (!flags.statistics) found.statistics.reset();
+  }
+  return options.json ? PrintJson(found, flags) : PrintText(found, flags);
 }
 
 }  // namespace
@@ -407,7 +455,10 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "  shardfeed inspect data/mds\n"
       "  shardfeed inspect 'data/train.array_record*'\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
-  command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });
+  command->callback([flags, &options, exit] {
+    const absl::Status status = Inspect(*flags, options);
+    *exit = status.ok() ? kExitDone : ReportError(status);
+  });
 }
 
 }  // namespace shardfeed
