@@ -184,141 +184,170 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const OrderFlags& flags,
   return Reader::Open(*table, *std::move(reading));
 }
 
-int Plan(const PlanFlags& flags, const CommandOptions& options) {
-  absl::StatusOr<std::unique_ptr<Reader>> opened = OpenReader(flags.order, flags.pack, options);
-  if (!opened.ok()) return ReportError(opened.status());
-  const Reader& reader = **opened;
+// What an epoch of one rank consists of, and what reading it takes.
+struct EpochPlan {
+  bool shuffled = false;
+  bool exact = false;  // a shuffle of all records
+  uint64_t window = 1;
+  uint64_t batches = 0;    // of each rank
+  uint64_t left_over = 0;  // records that no rank gets
+  uint64_t padding = 0;    // records that appear twice
+  std::optional<PackedEpoch> packed;
+  Mixing mixing;
+  MemoryPlan memory;
+  double records_per_read = 1;
+  std::optional<StorePlan> store;
+  std::vector<std::string> notes;
+
+  double ReadsPerSecond(uint64_t rate) const {
+    return static_cast<double>(rate) / records_per_read;
+  }
+};
+
+absl::StatusOr<EpochPlan> MakePlan(const Reader& reader, const PlanFlags& flags) {
   const ShardTable& table = reader.table();
   const std::optional<PackSpec>& pack = reader.options().pack;
   const Order& order = reader.order();
   const OrderSpec& spec = order.spec();
-  const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
-  const bool exact = shuffled && spec.window == OrderSpec::kAll;
-  const uint64_t mean = table.mean_bytes();
-  const uint64_t window = exact ? order.size() : shuffled ? spec.window : 1;
+  EpochPlan plan;
+  plan.shuffled = spec.kind == OrderSpec::Kind::kShuffle;
+  plan.exact = plan.shuffled && spec.window == OrderSpec::kAll;
+  plan.window = plan.exact ? order.size() : plan.shuffled ? spec.window : 1;
   const uint64_t delivered = reader.records_per_epoch() * flags.order.world;
-  const uint64_t left_over = !pack && order.size() > delivered ? order.size() - delivered : 0;
-  const uint64_t padding = delivered > order.size() ? delivered - order.size() : 0;
-  const MemoryPlan memory = reader.memory_plan();
-  const double records_per_read =
-      memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
-  const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
-  const std::vector<std::string> notes = NotesOf(table);
-  const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
-  std::optional<PackedEpoch> packed;
+  plan.left_over = !pack && order.size() > delivered ? order.size() - delivered : 0;
+  plan.padding = delivered > order.size() ? delivered - order.size() : 0;
+  plan.memory = reader.memory_plan();
+  if (plan.memory.whole_chunks && !plan.exact) {
+    plan.records_per_read = static_cast<double>(std::max<uint64_t>(1, spec.chunk));
+  }
+  plan.notes = NotesOf(table);
+  plan.mixing = Measure(order, flags.order.batch * flags.order.world);
   if (pack) {
     absl::StatusOr<PackedEpoch> epoch = DescribePackedEpoch(reader);
-    if (!epoch.ok()) return ReportError(epoch.status());
-    packed = *epoch;
+    if (!epoch.ok()) return epoch.status();
+    plan.packed = *epoch;
   }
-  const uint64_t batches = packed ? packed->batches_per_rank : reader.batches_per_epoch();
-  std::optional<StorePlan> store;
+  plan.batches = plan.packed ? plan.packed->batches_per_rank : reader.batches_per_epoch();
   // A window that does not fit the budget is not read from a store.
-  if (table.remote() && (memory.whole_chunks || exact)) {
-    absl::StatusOr<StorePlan> plan = PlanStore(reader);
-    if (!plan.ok()) return ReportError(plan.status());
-    store = *std::move(plan);
+  if (table.remote() && (plan.memory.whole_chunks || plan.exact)) {
+    absl::StatusOr<StorePlan> store = PlanStore(reader);
+    if (!store.ok()) return store.status();
+    plan.store = *std::move(store);
   }
-  if (options.json) {
-    nlohmann::ordered_json json = {{"shards", table.num_shards()},
-                                   {"records", order.size()},
-                                   {"bytes", table.stream_bytes()},
-                                   {"mean_record_bytes", mean},
-                                   {"order", order.Describe()},
-                                   {"batches_per_rank", batches},
-                                   {"records_per_rank", reader.records_per_epoch()},
-                                   {"left_over", left_over},
-                                   {"padding", padding},
-                                   {"window_records", window},
-                                   {"window_bytes", window * mean},
-                                   {"displacement", mixing.displacement},
-                                   {"batch_neighbors", mixing.batch_neighbors},
-                                   {"reads_per_second", reads_per_second},
-                                   {"bytes_per_read", records_per_read * static_cast<double>(mean)},
-                                   {"whole_chunks", memory.whole_chunks},
-                                   {"held_bytes", memory.held_bytes},
-                                   {"budget_bytes", memory.budget_bytes}};
-    // How far records move means nothing between several datasets.
-    if (reader.shared_mix() != nullptr) json.erase("displacement");
-    if (packed) {
-      json.erase("records_per_rank");
-      json["packing"] = {{"rows", packed->rows},
-                         {"row_elements", pack->length},
-                         {"elements", packed->elements},
-                         {"left_out_records", packed->left_out},
-                         {"full", packed->Full(pack->length)},
-                         {"left_over_rows", packed->left_over},
-                         {"balance", packed->balance}};
-    }
-    if (store) {
-      json["store"] = {{"requests", store->cost.requests},
-                       {"bytes", store->cost.bytes},
-                       {"estimated", store->cost.estimated},
-                       {"price_of_1000", flags.price},
-                       {"price", PriceOf(store->cost, flags.price)}};
-      if (store->large) {
-        json["store"]["requests_with_chunks_of_8MiB"] = store->large->requests;
-        json["store"]["lanes_with_chunks_of_8MiB"] = store->lanes;
-      }
-    }
-    if (!notes.empty()) json["notes"] = notes;
-    fmt::print("{}\n", json.dump(1));
-    return kExitDone;
+  return plan;
+}
+
+void PrintJson(const EpochPlan& plan, const Reader& reader, const PlanFlags& flags) {
+  const ShardTable& table = reader.table();
+  const std::optional<PackSpec>& pack = reader.options().pack;
+  const Order& order = reader.order();
+  const uint64_t mean = table.mean_bytes();
+  nlohmann::ordered_json json = {
+      {"shards", table.num_shards()},
+      {"records", order.size()},
+      {"bytes", table.stream_bytes()},
+      {"mean_record_bytes", mean},
+      {"order", order.Describe()},
+      {"batches_per_rank", plan.batches},
+      {"records_per_rank", reader.records_per_epoch()},
+      {"left_over", plan.left_over},
+      {"padding", plan.padding},
+      {"window_records", plan.window},
+      {"window_bytes", plan.window * mean},
+      {"displacement", plan.mixing.displacement},
+      {"batch_neighbors", plan.mixing.batch_neighbors},
+      {"reads_per_second", plan.ReadsPerSecond(flags.rate)},
+      {"bytes_per_read", plan.records_per_read * static_cast<double>(mean)},
+      {"whole_chunks", plan.memory.whole_chunks},
+      {"held_bytes", plan.memory.held_bytes},
+      {"budget_bytes", plan.memory.budget_bytes}};
+  // How far records move means nothing between several datasets.
+  if (reader.shared_mix() != nullptr) json.erase("displacement");
+  if (plan.packed) {
+    json.erase("records_per_rank");
+    json["packing"] = {{"rows", plan.packed->rows},
+                       {"row_elements", pack->length},
+                       {"elements", plan.packed->elements},
+                       {"left_out_records", plan.packed->left_out},
+                       {"full", plan.packed->Full(pack->length)},
+                       {"left_over_rows", plan.packed->left_over},
+                       {"balance", plan.packed->balance}};
   }
+  if (plan.store) {
+    json["store"] = {{"requests", plan.store->cost.requests},
+                     {"bytes", plan.store->cost.bytes},
+                     {"estimated", plan.store->cost.estimated},
+                     {"price_of_1000", flags.price},
+                     {"price", PriceOf(plan.store->cost, flags.price)}};
+    if (plan.store->large) {
+      json["store"]["requests_with_chunks_of_8MiB"] = plan.store->large->requests;
+      json["store"]["lanes_with_chunks_of_8MiB"] = plan.store->lanes;
+    }
+  }
+  if (!plan.notes.empty()) json["notes"] = plan.notes;
+  fmt::print("{}\n", json.dump(1));
+}
+
+void PrintText(const EpochPlan& plan, const Reader& reader, const PlanFlags& flags) {
+  const ShardTable& table = reader.table();
+  const std::optional<PackSpec>& pack = reader.options().pack;
+  const Order& order = reader.order();
+  const uint64_t mean = table.mean_bytes();
   fmt::print("data:    {} records in {} shards, {}, {} per record\n",
              FormatCount(reader.selection().size()), FormatCount(table.num_shards()),
              FormatSize(table.stream_bytes()), FormatSize(mean));
   fmt::print("order:   {}\n", order.Describe());
   if (reader.shared_mix() != nullptr) PrintSources(*reader.shared_mix());
-  fmt::print("epoch:   {} batches of {}{} on each of {} ranks", FormatCount(batches),
-             flags.order.batch, packed ? " rows" : "", flags.order.world);
-  if (packed && packed->left_over > 0) {
-    fmt::print("; {} rows are left over", FormatCount(packed->left_over));
+  fmt::print("epoch:   {} batches of {}{} on each of {} ranks", FormatCount(plan.batches),
+             flags.order.batch, plan.packed ? " rows" : "", flags.order.world);
+  if (plan.packed && plan.packed->left_over > 0) {
+    fmt::print("; {} rows are left over", FormatCount(plan.packed->left_over));
   }
-  if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
-  if (padding > 0) fmt::print("; {} records appear twice", FormatCount(padding));
+  if (plan.left_over > 0) fmt::print("; {} records are left over", FormatCount(plan.left_over));
+  if (plan.padding > 0) fmt::print("; {} records appear twice", FormatCount(plan.padding));
   fmt::print("\n");
-  if (packed && pack->how == PackSpec::How::kSteps) {
-    fmt::print("rows:    {} steps, from the lengths '{}'\n", FormatCount(packed->rows),
+  if (plan.packed && pack->how == PackSpec::How::kSteps) {
+    fmt::print("rows:    {} steps, from the lengths '{}'\n", FormatCount(plan.packed->rows),
                pack->lengths);
-  } else if (packed) {
+  } else if (plan.packed) {
     fmt::print(
         "rows:    {} of {} '{}', {:.1f} % full; in a step, the rank with most{} has on average "
         "{:.3f} times the mean\n",
-        FormatCount(packed->rows), FormatCount(pack->length), pack->lengths,
-        100 * packed->Full(pack->length),
-        pack->cost == PackSpec::Cost::kQuadratic ? " attention" : "", packed->balance);
-    if (packed->left_out > 0) {
+        FormatCount(plan.packed->rows), FormatCount(pack->length), pack->lengths,
+        100 * plan.packed->Full(pack->length),
+        pack->cost == PackSpec::Cost::kQuadratic ? " attention" : "", plan.packed->balance);
+    if (plan.packed->left_out > 0) {
       fmt::print("         {} records are left out because of their lengths\n",
-                 FormatCount(packed->left_out));
+                 FormatCount(plan.packed->left_out));
     }
   }
-  if (shuffled) {
-    fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
+  if (plan.shuffled) {
+    fmt::print("window:  {} records, {}\n", FormatCount(plan.window),
+               FormatSize(plan.window * mean));
   }
-  if (shuffled && reader.shared_mix() == nullptr) {
+  if (plan.shuffled && reader.shared_mix() == nullptr) {
     fmt::print(
         "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
         "global batch's records were read together with another of them\n",
-        mixing.displacement * 100, mixing.batch_neighbors * 100);
+        plan.mixing.displacement * 100, plan.mixing.batch_neighbors * 100);
   }
   fmt::print("reads:   {} of {} per second for {} records/s on this rank\n",
-             FormatCount(static_cast<uint64_t>(std::ceil(reads_per_second))),
-             FormatSize(static_cast<uint64_t>(records_per_read * static_cast<double>(mean))),
+             FormatCount(static_cast<uint64_t>(std::ceil(plan.ReadsPerSecond(flags.rate)))),
+             FormatSize(static_cast<uint64_t>(plan.records_per_read * static_cast<double>(mean))),
              FormatCount(flags.rate));
   fmt::print("memory:  {} for the window and reading ahead, of a budget of {}\n",
-             FormatSize(memory.held_bytes), FormatSize(memory.budget_bytes));
-  if (store) {
+             FormatSize(plan.memory.held_bytes), FormatSize(plan.memory.budget_bytes));
+  if (plan.store) {
     fmt::print("store:   {} for an epoch of this rank, by ${} for 1,000 requests (--price)\n",
-               CostText(store->cost, flags.price), flags.price);
-    if (store->large) {
+               CostText(plan.store->cost, flags.price), flags.price);
+    if (plan.store->large) {
       fmt::print(
           "note: --chunk 8MiB --lanes {} takes {}; it is another order, which mixes chunks of that "
           "size\n",
-          store->lanes, CostText(*store->large, flags.price));
+          plan.store->lanes, CostText(*plan.store->large, flags.price));
     }
   }
-  if (!memory.whole_chunks && !exact) {
+  if (!plan.memory.whole_chunks && !plan.exact) {
     fmt::print(
         "note: the window does not fit the budget, so records {}; a larger --budget or a "
         "smaller --window is {}\n",
@@ -326,7 +355,19 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
                        : "will be read one by one",
         table.remote() ? "needed" : "faster");
   }
-  for (const std::string& note : notes) fmt::print("note: {}\n", note);
+  for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
+}
+
+int Plan(const PlanFlags& flags, const CommandOptions& options) {
+  absl::StatusOr<std::unique_ptr<Reader>> reader = OpenReader(flags.order, flags.pack, options);
+  if (!reader.ok()) return ReportError(reader.status());
+  const absl::StatusOr<EpochPlan> plan = MakePlan(**reader, flags);
+  if (!plan.ok()) return ReportError(plan.status());
+  if (options.json) {
+    PrintJson(*plan, **reader, flags);
+  } else {
+    PrintText(*plan, **reader, flags);
+  }
   return kExitDone;
 }
 

@@ -166,32 +166,63 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ReshardFlags& flags,
   return *std::move(job);
 }
 
-int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandOptions& options) {
-  const Stopwatch watch;
-  std::vector<std::string> specs = flags.paths;
-  const std::string output = specs.back();
-  specs.pop_back();
-  if (specs.empty() || specs.size() > command.max_inputs) {
-    return ReportError(absl::InvalidArgumentError(
-        fmt::format("{} {} given; usage: shardfeed {} {} OUT", flags.paths.size(),
-                    flags.paths.size() == 1 ? "name is" : "names are", command.name,
-                    command.max_inputs == 1 ? "DATASET" : "DATASET...")));
-  }
-  absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
-  if (!spec.ok()) return ReportError(spec.status());
-  ReshardOptions resharding;
+// Sets how records are written, except for what depends on the input.
+absl::Status SetOptions(const ReshardFlags& flags, const CommandOptions& options,
+                        ReshardOptions* resharding) {
   if (!flags.member_size.empty()) {
     const std::optional<uint64_t> size = ParseSize(flags.member_size);
     if (!size || *size == 0) {
-      return ReportError(absl::InvalidArgumentError(
-          fmt::format("--member-size {}: expected a size such as 256KiB", flags.member_size)));
+      return absl::InvalidArgumentError(
+          fmt::format("--member-size {}: expected a size such as 256KiB", flags.member_size));
     }
-    resharding.encode.member_bytes = *size;
+    resharding->encode.member_bytes = *size;
   }
+  resharding->encode.level = flags.level;
+  resharding->threads = options.threads;
+  resharding->overwrite = flags.overwrite;
+  resharding->sync = !flags.no_sync;
+  resharding->stop = InterruptToken();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Compression> CompressionOf(const ReshardFlags& flags, const ReshardInput& input) {
+  const std::map<std::string, std::optional<Compression>> compressions = {
+      {"keep", input.compression()},
+      {"none", Compression::kNone},
+      {"gzip", Compression::kGzip},
+      {"zlib", Compression::kZlib}};
+  const std::optional<Compression> compression = compressions.at(flags.compression);
+  if (compression) return *compression;
+  return absl::InvalidArgumentError(
+      "the shards are compressed in different ways; choose one with --compression");
+}
+
+// Number of records that this run writes or takes over.
+uint64_t CountRecords(const std::vector<Part>& parts, const ReshardOptions& resharding) {
+  uint64_t total = 0;
+  if (resharding.job == nullptr) {
+    for (const Part& part : parts) total += part.selection.count();
+    return total;
+  }
+  const std::vector<uint64_t>& ends = parts.front().ends;
+  for (const uint64_t shard : resharding.only_shards) {
+    total += ends[shard] - (shard == 0 ? 0 : ends[shard - 1]);
+  }
+  return total;
+}
+
+struct Written {
+  std::vector<Manifest> manifests;    // of the datasets
+  std::vector<uint64_t> only_shards;  // of --only-shards
+};
+
+absl::StatusOr<Written> Write(const ReshardCommand& command, const ReshardFlags& flags,
+                              const std::vector<std::string>& specs, const OutputSpec& spec,
+                              const CommandOptions& options, ReshardOptions resharding) {
   std::vector<ShardSet> sets;
   for (const std::string& name : specs) {
     absl::StatusOr<ShardSet> set = ResolveSpec(name);
-    if (!set.ok()) return ReportError(set.status());
+    if (!set.ok()) return set.status();
     sets.push_back(*std::move(set));
   }
   std::atomic<uint64_t> indexed{0};
@@ -199,82 +230,56 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   std::atomic<uint64_t> taken_over{0};
   std::atomic<uint64_t> total{0};
   const std::string name = fmt::format("{}", fmt::join(specs, " "));
-  std::vector<Manifest> manifests;
-  {
-    ProgressDisplay display(options, [&] {
-      if (total == 0) {
-        return Progress{.what = "indexing", .name = name, .done = indexed, .bytes = true};
-      }
-      return Progress{.what = "writing",
-                      .name = output,
-                      .done = written + taken_over,
-                      .total = total,
-                      .taken_over = taken_over};
-    });
-    absl::StatusOr<ReshardInput> input =
-        ReshardInput::Open(sets, options.threads, InterruptToken(), &indexed);
-    if (!input.ok()) return ReportError(input.status());
-    const std::optional<Compression> kept = input->compression();
-    const std::map<std::string, std::optional<Compression>> compressions = {
-        {"keep", kept},
-        {"none", Compression::kNone},
-        {"gzip", Compression::kGzip},
-        {"zlib", Compression::kZlib}};
-    const std::optional<Compression> compression = compressions.at(flags.compression);
-    if (!compression) {
-      return ReportError(absl::InvalidArgumentError(
-          "the shards are compressed in different ways; choose one with --compression"));
+  ProgressDisplay display(options, [&] {
+    if (total == 0) {
+      return Progress{.what = "indexing", .name = name, .done = indexed, .bytes = true};
     }
-    absl::StatusOr<std::vector<Part>> parts = command.plan(*input, *spec, flags);
-    if (!parts.ok()) return ReportError(parts.status());
-    resharding.encode.compression = *compression;
-    resharding.encode.level = flags.level;
-    resharding.threads = options.threads;
-    resharding.overwrite = flags.overwrite;
-    resharding.sync = !flags.no_sync;
-    resharding.stop = InterruptToken();
-    resharding.records_written = &written;
-    resharding.records_taken_over = &taken_over;
-    resharding.made_by = {{"tool", std::string("shardfeed " SHARDFEED_VERSION)},
-                          {"command", command.name},
-                          {"source", name}};
-    if (!flags.shares.empty()) resharding.made_by["split"] = flags.shares;
-    if (!flags.records.empty()) resharding.made_by["records"] = flags.records;
-    if (flags.count || flags.share) resharding.made_by["seed"] = fmt::format("{}", flags.seed);
-    absl::StatusOr<std::optional<SharedJob>> job = PrepareJob(flags, *spec, resharding);
-    if (!job.ok()) return ReportError(job.status());
-    if (job->has_value()) {
-      resharding.job = &**job;
-      const std::vector<uint64_t>& ends = parts->front().ends;
-      for (const uint64_t shard : resharding.only_shards) {
-        total += ends[shard] - (shard == 0 ? 0 : ends[shard - 1]);
-      }
-    } else {
-      for (const Part& part : *parts) total += part.selection.count();
-    }
-    for (const Part& part : *parts) {
-      absl::StatusOr<Manifest> manifest =
-          Reshard(*input, part.selection, part.ends, part.output, resharding);
-      if (!manifest.ok()) return ReportError(manifest.status());
-      manifests.push_back(*std::move(manifest));
-    }
+    return Progress{.what = "writing",
+                    .name = flags.paths.back(),
+                    .done = written + taken_over,
+                    .total = total,
+                    .taken_over = taken_over};
+  });
+  absl::StatusOr<ReshardInput> input =
+      ReshardInput::Open(sets, options.threads, InterruptToken(), &indexed);
+  if (!input.ok()) return input.status();
+  absl::StatusOr<Compression> compression = CompressionOf(flags, *input);
+  if (!compression.ok()) return compression.status();
+  resharding.encode.compression = *compression;
+  absl::StatusOr<std::vector<Part>> parts = command.plan(*input, spec, flags);
+  if (!parts.ok()) return parts.status();
+  resharding.records_written = &written;
+  resharding.records_taken_over = &taken_over;
+  resharding.made_by = {{"tool", std::string("shardfeed " SHARDFEED_VERSION)},
+                        {"command", command.name},
+                        {"source", name}};
+  if (!flags.shares.empty()) resharding.made_by["split"] = flags.shares;
+  if (!flags.records.empty()) resharding.made_by["records"] = flags.records;
+  if (flags.count || flags.share) resharding.made_by["seed"] = fmt::format("{}", flags.seed);
+  absl::StatusOr<std::optional<SharedJob>> job = PrepareJob(flags, spec, resharding);
+  if (!job.ok()) return job.status();
+  if (job->has_value()) resharding.job = &**job;
+  total = CountRecords(*parts, resharding);
+  Written done;
+  for (const Part& part : *parts) {
+    absl::StatusOr<Manifest> manifest =
+        Reshard(*input, part.selection, part.ends, part.output, resharding);
+    if (!manifest.ok()) return manifest.status();
+    done.manifests.push_back(*std::move(manifest));
   }
-  if (flags.tfds) {
-    const FeatureClasses& classes = manifests.front().classes;
-    const auto of_label = classes.find(kClassLabel);
-    absl::Status described =
-        WriteTfdsInfo(spec->directory, of_label == classes.end() ? std::vector<std::string>()
-                                                                 : NamesInOrder(of_label->second));
-    if (!described.ok()) return ReportError(described);
-  }
-  const double seconds = watch.Seconds();
+  done.only_shards = std::move(resharding.only_shards);
+  return done;
+}
+
+void Report(const ReshardFlags& flags, const OutputSpec& spec, const Written& written,
+            double seconds, const CommandOptions& options) {
+  const auto& [manifests, only_shards] = written;
   const auto name_of = [&](const Manifest& manifest) {
-    const uint64_t count = flags.job.given() ? *spec->count : manifest.shards.size();
-    return FormatSpec(spec->directory, manifest.stem, count, spec->suffix);
+    const uint64_t count = flags.job.given() ? *spec.count : manifest.shards.size();
+    return FormatSpec(spec.directory, manifest.stem, count, spec.suffix);
   };
-  const std::string only = FormatParts(resharding.only_shards, ", ");
   const size_t shards_taken_over =
-      flags.job.given() ? resharding.only_shards.size() - manifests.front().shards.size() : 0;
+      flags.job.given() ? only_shards.size() - manifests.front().shards.size() : 0;
   if (options.json) {
     nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
     for (const Manifest& manifest : manifests) {
@@ -286,29 +291,61 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     nlohmann::ordered_json json = {{"datasets", datasets}, {"notes", manifests.front().notes}};
     if (flags.job.given()) {
       json["job"] = flags.job.job;
-      json["only_shards"] = FormatParts(resharding.only_shards, ",");
+      json["only_shards"] = FormatParts(only_shards, ",");
       json["shards_taken_over"] = shards_taken_over;
     }
     json["seconds"] = seconds;
     json["peak_rss_bytes"] = PeakResidentBytes();
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else if (!options.quiet) {
-    uint64_t bytes = 0;
-    if (shards_taken_over > 0) {
-      PrintNote(fmt::format("{} shards were taken over from an earlier run", shards_taken_over));
-    }
-    PrintNotes(manifests.front().notes, "the manifest has all");
-    for (const Manifest& manifest : manifests) {
-      bytes += manifest.num_bytes();
-      fmt::print("{}{}: {}, {} in {}\n", name_of(manifest),
-                 only.empty() ? "" : fmt::format(", shards {} of job {}", only, flags.job.job),
-                 Counted(manifest.num_records(), "record"), FormatSize(manifest.num_bytes()),
-                 Counted(manifest.shards.size(), "shard"));
-    }
-    fmt::print(
-        "{}, {}/s\n", FormatDuration(seconds),
-        FormatSize(static_cast<uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-9))));
+    return;
   }
+  if (options.quiet) return;
+  uint64_t bytes = 0;
+  if (shards_taken_over > 0) {
+    PrintNote(fmt::format("{} shards were taken over from an earlier run", shards_taken_over));
+  }
+  PrintNotes(manifests.front().notes, "the manifest has all");
+  const std::string only = FormatParts(only_shards, ", ");
+  for (const Manifest& manifest : manifests) {
+    bytes += manifest.num_bytes();
+    fmt::print("{}{}: {}, {} in {}\n", name_of(manifest),
+               only.empty() ? "" : fmt::format(", shards {} of job {}", only, flags.job.job),
+               Counted(manifest.num_records(), "record"), FormatSize(manifest.num_bytes()),
+               Counted(manifest.shards.size(), "shard"));
+  }
+  fmt::print(
+      "{}, {}/s\n", FormatDuration(seconds),
+      FormatSize(static_cast<uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-9))));
+}
+
+int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandOptions& options) {
+  const Stopwatch watch;
+  std::vector<std::string> specs = flags.paths;
+  specs.pop_back();
+  if (specs.empty() || specs.size() > command.max_inputs) {
+    return ReportError(absl::InvalidArgumentError(
+        fmt::format("{} {} given; usage: shardfeed {} {} OUT", flags.paths.size(),
+                    flags.paths.size() == 1 ? "name is" : "names are", command.name,
+                    command.max_inputs == 1 ? "DATASET" : "DATASET...")));
+  }
+  absl::StatusOr<OutputSpec> spec = ParseOutputSpec(flags.paths.back());
+  if (!spec.ok()) return ReportError(spec.status());
+  ReshardOptions resharding;
+  if (absl::Status set = SetOptions(flags, options, &resharding); !set.ok()) {
+    return ReportError(set);
+  }
+  const absl::StatusOr<Written> written =
+      Write(command, flags, specs, *spec, options, std::move(resharding));
+  if (!written.ok()) return ReportError(written.status());
+  if (flags.tfds) {
+    const FeatureClasses& classes = written->manifests.front().classes;
+    const auto of_label = classes.find(kClassLabel);
+    absl::Status described =
+        WriteTfdsInfo(spec->directory, of_label == classes.end() ? std::vector<std::string>()
+                                                                 : NamesInOrder(of_label->second));
+    if (!described.ok()) return ReportError(described);
+  }
+  Report(flags, *spec, *written, watch.Seconds(), options);
   return kExitDone;
 }
 
