@@ -4,6 +4,30 @@
 #include "fmt/format.h"
 
 namespace shardfeed {
+namespace {
+
+void AppendEscaped(std::string_view text, bool quoted, std::string* out) {
+  const bool utf8 = IsUtf8(text);
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (quoted && (c == '"' || c == '\\')) {
+      *out += '\\';
+      *out += c;
+    } else if (c == '\n') {
+      *out += "\\n";
+    } else if (c == '\r') {
+      *out += "\\r";
+    } else if (c == '\t') {
+      *out += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
+      *out += fmt::format("\\x{:02x}", byte);
+    } else {
+      *out += c;
+    }
+  }
+}
+
+}  // namespace
 
 std::string Excerpt(std::string_view text, size_t max_bytes) {
   std::string_view shown = text;
@@ -13,27 +37,16 @@ std::string Excerpt(std::string_view text, size_t max_bytes) {
     while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
     shown = text.substr(0, end);
   }
-  const bool utf8 = IsUtf8(shown);
   std::string quoted = "\"";
-  for (char c : shown) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (c == '\n') {
-      quoted += "\\n";
-    } else if (c == '\r') {
-      quoted += "\\r";
-    } else if (c == '\t') {
-      quoted += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
-      quoted += fmt::format("\\x{:02x}", byte);
-    } else {
-      quoted += c;
-    }
-  }
+  AppendEscaped(shown, /*quoted=*/true, &quoted);
   quoted += shown.size() < text.size() ? "...\"" : "\"";
   return quoted;
+}
+
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  AppendEscaped(text, /*quoted=*/false, &escaped);
+  return escaped;
 }
 
 }  // namespace shardfeed

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "base/excerpt.h"
 #include "base/utf8.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -310,10 +311,11 @@ absl::StatusOr<std::string> ExampleToSummary(std::string_view record, std::strin
   for (const auto& [name, feature] : message->features) lines[name] = ValuesSummary(feature);
   for (const auto& [name, list] : message->lists) lines[name] = ListSummary(list);
   size_t width = 0;
-  for (const auto& [name, text] : lines) width = std::max(width, name.size());
+  for (const auto& [name, text] : lines) width = std::max(width, Escaped(name).size());
   std::string summary;
   for (const auto& [name, text] : lines) {
-    if (only.empty() || name == only) summary += fmt::format("  {:<{}}  {}\n", name, width, text);
+    if (!only.empty() && name != only) continue;
+    summary += fmt::format("  {:<{}}  {}\n", Escaped(name), width, text);
   }
   return summary;
 }

@@ -14,6 +14,7 @@
 #include "cli/terminal/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "shard/names/file_names.h"
 #include "shard/spec/spec.h"
 #include "shard/statistics/dataset_statistics.h"
 
@@ -41,7 +42,17 @@ std::string SideOf(const DatasetStatistics& statistics, const Drift& drift) {
                        FormatCount(records));
   }
   const auto it = statistics.features().find(drift.feature);
-  return it == statistics.features().end() ? "no values" : InShort(it->second);
+  if (it == statistics.features().end()) return "no values";
+  const FeatureStatistics& feature = it->second;
+  if (drift.measure == "NaN" || drift.measure == "infinite") {
+    return fmt::format("{} of {} values",
+                       FormatCount(drift.measure == "NaN" ? feature.nan() : feature.infinite()),
+                       FormatCount(feature.values()));
+  }
+  if (drift.measure == "length") {
+    return fmt::format("{:.6g} values in a record", feature.lengths().Mean());
+  }
+  return InShort(feature);
 }
 
 int Diff(const DiffFlags& flags, const CommandOptions& options) {
@@ -88,6 +99,7 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
          {{"records", second.schema().records()}, {"features", StatisticsToJson(second)}}},
         {"schema", difference.schema},
         {"drift", drift},
+        {"not_compared", difference.not_compared},
         {"max_drift", flags.max_drift},
         {"drifted", drifted}};
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -105,6 +117,11 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
     fmt::print("{} {:.3f}  {}: {}; {} | {}\n",
                is_marked(one) ? Painted(Paint::kBad, "*", STDOUT_FILENO) : " ", one.distance,
                OneLine(one.feature), MeasureOf(one), SideOf(first, one), SideOf(second, one));
+  }
+  if (!difference.not_compared.empty()) {
+    PrintNote(fmt::format(
+        "the values of {} were not compared: only the first {} features by name have statistics",
+        OneLine(FirstOf(difference.not_compared)), ValueStatistics::kMaxFeatures));
   }
   if (drifted > 0) {
     fmt::print("{} feature{} marked * differ{} by more than {:g}\n", FormatCount(drifted),

@@ -65,7 +65,8 @@ struct Histogram {
 
 void PrintSchema(const Schema& schema, const std::string& only) {
   size_t width = 7;
-  for (const auto& [name, feature] : schema.features()) width = std::max(width, name.size());
+  for (const auto& [name, feature] : schema.features())
+    width = std::max(width, OneLine(name).size());
   fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", "feature", width, "kind", "values",
              "bytes per value", "records");
   for (const auto& [name, feature] : schema.features()) {
@@ -74,8 +75,9 @@ void PrintSchema(const Schema& schema, const std::string& only) {
         feature.kind == FeatureKind::kBytes && feature.min_bytes <= feature.max_bytes
             ? SpanText(feature.min_bytes, feature.max_bytes)
             : "";
-    fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", name, width, FeatureKindName(feature.kind),
-               ShapeText(feature), bytes, PresenceText(feature, schema));
+    fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", OneLine(name), width,
+               FeatureKindName(feature.kind), ShapeText(feature), bytes,
+               PresenceText(feature, schema));
   }
   if (schema.not_examples() > 0) {
     fmt::print("  {} records are not tf.train.Examples\n", FormatCount(schema.not_examples()));
@@ -94,7 +96,7 @@ void PrintClasses(const FeatureClasses& classes, const std::string& only) {
       shown += fmt::format("{}{} {}", shown.empty() ? "" : ", ", number, QuotedName(name));
     }
     fmt::print("{} {} of {}: {}{}\n", FormatCount(of_feature.size()),
-               of_feature.size() == 1 ? "class" : "classes", feature, shown,
+               of_feature.size() == 1 ? "class" : "classes", OneLine(feature), shown,
                of_feature.size() > kShown ? ", ..." : "");
   }
 }
@@ -130,7 +132,7 @@ void PrintImages(std::string_view record, const std::string& only, ImageProtocol
     if (!only.empty() && name != only) return;
     const std::string what = DescribeImage(value);
     if (what.empty()) return;
-    fmt::print("  {}: {}\n{}", name, what, ShowImage(value, protocol));
+    fmt::print("  {}: {}\n{}", OneLine(name), what, ShowImage(value, protocol));
   }).IgnoreError();
 }
 
@@ -359,9 +361,8 @@ absl::Status PrintText(const Inspected& found, const InspectFlags& flags) {
   found.lengths.Print(fmt::format("{}", fmt::join(flags.specs, " ")), flags.feature);
   PrintHistogram(histogram);
   if (found.statistics) {
-    fmt::print("statistics, {}:\n", found.stored_statistics
-                                        ? "as they were when the dataset was written"
-                                        : "of all records now");
+    fmt::print("statistics, {}:\n",
+               found.stored_statistics ? "from the manifest" : "of all records now");
     PrintStatistics(*found.statistics, flags.feature);
   }
   const ImageProtocol protocol = ProtocolOf(flags.images);

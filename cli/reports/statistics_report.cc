@@ -60,7 +60,7 @@ void PrintImages(const ImageStatistics& images) {
 }
 
 void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t records,
-                  const FeatureStatistics* feature) {
+                  bool counts_values, const FeatureStatistics* feature) {
   std::string head = std::string(FeatureKindName(schema.kind));
   if (schema.records < records) {
     head += fmt::format(", missing in {} of {} records ({})", FormatCount(records - schema.records),
@@ -70,6 +70,11 @@ void PrintFeature(const std::string& name, const FeatureSchema& schema, uint64_t
     head += fmt::format(", of another kind in {} records", FormatCount(schema.mixed_kinds));
   }
   fmt::print("{}: {}\n", OneLine(name), head);
+  if (!counts_values) {
+    fmt::print("  no statistics: only the first {} features by name have them\n",
+               ValueStatistics::kMaxFeatures);
+    return;
+  }
   if (feature == nullptr || feature->values() == 0) {
     fmt::print("  no values\n");
     return;
@@ -185,7 +190,8 @@ void PrintStatistics(const DatasetStatistics& statistics, const std::string& onl
   }
   for (const auto& [name, schema] : statistics.schema().features()) {
     if (!only.empty() && name != only) continue;
-    PrintFeature(name, schema, statistics.num_examples(), Find(statistics, name));
+    PrintFeature(name, schema, statistics.num_examples(), statistics.CountsValuesOf(name),
+                 Find(statistics, name));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/excerpt.h"
 #include "base/little_endian.h"
 #include "fmt/format.h"
 
@@ -33,7 +34,7 @@ double FrequencyDistance(const FeatureStatistics& a, const FeatureStatistics& b,
       const double distance = std::abs(in_ours - in_theirs);
       if (distance <= largest) continue;
       largest = distance;
-      *value = ours.TextOf(entry);
+      *value = Escaped(ours.TextOf(entry));
     }
   };
   compare(a, b);
@@ -73,6 +74,19 @@ Drift DriftOf(const DatasetStatistics& first, const DatasetStatistics& second,
       b->second.values() > 0) {
     const FeatureStatistics& ours = a->second;
     const FeatureStatistics& theirs = b->second;
+    const auto note_share = [&](uint64_t in_ours, uint64_t in_theirs, std::string_view measure) {
+      if (in_ours == 0 && in_theirs == 0) return;
+      note(std::abs(static_cast<double>(in_ours) / static_cast<double>(ours.values()) -
+                    static_cast<double>(in_theirs) / static_cast<double>(theirs.values())),
+           measure, ours.values(), theirs.values());
+    };
+    note_share(ours.nan(), theirs.nan(), "NaN");
+    note_share(ours.infinite(), theirs.infinite(), "infinite");
+    if (in_first.min_values != in_first.max_values ||
+        in_second.min_values != in_second.max_values) {
+      note(NumberHistogram::Distance(ours.lengths(), theirs.lengths()), "length", ours.records(),
+           theirs.records());
+    }
     if (ours.has_numbers() && theirs.has_numbers()) {
       note(NumberHistogram::Distance(ours.histogram(), theirs.histogram()), "distribution",
            ours.histogram().count(), theirs.histogram().count());
@@ -95,6 +109,12 @@ absl::Status DatasetStatistics::Add(const Record& record) {
   // The footer has the CRC, which is not computed twice.
   const char* const footer = record.payload.data() + record.payload.size();
   return values_.Add(record.payload, UnmaskCrc(LoadLittleEndian<uint32_t>(footer)), schema_);
+}
+
+bool DatasetStatistics::CountsValuesOf(std::string_view name) const {
+  if (values().has_all() || features().contains(name)) return true;
+  const auto it = schema_.features().find(name);
+  return it == schema_.features().end() || it->second.kind == FeatureKind::kNone;
 }
 
 void DatasetStatistics::Merge(const DatasetStatistics& other) {
@@ -133,6 +153,9 @@ DatasetDifference Compare(const DatasetStatistics& first, const DatasetStatistic
                                               ShapeOf(feature), a, ShapeOf(other), b));
     }
     difference.drift.push_back(DriftOf(first, second, name));
+    if (!first.CountsValuesOf(name) || !second.CountsValuesOf(name)) {
+      difference.not_compared.push_back(name);
+    }
   }
   for (const auto& [name, feature] : theirs) {
     if (!ours.contains(name)) {

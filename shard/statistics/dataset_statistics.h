@@ -43,6 +43,9 @@ class DatasetStatistics {
   // Context features and feature lists of the same name share an entry, as they do there.
   const ValueStatistics::Features& features() const { return values().features(); }
   const ValueStatistics& values() const { return values_.values(); }
+  // Whether features() has what there is to know of the feature: false for those beyond
+  // ValueStatistics::kMaxFeatures.
+  bool CountsValuesOf(std::string_view name) const;
 
   Schema TakeSchema() { return std::move(schema_); }
   ValueStatistics TakeValues() { return values_.Take(); }
@@ -58,8 +61,10 @@ struct Drift {
   // From 0 (equal) to 1: the largest of the differences below.
   double distance = 0;
   // What the distance is: "distribution", the largest difference of the distribution functions of
-  // numbers (Kolmogorov and Smirnov); "frequency", that of how frequent a value is among all values
-  // (Chebyshev distance); "missing", that of the shares of records without the feature.
+  // numbers (Kolmogorov and Smirnov); "length", that of the distribution functions of the number of
+  // values in a record; "frequency", that of how frequent a value is among all values (Chebyshev
+  // distance); "NaN" and "infinite", that of the shares of such values; "missing", that of the
+  // shares of records without the feature.
   std::string_view measure;
   // For "frequency", the value that differs most, for people.
   std::string value;
@@ -74,6 +79,8 @@ struct DatasetDifference {
   std::vector<std::string> schema;
   // The largest distance first.
   std::vector<Drift> drift;
+  // Features of which only "missing" could be compared, because no statistics are kept for so many.
+  std::vector<std::string> not_compared;
 };
 
 // `a` and `b` name the datasets in the text.

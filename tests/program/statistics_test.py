@@ -162,6 +162,25 @@ def test_diff_measures_drift(columns, dataset, tmp_path):
     assert run("diff", dataset, other, "-q").out == b""
 
 
+def test_features_without_statistics_are_named(tmp_path):
+    for name, shift in (("a", 0), ("b", 1000)):
+        cells = [[str(i + (shift if column >= 256 else 0)) for column in range(300)] for i in range(50)]
+        rows = [[f"c{column:03}" for column in range(300)], *cells]
+        (tmp_path / f"{name}.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+        succeed("convert", "csv", tmp_path / f"{name}.csv", tmp_path / f"{name}@1")
+    told = succeed("diff", tmp_path / "a@1", tmp_path / "b@1").out.decode()
+    assert "note: the values of c256, c257, " in told and "only the first 256 features by name have statistics" in told
+    assert len(succeed("diff", tmp_path / "a@1", tmp_path / "b@1", "--json").json["not_compared"]) == 44
+    told = succeed("inspect", tmp_path / "a@1", "--statistics", "--records", "0").out.decode()
+    assert "c299: int64\n  no statistics: only the first 256 features by name have them" in told
+
+
+def test_names_are_printed_as_text(tmp_path):
+    spec = write(tmp_path / "e", {"x\x1b[31m\nfake": ("int64", [[1]])}, 1)
+    for arguments in (["inspect", spec], ["inspect", spec, "--statistics"], ["diff", spec, spec]):
+        assert b"\x1b" not in succeed(*arguments).out
+
+
 def test_small_samples_are_no_alarm(dataset, columns, tmp_path):
     few = {name: (kind, rows[:40]) for name, (kind, rows) in columns.items()}
     assert run("diff", dataset, write(tmp_path / "few", few, 1)).status == DONE

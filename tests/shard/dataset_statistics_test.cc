@@ -1,5 +1,6 @@
 #include "shard/statistics/dataset_statistics.h"
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -251,6 +252,52 @@ TEST(Compare, MeasuresNumbersFrequenciesAndMissingValues) {
   EXPECT_EQ(drift[2].feature, "text");
   EXPECT_NEAR(drift[2].distance, 0.1, 1e-9);
   EXPECT_EQ(drift[2].measure, "frequency");
+}
+
+TEST(Compare, MeasuresValuesThatAreNoNumbersAndLengths) {
+  const auto of = [](const auto& fill) {
+    DatasetStatistics statistics;
+    for (int i = 0; i < 1000; ++i) {
+      statistics.AddRecord(Record([&](ExampleBuilder& builder) { fill(i, builder); }));
+    }
+    return statistics;
+  };
+  const auto compared = [](const DatasetStatistics& a, const DatasetStatistics& b) {
+    const Drift drift = Compare(a, b, "a", "b").drift.at(0);
+    EXPECT_TRUE(drift.significant);
+    return fmt::format("{} {:.2f}", drift.measure, drift.distance);
+  };
+  const auto floats = [&](float every_second) {
+    return of([=](int i, ExampleBuilder& b) {
+      b.AddFloat("x", i % 2 == 0 ? every_second : static_cast<float>(i));
+    });
+  };
+  const DatasetStatistics plain = floats(500);
+  EXPECT_EQ(compared(plain, floats(NAN)), "NaN 0.50");
+  EXPECT_EQ(compared(plain, floats(INFINITY)), "infinite 0.50");
+  EXPECT_EQ(compared(plain, of([](int, ExampleBuilder& b) { b.AddFloat("x", NAN); })), "NaN 1.00");
+  const auto lists = [&](int least) {
+    return of([=](int i, ExampleBuilder& b) {
+      b.AddInt64List("x", std::vector<int64_t>(least + i % 3, 5));
+    });
+  };
+  EXPECT_EQ(compared(lists(1), lists(50)), "length 1.00");
+}
+
+TEST(Compare, NamesFeaturesWithoutStatistics) {
+  const auto of = [](int64_t value) {
+    DatasetStatistics statistics;
+    statistics.AddRecord(Record([&](ExampleBuilder& builder) {
+      for (int i = 0; i < 300; ++i) builder.AddInt64(fmt::format("c{:03}", i), value);
+    }));
+    return statistics;
+  };
+  const DatasetDifference difference = Compare(of(1), of(2), "a", "b");
+  EXPECT_EQ(difference.drift.size(), 300);
+  ASSERT_EQ(difference.not_compared.size(), 300 - ValueStatistics::kMaxFeatures);
+  EXPECT_EQ(difference.not_compared.front(), "c256");
+  EXPECT_FALSE(of(1).CountsValuesOf("c299"));
+  EXPECT_TRUE(of(1).CountsValuesOf("c000"));
 }
 
 TEST(Compare, DoesNotTakeChanceForDrift) {
