@@ -102,8 +102,12 @@ const char* ReadMap(std::string_view features, bool is_list,
         while (steps.Next()) {
           if (!steps.Is(1, WireType::kBytes)) continue;
           ++summary.steps;
+          const uint64_t before = summary.values;
           if (const char* failed = ReadFeature(steps.bytes(), kFeatureDepth + 1, &summary, spans))
             return failed;
+          const uint64_t in_step = summary.values - before;
+          summary.min_step_values = std::min(summary.min_step_values, in_step);
+          summary.max_step_values = std::max(summary.max_step_values, in_step);
         }
         if (steps.failed()) return steps.failed();
       }

@@ -26,6 +26,9 @@ struct FeatureSummary {
   // True if the steps of the list are of different kinds.
   bool kinds_differ = false;
   uint64_t steps = 0;
+  // Range of the number of values in a step; the minimum is larger if there are no steps.
+  uint64_t min_step_values = UINT64_MAX;
+  uint64_t max_step_values = 0;
   uint64_t values = 0;
   // Sizes of the shortest and the longest value of a bytes feature; 0 if there are no values.
   uint64_t min_bytes = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "decode/features/feature_spec.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "net/open.h"
@@ -230,6 +231,23 @@ bool SetShape(const std::vector<int64_t>& shape, Spec* spec) {
   return true;
 }
 
+// Steps with one number of values hold an element each; others hold any number of elements.
+void SetSteps(const FeatureSchema& feature, FeatureSpec* spec) {
+  // Steps of unknown kind have no values.
+  spec->ragged_steps = feature.kind == FeatureKind::kNone;
+  if (!feature.has_step_values()) return;
+  const uint64_t least = feature.min_step_values;
+  const uint64_t most = feature.max_step_values;
+  const auto in_element = static_cast<uint64_t>(NumValues(*spec));
+  if (least == most && most > 0) {
+    if (in_element != most) spec->shape = {static_cast<int64_t>(most)};
+    if (most == 1) spec->shape.clear();
+    return;
+  }
+  spec->ragged_steps = true;
+  if (least % in_element != 0 || most % in_element != 0) spec->shape.clear();
+}
+
 }  // namespace
 
 absl::StatusOr<FoundSchema> FindSchema(const ShardSet& set, const ShardTable* table) {
@@ -266,8 +284,7 @@ absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
       if (!shape.empty() && std::count(shape.begin() + 1, shape.end(), 0) == 0) {
         spec.shape.assign(shape.begin() + 1, shape.end());
       }
-      // Steps of unknown kind have no values.
-      spec.ragged_steps = feature.is_list && feature.kind == FeatureKind::kNone;
+      if (feature.is_list) SetSteps(feature, &spec);
     } else if (!shape.empty()) {
       spec.shape = shape;
     } else if (!declared && feature.min_values > 1) {
@@ -335,7 +352,8 @@ absl::StatusOr<KnownFeatures> FindFeatures(const ShardSet& set, const ShardTable
   absl::StatusOr<KnownFeatures> known = FeaturesOf(found->schema);
   if (known.ok() && found->sampled) {
     known->origin =
-        "The features were found in some of the records, since the dataset has no manifest";
+        "The features were found in some of the records, since the dataset has no manifest "
+        "('shardfeed index --manifest' writes one)";
   }
   return known;
 }

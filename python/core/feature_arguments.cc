@@ -18,6 +18,7 @@ FeatureSpec FeatureFromPython(nb::tuple t) {
   feature.shape = nb::cast<std::vector<int64_t>>(t[2]);
   feature.layout = nb::cast<bool>(t[3]) ? Layout::kRagged : Layout::kFixed;
   feature.decode_raw = nb::cast<bool>(t[5]);
+  feature.ragged_steps = nb::cast<bool>(t[6]);
   if (!t[4].is_none()) {
     switch (ListKind(feature)) {
       case FeatureKind::kInt64:

@@ -75,13 +75,14 @@ class Feature(NamedTuple):
     default: Optional[Tuple[Any, ...]] = None
     raw: bool = False
     is_sparse: bool = False
+    ragged_steps: bool = False
 
     def column(self, name: str) -> ColumnSpec:
         return (name, self.dtype, self.shape, self.is_ragged)
 
     def core(self, name: str) -> Tuple[Any, ...]:
         default = None if self.default is None else list(self.default)
-        return (name, self.dtype, self.shape, self.is_ragged, default, self.raw)
+        return (name, self.dtype, self.shape, self.is_ragged, default, self.raw, self.ragged_steps)
 
 
 FeatureLike = Annotated[Union[Feature, str, type, np.dtype], UNCHECKED]
@@ -121,10 +122,13 @@ def _defaults(default: Any, dtype: str) -> Optional[Tuple[Any, ...]]:
 
 @checked
 def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
-           raw: bool = False) -> Feature:
+           raw: bool = False, ragged_steps: bool = False) -> Feature:
     """Declares rows with any number of elements, each of `shape`: a batch's column is a
-    `Ragged`. A record without the feature is a row without elements."""
-    return Feature(_value_type(dtype, raw), as_shape(shape), True, None, raw)
+    `Ragged`. A record without the feature is a row without elements.
+
+    - `ragged_steps`: for a feature list, whose steps otherwise are the elements: each step has any
+      number of elements, which are those of the row, and the column NAME_lengths has their numbers."""
+    return Feature(_value_type(dtype, raw), as_shape(shape), True, None, raw, False, ragged_steps)
 
 
 @checked

@@ -273,6 +273,8 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
     }
     feature.min_values = std::min(feature.min_values, summary.values);
     feature.max_values = std::max(feature.max_values, summary.values);
+    feature.min_step_values = std::min(feature.min_step_values, summary.min_step_values);
+    feature.max_step_values = std::max(feature.max_step_values, summary.max_step_values);
     if (summary.kind == FeatureKind::kBytes && summary.values > 0) {
       feature.min_bytes = std::min(feature.min_bytes, summary.min_bytes);
       feature.max_bytes = std::max(feature.max_bytes, summary.max_bytes);
@@ -293,6 +295,15 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Whether the schema tells the number of values of all steps that there are.
+bool IsKnownOfSteps(const FeatureSchema& feature) {
+  return !feature.is_list || feature.max_values == 0 || feature.has_step_values();
+}
+
+}  // namespace
+
 void Schema::Merge(const Schema& other) {
   records_ += other.records_;
   not_examples_ += other.not_examples_;
@@ -310,6 +321,11 @@ void Schema::Merge(const Schema& other) {
     if (theirs.kind != FeatureKind::kNone && theirs.kind != ours.kind) {
       ours.mixed_kinds += theirs.records - theirs.mixed_kinds;
     }
+    // If only one of them tells how many values steps have, it is not known of all.
+    const bool tells = IsKnownOfSteps(ours) && IsKnownOfSteps(theirs);
+    ours.min_step_values =
+        tells ? std::min(ours.min_step_values, theirs.min_step_values) : UINT64_MAX;
+    ours.max_step_values = tells ? std::max(ours.max_step_values, theirs.max_step_values) : 0;
     ours.is_list |= theirs.is_list;
     ours.records += theirs.records;
     ours.min_values = std::min(ours.min_values, theirs.min_values);
@@ -346,6 +362,10 @@ nlohmann::json Schema::ToJson() const {
              {"min_values", feature.records == 0 ? 0 : feature.min_values},
              {"max_values", feature.max_values}};
     if (feature.is_list) entry["list"] = true;
+    if (feature.has_step_values()) {
+      entry["min_step_values"] = feature.min_step_values;
+      entry["max_step_values"] = feature.max_step_values;
+    }
     if (feature.mixed_kinds > 0) entry["mixed_kinds"] = feature.mixed_kinds;
     if (feature.kind == FeatureKind::kBytes && feature.min_bytes <= feature.max_bytes) {
       entry["min_bytes"] = feature.min_bytes;
@@ -386,6 +406,11 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     feature.min_values = members.Number(entry, "min_values");
     feature.max_values = members.Number(entry, "max_values");
     if (entry.contains("list")) feature.is_list = members.Flag(entry, "list");
+    if (entry.contains("min_step_values") || entry.contains("max_step_values")) {
+      feature.max_step_values = members.Number(entry, "max_step_values", feature.max_values);
+      feature.min_step_values = members.Number(entry, "min_step_values", feature.max_step_values);
+      if (!feature.is_list) members.Fail("only feature lists have steps");
+    }
     if (entry.contains("mixed_kinds")) {
       feature.mixed_kinds = members.Number(entry, "mixed_kinds", feature.records);
     }
@@ -436,6 +461,10 @@ std::string DifferenceOf(const Schema& stored, const Schema& found) {
     compare("list", theirs.is_list, ours.is_list);
     compare("min_values", theirs.min_values, ours.min_values);
     compare("max_values", theirs.max_values, ours.max_values);
+    if (theirs.has_step_values()) {
+      compare("min_step_values", theirs.min_step_values, ours.min_step_values);
+      compare("max_step_values", theirs.max_step_values, ours.max_step_values);
+    }
     compare("mixed kinds", theirs.mixed_kinds > 0, ours.mixed_kinds > 0);
     if (theirs.mixed_kinds == 0 && ours.mixed_kinds == 0) {
       compare("kind", FeatureKindName(theirs.kind), FeatureKindName(ours.kind));

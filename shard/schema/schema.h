@@ -44,11 +44,16 @@ struct FeatureSchema {
   // Range of the number of values in a record that has the feature.
   uint64_t min_values = UINT64_MAX;
   uint64_t max_values = 0;
+  // For a feature list: range of the number of values in a step. The minimum is larger if there are
+  // no steps, or if a manifest of an earlier version does not tell it.
+  uint64_t min_step_values = UINT64_MAX;
+  uint64_t max_step_values = 0;
   // Range of the size of a value; for bytes features only.
   uint64_t min_bytes = UINT64_MAX;
   uint64_t max_bytes = 0;
   FeatureType type;
 
+  bool has_step_values() const { return min_step_values <= max_step_values; }
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
 

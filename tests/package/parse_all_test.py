@@ -60,7 +60,8 @@ def test_what_a_sample_does_not_know_is_an_error(tmp_path):
     big = b"x" * 100_000
     name = foreign(tmp_path, ({"image": big, "n": i, **({"late": 0.5} if i == 600 else {})} for i in range(800)))
     message = ("d-00000-of-00002: record 300 at byte ", "feature 'late' is not known. The features were found in some of "
-               "the records, since the dataset has no manifest: name the features to parse; 'shardfeed inspect' lists all")
+               "the records, since the dataset has no manifest ('shardfeed index --manifest' writes one): name the features to "
+               "parse; 'shardfeed inspect' lists all")
     with pytest.raises(ValueError) as info:
         for _ in sf.read(name).parse().batch(10):
             pass
@@ -89,3 +90,37 @@ def test_features_of_several_kinds_are_an_error(tmp_path):
         sf.read(mixed).parse()
     done = bench(mixed)
     assert done.returncode != 0 and "feature 'n' is int64 in some records" in done.stderr
+
+
+def sequences(tmp_path, *records):
+    """A dataset of TensorFlow's SequenceExamples, each of which has the steps of the feature list "t"."""
+    tf = pytest.importorskip("tensorflow")
+    with tf.io.TFRecordWriter(str(tmp_path / "s-00000-of-00001")) as writer:
+        for steps in records:
+            features = [tf.train.Feature(float_list=tf.train.FloatList(value=step)) for step in steps]
+            lists = tf.train.FeatureLists(feature_list={"t": tf.train.FeatureList(feature=features)})
+            writer.write(tf.train.SequenceExample(feature_lists=lists).SerializeToString())
+    return tmp_path / "s@1"
+
+
+@pytest.mark.parametrize("with_manifest", [False, True])
+@pytest.mark.parametrize("records, spec, expected", [
+    ([[[1], [2]], [[3]]], {"t": ("float32", (), True)}, [{"t": [1, 2]}, {"t": [3]}]),
+    ([[[1, 2], [3, 4]], []], {"t": ("float32", (2,), True)}, [{"t": [[1, 2], [3, 4]]}, {"t": []}]),
+    ([[[1], [2, 3]], [[4]]], {"t": ("float32", (), True), "t_lengths": ("int64", (), True)},
+     [{"t": [1, 2, 3], "t_lengths": [1, 2]}, {"t": [4], "t_lengths": [1]}]),
+    ([[[], [1, 2]]], {"t": ("float32", (), True), "t_lengths": ("int64", (), True)},
+     [{"t": [1, 2], "t_lengths": [0, 2]}])])
+def test_steps_of_any_length(tmp_path, records, spec, expected, with_manifest):
+    name = sequences(tmp_path, *records)
+    if with_manifest:
+        sf.index(name, manifest=True)
+        assert sf.verify(name, level="examples")
+    ds = sf.read(name).parse()
+    assert ds.element_spec == spec
+    assert [{column: row[column].reshape(-1, *spec[column][1]).tolist() if len(row[column]) else []
+             for column in row} for row in ds] == expected
+    declared = sf.read(name).parse(feature_lists={"t": sf.ragged(sf.float32, ragged_steps=True)})
+    assert [row["t_lengths"].tolist() for row in declared] == [[len(step) for step in steps] for steps in records]
+    with pytest.raises(ValueError, match="only feature lists have steps"):
+        sf.read(name).parse({"t": sf.ragged(sf.float32, ragged_steps=True)})
