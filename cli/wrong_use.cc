@@ -39,11 +39,11 @@ std::string Wanted(const CLI::Option& option) {
   return fmt::format("expected a value: {}", option.get_description());
 }
 
-// Returns the names of the commands below `command` that its help shows.
-std::vector<std::string> CommandsOf(const CLI::App& command) {
+// Returns the names of the commands below `command` that its help shows, or of the others.
+std::vector<std::string> CommandsOf(const CLI::App& command, bool shown = true) {
   std::vector<std::string> names;
-  const auto shown = [](const CLI::App* sub) { return !sub->get_group().empty(); };
-  for (const CLI::App* sub : command.get_subcommands(shown)) names.push_back(sub->get_name());
+  const auto wanted = [shown](const CLI::App* sub) { return sub->get_group().empty() != shown; };
+  for (const CLI::App* sub : command.get_subcommands(wanted)) names.push_back(sub->get_name());
   return names;
 }
 
@@ -57,12 +57,16 @@ std::vector<std::string> OptionsOf(const CLI::App& command) {
 
 // Returns the message for a word that is none of the commands below `command`.
 std::string NoSuchCommand(const CLI::App& command, const std::string& word) {
-  const std::vector<std::string> names = CommandsOf(command);
+  std::vector<std::string> names = CommandsOf(command);
+  const std::string expected = fmt::format("expected one of {}", fmt::join(names, ", "));
   // What follows `convert` is a kind of data to users, though CLI11 calls it a command.
-  const bool kinds = command.get_name() == "convert";
-  return fmt::format("there is no {} '{}'; expected one of {}{}",
-                     kinds ? "kind of source" : "command", word, fmt::join(names, ", "),
-                     DidYouMean(word, names));
+  if (command.get_name() != "convert") {
+    return fmt::format("there is no command '{}'; {}{}", word, expected, DidYouMean(word, names));
+  }
+  const std::vector<std::string> of_python = CommandsOf(command, /*shown=*/false);
+  names.insert(names.end(), of_python.begin(), of_python.end());
+  return fmt::format("there is no kind of source '{}'; {}, or with the Python package {}{}", word,
+                     expected, fmt::join(of_python, ", "), DidYouMean(word, names));
 }
 
 // Returns the message for an option that `command` does not have. `below` is the command that was

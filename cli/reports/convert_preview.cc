@@ -52,7 +52,8 @@ struct Preview {
   std::vector<PlannedDataset> datasets;
   std::vector<std::string> notes;
   SkippedRecords skipped;
-  double seconds = 0;  // estimate for the whole conversion
+  absl::Status failure;  // the first error that the conversion would have
+  double seconds = 0;    // estimate for the whole conversion
   int threads = 1;
 };
 
@@ -120,11 +121,15 @@ std::vector<PlannedDataset> Estimate(const Source& source, const ConvertOptions&
   return datasets;
 }
 
-// Returns a note if the conversion would fail because of a dataset of the same name.
-std::optional<std::string> NameIsTaken(const OutputSpec& spec) {
+void AddFailure(const absl::Status& status, Preview* preview) {
+  if (status.ok()) return;
+  preview->notes.push_back("the conversion would fail: " + DescribeError(status));
+  if (preview->failure.ok()) preview->failure = status;
+}
+
+absl::Status CheckNameIsFree(const OutputSpec& spec) {
   const absl::Status status = DatasetWriter::CheckNameIsFree(spec);
-  if (status.ok() || absl::IsNotFound(status)) return std::nullopt;  // the folder is made
-  return "the conversion would fail: " + DescribeError(status);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;  // the folder is made
 }
 
 absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& converting,
@@ -150,7 +155,7 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
     }
     if (outputs.empty()) outputs.push_back(converting.output);
     for (const OutputSpec& output : outputs) {
-      if (auto note = NameIsTaken(output)) preview.notes.push_back(*std::move(note));
+      AddFailure(CheckNameIsFree(output), &preview);
     }
   }
   const uint64_t total = source.num_records();
@@ -162,6 +167,10 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
       BuildFirst(source, converting, std::min(wanted, kSampledRecords), skipped);
   if (!sample.ok()) return sample.status();
   preview.sample = *std::move(sample);
+  if (converting.like) {
+    const bool whole = preview.sample.records + skipped.count >= wanted;
+    AddFailure(CheckIsLike(preview.sample.schema, whole, input.name, *converting.like), &preview);
+  }
   for (const std::string& note : source.built_notes()) {
     preview.notes.push_back(
         fmt::format("of the first {} records: {}", FormatCount(preview.sample.records), note));
@@ -281,6 +290,7 @@ int PreviewConversion(Source& source, const ConvertOptions& converting, const Pr
   } else if (!options.quiet) {
     PrintText(*preview);
   }
+  if (!preview->failure.ok()) return ExitOf(preview->failure);
   return preview->skipped.count > 0 ? kExitDefects : kExitDone;
 }
 

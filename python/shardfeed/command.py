@@ -35,6 +35,8 @@ def _options(options: Dict[str, Any]) -> List[str]:
     """Returns options such as limit=3, overwrite=True, only_shards=[0, 1], column=["a", "b"] as command line flags."""
     arguments = []
     for name, value in options.items():
+        if isinstance(value, Mapping):
+            raise TypeError(f"{name} must be the path of a JSON file, not a dict; write it with json.dump")
         if name == "only_shards" and isinstance(value, (list, tuple, range)):
             value = ",".join(map(str, value))
         flag = "--" + name.replace("_", "-")
@@ -306,7 +308,8 @@ def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
 
 class Drift(NamedTuple):
     """How far the values of a feature differ in two datasets: `distance` is from 0 to 1, and `measure`
-    says what was compared: "distribution", "frequency" (of `value`) or "missing" (docs/statistics.md).
+    says what was compared: "distribution", "length", "frequency" (of `value`), "NaN", "infinite" or
+    "missing" (docs/statistics.md).
     `significant` is false if samples of these sizes differ as much by chance."""
 
     feature: str
@@ -318,11 +321,13 @@ class Drift(NamedTuple):
 
 class Difference(NamedTuple):
     """The result of diff: a sentence for each difference of the schemas, and the features that both
-    datasets have, the largest distance first."""
+    datasets have, the largest distance first. The values of features in `not_compared` have no
+    statistics, because there are more than 256 features."""
 
     schema: List[str]
     drift: List[Drift]
     max_drift: float
+    not_compared: Sequence[str] = ()
 
     @property
     def drifted(self) -> List[Drift]:
@@ -341,4 +346,4 @@ def diff(first: PathLike, second: PathLike, *, max_drift: float = 0.1,
                   *_options({"max_drift": max_drift, "threads": threads}), reported=[_DEFECTS])
     drift = [Drift(d["feature"], d["distance"], d["measure"], d.get("value"), d["significant"])
              for d in report["drift"]]
-    return Difference(report["schema"], drift, max_drift)
+    return Difference(report["schema"], drift, max_drift, report["not_compared"])

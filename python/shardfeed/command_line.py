@@ -4,8 +4,9 @@ for the terminal. They are those of the program (docs/command_line.md)."""
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
-from typing import List, NoReturn, Sequence
+from typing import Any, List, NoReturn, Sequence
 
 DONE, DEFECTS, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -17,9 +18,18 @@ class Misuse(ValueError):
 class Parser(argparse.ArgumentParser):
     """Raises Misuse where its base ends the process."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_argument("--color", choices=("auto", "always", "never"), default="auto", metavar="WHEN",
+                          help="as for other commands; this one prints no colors")
+
     def error(self, message: str) -> NoReturn:
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
-            message = f"there is no option {match[1]}" if match[1][0] == "-" else f"unexpected argument '{match[1]}'"
+            if match[1][0] == "-":
+                near = difflib.get_close_matches(match[1].partition("=")[0], list(self._option_string_actions), 1)
+                message = f"there is no option {match[1]}" + (f"; did you mean '{near[0]}'?" if near else "")
+            else:
+                message = f"unexpected argument '{match[1]}'"
         elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):
             names = match[1].split("/")  # -j/--jobs/--threads
             message = f"{names[len(names) > 1]}: {match[2]}".replace("expected one argument", "expected a value")
@@ -38,7 +48,7 @@ def one_line(text: str) -> str:
 
 
 # Options that may precede the command and have a value.
-_WITH_VALUE = ("-j", "--jobs", "--threads", "--max-record-bytes")
+_WITH_VALUE = ("-j", "--jobs", "--threads", "--max-record-bytes", "--color")
 
 
 def names_in(arguments: Sequence[str], most: int) -> List[int]:

@@ -145,7 +145,9 @@ def test_what_would_go_wrong_is_told(tmp_path):
     path.write_text("a,b\n1,2\n")
     harness.convert("csv", path, tmp_path / "t@1")
     before = tree(tmp_path)
-    note, read_as = succeed("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--json").json["notes"]
+    told = run("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--json")
+    assert told.status == USAGE  # as the conversion would end
+    note, read_as = told.json["notes"]
     assert note.startswith("the conversion would fail: ") and "--overwrite" in note
     assert succeed("convert", "csv", path, tmp_path / "t@1", "--dry-run", "--overwrite", "--json").json["notes"] == [read_as]
     assert tree(tmp_path) == before
@@ -154,6 +156,11 @@ def test_what_would_go_wrong_is_told(tmp_path):
     told = run("convert", "csv", tmp_path / "bad.csv", "--dry-run", "--on-error", "skip")
     assert told.status == DEFECTS
     assert b"note: 1 broken record would be left out; the first is " in told.out
+    (tmp_path / "more.csv").write_text("a,b,c\n1,2,3\n")
+    (tmp_path / "less.csv").write_text("a\n1\n")
+    for name in ("more", "less"):
+        told = run("convert", "csv", tmp_path / f"{name}.csv", tmp_path / "u@1", "--like", tmp_path / "t@1", "--dry-run")
+        assert told.status == USAGE and b"note: the conversion would fail: " in told.out
     # An image is only found to be broken when its record is built.
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.jpg").write_bytes(b"no image")

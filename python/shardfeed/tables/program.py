@@ -143,6 +143,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
     add("-q", "--quiet", action="store_true", help="print errors only")
     add("-j", "--jobs", "--threads", dest="threads", type=_whole(1, 1 << 16), default=0, metavar="N",
         help="threads; default: one per processor")
+    add("--max-record-bytes", help=argparse.SUPPRESS)  # accepted by all commands; nothing is inflated here
     for option in _NOT_HERE:
         add(option, action=_NotHere, nargs="?", help=argparse.SUPPRESS)
     return made

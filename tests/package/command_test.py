@@ -1,0 +1,73 @@
+"""Commands as functions: what they return, and errors in the words of Python."""
+
+import sys
+
+import harness
+import pytest
+from harness import USAGE
+from package_data import run_python, sf
+
+pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,x\n2,y\n")
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "t.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind, options, message", [
+    ("csv", {"shufle": 1}, "there is no option shufle; did you mean 'shuffle'"),
+    ("csv", {"shuffle": "x"}, "csv: shuffle: 'x' is not an integer"),
+    ("csv", {"job": "j"}, "job: a task of a job needs the numbers of the shards that it writes, only_shards A-B"),
+    ("csv", {"max_skipped": "5%"}, "max_skipped: nothing is skipped without on_error='skip'"),
+    ("parquet", {"shard_size": "1MB"}, "pass it or shard_size, not both"),
+    ("parquet", {"split": "a=1"}, "this kind has no split; .*shardfeed convert tfrecord OUT@N OTHER@N --split"),
+    ("parquet", {"colums": "a"}, "there is no option colums; did you mean 'columns'")])
+def test_errors_name_arguments_and_not_flags(table, kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        sf.convert(kind, table / f"t.{kind}", table / "out/t@2", **options)
+
+
+def test_a_schema_is_a_file(table):
+    with pytest.raises(TypeError, match="schema must be the path of a JSON file, not a dict"):
+        sf.convert("csv", table / "t.csv", table / "out/t@2", schema={"a": "float"})
+
+
+def test_verify_reports_what_cannot_be_read(tmp_path):
+    assert run_python("""
+import sys, shardfeed as sf
+spec = sys.argv[1]
+with sf.write(spec, compression="gzip") as writer:
+    writer.write({"x": b"a" * 10_000})
+sf.set_max_record_bytes(1000)
+report = sf.verify(spec)
+assert not report and [d.kind for d in report.defects] == ["unreadable"], report
+try:
+    report.raise_if_damaged()
+except OSError as error:
+    print("max_record_bytes allows at most 1000" in str(error))
+""", tmp_path / "a@1") == "True"
+
+
+def package(*arguments):
+    import subprocess
+    done = subprocess.run([sys.executable, "-m", "shardfeed", *map(str, arguments)], capture_output=True, text=True,
+                          env={**__import__("os").environ, "PYTHONPATH": str(harness.REPOSITORY / "python")})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_common_options_go_with_kinds_that_python_reads(table):
+    for i, arguments in enumerate((["--color", "never", "convert", "parquet"], ["convert", "parquet", "--color", "always"],
+                                   ["convert", "parquet", "--max-record-bytes", "1GiB"])):
+        status, _, error = package(*arguments, table / "t.parquet", table / f"out/t{i}@1")
+        assert status == 0, error
+
+
+def test_typos_are_corrected(table):
+    status, _, error = package("convert", "parqet", table / "t.parquet", table / "out/t@1")
+    assert status == USAGE and "or with the Python package parquet, " in error and "did you mean 'parquet'?" in error
+    status, _, error = package("convert", "parquet", table / "t.parquet", table / "out/t@1", "--colums", "a")
+    assert status == USAGE and "there is no option --colums; did you mean '--columns'?" in error
