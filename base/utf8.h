@@ -10,6 +10,12 @@ namespace shardfeed {
 // Whether these are whole characters of UTF-8 (RFC 3629: no surrogates, no overlong forms).
 bool IsUtf8(std::string_view text);
 
+// Returns the text without the byte order mark that some editors write before UTF-8.
+inline std::string_view WithoutByteOrderMark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_BASE_UTF8_H_

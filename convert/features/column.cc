@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/charconv.h"
 #include "decode/features/float_digits.h"
+#include "fmt/format.h"
 
 namespace shardfeed {
 namespace {
@@ -151,9 +153,31 @@ std::optional<float> ParseAnyFloat(std::string_view text) {
 
 bool IsLossyAsFloat(std::string_view number) {
   const double value = ParseDouble(number);
-  if (value != 0) return IsLossyAsFloat(value);
-  const std::string_view digits = number.substr(0, number.find_first_of("eE"));
-  return digits.find_first_of("123456789") != digits.npos;
+  const size_t e = number.find_first_of("eE");
+  const std::string_view mantissa = number.substr(0, e);
+  if (value == 0) return mantissa.find_first_of("123456789") != mantissa.npos;
+  if (IsLossyAsFloat(value)) return true;
+  constexpr double kAllWhole = uint64_t{1} << 53;  // doubles hold all smaller whole numbers
+  if (std::abs(value) < kAllWhole || !ToFloat(value) || !std::isfinite(value)) return false;
+  // The double may have lost digits before the float does.
+  std::string digits;
+  int64_t point = 0;
+  for (const char c : mantissa) {
+    if (c == '.') point = -static_cast<int64_t>(mantissa.size() - mantissa.find('.') - 1);
+    if (c < '0' || c > '9' || (c == '0' && digits.empty())) continue;
+    digits += c;
+  }
+  int64_t exponent = 0;
+  if (e != number.npos) {
+    const std::string_view text = number.substr(e + (number[e + 1] == '+' ? 2 : 1));
+    std::from_chars(text.data(), text.data() + text.size(), exponent);
+  }
+  const int64_t whole = static_cast<int64_t>(digits.size()) + point + exponent;
+  digits.erase(digits.find_last_not_of('0') + 1);
+  constexpr size_t kDigitsOfFloat = 7;
+  if (digits.size() <= kDigitsOfFloat) return false;
+  digits.resize(static_cast<size_t>(std::max<int64_t>(whole, 0)), '0');
+  return digits != fmt::format("{:.0f}", std::abs(static_cast<double>(*ToFloat(value))));
 }
 
 std::optional<bool> ParseBool(std::string_view text) {
@@ -162,16 +186,24 @@ std::optional<bool> ParseBool(std::string_view text) {
   return std::nullopt;
 }
 
-void TextColumn::AddUnsettled(std::string_view cell, Place place) {
-  const ColumnKind kind = KindOfText(cell);
+void TextColumn::Add(std::string_view cell, Place place) {
+  bool risky;
+  const ColumnKind kind = KindOfText(cell, &risky);
+  if (kind == ColumnKind::kUnknown) return;
   kind_ = MergedKind(kind_, kind);
-  if (kind_ != ColumnKind::kBytes) {
+  if (kind == ColumnKind::kBytes) {
+    texts_.Add(cell, place);
+  } else {
     ++num_numbers_;
-    return;
+    if (risky && IsLossyAsFloat(cell)) lossy_.Add(cell, place);
   }
+}
+
+void TextColumn::Cells::Add(std::string_view cell, Place at) {
+  if (++count > 1) return;
   constexpr size_t kShown = 80;
-  first_text_ = cell.substr(0, kShown);
-  first_text_place_ = place;
+  first = cell.substr(0, kShown);
+  place = at;
 }
 
 }  // namespace shardfeed

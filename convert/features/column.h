@@ -82,27 +82,30 @@ class TextColumn {
   // kBytes if no cell has had a value.
   ColumnKind kind() const { return kind_ == ColumnKind::kUnknown ? ColumnKind::kBytes : kind_; }
 
-  // Once a column is bytes, no cell can change that, so cells are no longer examined.
-  void Add(std::string_view cell, Place place) {
-    if (kind_ != ColumnKind::kBytes && !cell.empty()) AddUnsettled(cell, place);
-  }
+  // Empty cells do not count.
+  void Add(std::string_view cell, Place place);
 
   bool empty() const { return kind_ == ColumnKind::kUnknown; }
-  // Number of numeric cells before the first cell that is not a number; 0 unless the kind is
-  // kBytes.
-  uint64_t numbers_before_text() const { return kind_ == ColumnKind::kBytes ? num_numbers_ : 0; }
-  // The beginning of the first cell that is not a number, and its place.
-  const std::string& first_text() const { return first_text_; }
-  Place first_text_place() const { return first_text_place_; }
+  // Cells of one sort: how many, and the beginning and the place of the first one.
+  struct Cells {
+    uint64_t count = 0;
+    std::string first;
+    Place place;
+
+    void Add(std::string_view cell, Place at);
+  };
+  // Cells that are not numbers.
+  const Cells& texts() const { return texts_; }
+  uint64_t num_numbers() const { return num_numbers_; }
+  // Numbers that lose digits as floats.
+  const Cells& lossy() const { return lossy_; }
 
  private:
-  void AddUnsettled(std::string_view cell, Place place);
-
   std::string name_;
   ColumnKind kind_ = ColumnKind::kUnknown;
   uint64_t num_numbers_ = 0;
-  std::string first_text_;
-  Place first_text_place_;
+  Cells texts_;
+  Cells lossy_;
 };
 
 }  // namespace shardfeed

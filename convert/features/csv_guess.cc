@@ -175,8 +175,8 @@ bool GuessHeader(const Rows& rows, const CellRules& rules) {
     const CellSort first = SortOf(rows[0][c].text, rules);
     if (first == CellSort::kText) return true;
     number |= first == CellSort::kNumber;
-    // A column of row numbers has no name.
-    data |= first == CellSort::kNumber || c > 0;
+    // A column may have no name, and one of row numbers has none.
+    data |= first == CellSort::kNumber || (c > 0 && !Trimmed(rows[0][c].text).empty());
   }
   if (!data) return true;
   if (!number) return false;

@@ -287,8 +287,12 @@ bool IsPlainJson(element value, ColumnKind kind) {
       return (kind == ColumnKind::kInt64 || kind == ColumnKind::kFloat) && number >= -kAllExact &&
              number <= kAllExact;
     }
-    case element_type::DOUBLE:
-      return kind == ColumnKind::kFloat && std::abs(value.get_double().value_unsafe()) < kAllExact;
+    case element_type::DOUBLE: {
+      const double number = value.get_double().value_unsafe();
+      // Others lose digits, or everything.
+      return kind == ColumnKind::kFloat && std::abs(number) < kAllExact &&
+             (static_cast<float>(number) != 0 || number == 0);
+    }
     default:
       return false;
   }

@@ -47,9 +47,16 @@ absl::StatusOr<LabelFile> LabelFile::Read(const std::string& path,
 }
 
 absl::Status LabelFile::Parse(const LabelFileOptions& options) {
-  absl::Status status = path_.ends_with(".csv")   ? ParseTable(std::nullopt, options)
-                        : path_.ends_with(".tsv") ? ParseTable('\t', options)
-                                                  : ParseLines(options);
+  std::string_view name = path_;
+  for (const std::string_view compressed : {".gz", ".zst", ".xz", ".bz2"}) {
+    if (name.ends_with(compressed)) name.remove_suffix(compressed.size());
+  }
+  // Only tables have columns; the name of a pipe does not tell what it is.
+  const bool named_column = !options.label_column.empty() || !options.split_column.empty();
+  const bool table = name.ends_with(".csv") || (named_column && !name.ends_with(".tsv"));
+  absl::Status status = table                    ? ParseTable(std::nullopt, options)
+                        : name.ends_with(".tsv") ? ParseTable('\t', options)
+                                                 : ParseLines(options);
   if (!status.ok()) return status;
   if (lines_.empty()) return absl::DataLossError(fmt::format("{}: no labels", path_));
   if (status = FindKinds(options); !status.ok() || labels_ != Labels::kNames) return status;
@@ -225,13 +232,6 @@ absl::Status LabelFile::ParseTable(std::optional<char> delimiter, const LabelFil
 }
 
 absl::Status LabelFile::ParseLines(const LabelFileOptions& options) {
-  for (const std::string& column : {options.label_column, options.split_column}) {
-    if (column.empty()) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("{}: has no column {}: only tables have columns, whose names end in .csv or "
-                    ".tsv",
-                    path_, Excerpt(column)));
-  }
   rules_ = std::make_unique<CellRules>(CellOptions{});
   AddColumn("name", options);
   AddColumn("label", options);
@@ -244,9 +244,8 @@ absl::Status LabelFile::ParseLines(const LabelFileOptions& options) {
     size_t split = one.find('\t');
     if (split == one.npos) split = one.rfind(' ');
     if (split == one.npos) {
-      return ErrorAt(line, fmt::format("expected \"NAME LABEL\", got {}; if the file is a table, "
-                                       "its name must end in .csv or .tsv",
-                                       Excerpt(one)));
+      return WithRemedy(ErrorAt(line, fmt::format("expected \"NAME LABEL\", got {}", Excerpt(one))),
+                        {"label-column", "NAME", "read a table"});
     }
     std::string_view name = one.substr(0, split);
     while (name.ends_with(' ')) name.remove_suffix(1);

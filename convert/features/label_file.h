@@ -30,11 +30,13 @@ struct LabelFileOptions {
   ChosenKinds kinds;
 };
 
-// The file has one of two forms, depending on its name:
+// The file has one of two forms, depending on its name without the suffix of a compression, and on
+// the options:
 //
 //   *.csv, *.tsv   a table with a header, whose dialect is guessed as in csv_guess.h. The first
 //                  column names the image, another one holds the label, and each further column is
-//                  a feature of its own, as in table_column.h
+//                  a feature of its own, as in table_column.h. Any file is one for which the
+//                  options name a column
 //   all others     lines "NAME LABEL", split at their tab or, without one, at their last space
 //
 // NAME is the path below the source, with or without the image's suffix. Labels are classes unless

@@ -20,6 +20,11 @@ std::string Values(uint64_t count) {
   return count == 1 ? std::string("1 value") : fmt::format("{} values", count);
 }
 
+std::string NoteOfMissing(std::string_view column, uint64_t count, std::string_view first) {
+  return fmt::format("{}: {} missing, the first is {}", column,
+                     count == 1 ? "1 value is" : fmt::format("{} values are", count), first);
+}
+
 // The mark of thousands where `decimal` is the decimal mark, and the other way round.
 char OtherMark(char decimal) { return decimal == '.' ? ',' : '.'; }
 
@@ -160,19 +165,24 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
   const char other = OtherMark(decimal);
   if (text.find(other) == text.npos) return;
   with_thousands_ += IsNumberWith(text, decimal, other);
-  with_decimal_ += IsNumberWith(text, other, '\0');
+  if (!IsNumberWith(text, other, decimal)) return;
+  ++with_decimal_;
+  with_both_ += !IsNumberWith(text, other, '\0');
 }
 
 void TableColumn::AddSpecial(std::string_view cell, Place place) {
-  if (asked_ == ColumnKind::kBytes) return;
   const std::string_view text = rules_->Inside(cell);
-  const uint8_t may_be = text.empty() ? 0 : rules_->ByFirst(text.front());
-  const bool is_missing =
-      (may_be & CellRules::kMissing) != 0 || text.empty() ? rules_->IsMissing(text) : false;
+  if (text.empty()) {
+    blanks_.Add(cell, place);
+    return;
+  }
+  const uint8_t may_be = rules_->ByFirst(text.front());
+  const bool is_missing = (may_be & CellRules::kMissing) != 0 && rules_->IsMissing(text);
   if (is_missing && rules_->missing_everywhere()) {
     missing_.Add(cell, place);
     return;
   }
+  if (asked_ == ColumnKind::kBytes) return;
   if ((may_be & CellRules::kNumber) != 0) {
     thread_local std::string scratch;
     const std::optional<std::string_view> number = rules_->Plain(cell, &scratch);
@@ -255,10 +265,12 @@ std::optional<Remedy> TableColumn::RemedyFor(std::string_view cell) const {
   const std::string_view text = rules_->Inside(cell);
   const char decimal = rules_->options().decimal;
   const char other = OtherMark(decimal);
-  if (IsNumberWith(text, decimal, other)) {
+  const bool has_other = text.find(other) != text.npos;
+  if (has_other && IsNumberWith(text, decimal, other)) {
     return Remedy{"thousands", std::string(1, other), "read it as a number"};
   }
-  if (floats_ == 0 && asked_ == ColumnKind::kFloat && IsNumberWith(text, other, '\0')) {
+  if (has_other && floats_ == 0 && asked_ == ColumnKind::kFloat &&
+      IsNumberWith(text, other, '\0')) {
     return Remedy{"decimal", std::string(1, other), "read it as a number"};
   }
   if (asked_ != ColumnKind::kInt64) return std::nullopt;
@@ -319,7 +331,10 @@ std::vector<std::string> TableColumn::NotesOfBytes(
   } else if (spell && !of_dates && with_decimal_ > 0 && with_decimal_ == others.count &&
              floats_ == 0) {
     // With another decimal mark, numbers that have this one would be text.
-    remedy = fmt::format("; {} reads them as numbers", spell("decimal", other));
+    const std::string thousands(1, rules_->options().decimal);
+    remedy = with_both_ == 0 ? fmt::format("; {} reads them as numbers", spell("decimal", other))
+                             : fmt::format("; {} and {} read them as numbers",
+                                           spell("decimal", other), spell("thousands", thousands));
   }
   const auto because = [&](uint64_t good, std::string_view are) {
     notes.push_back(fmt::format("{} is bytes because of {}{}, {}; the other {} {}{}", column,
@@ -339,7 +354,9 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     notes.push_back(fmt::format("{} is bytes because of marks in its numbers, the first {}{}",
                                 column, first(others), remedy));
   }
-  if (missing.count > 0 && !rules_->missing_everywhere() && !Trimmed(missing.first).empty()) {
+  if (missing.count > 0 && rules_->missing_everywhere()) {
+    notes.push_back(NoteOfMissing(column, missing.count, first(missing)));
+  } else if (missing.count > 0) {
     const bool one = missing.count == 1;
     notes.push_back(fmt::format("{} is text, so {}{} {} kept{}", column,
                                 one ? "" : fmt::format("{} values like ", missing.count),
@@ -359,7 +376,8 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
     return fmt::format("{} at {}", Excerpt(cells.first), name_of(cells.place));
   };
   // The cells that mean that a value is missing in this column.
-  const Cells missing = kind() == ColumnKind::kFloat ? missing_ : Joined(missing_, nans_);
+  Cells missing = kind() == ColumnKind::kFloat ? missing_ : Joined(missing_, nans_);
+  if (kind() != ColumnKind::kBytes || IsWithoutValues()) missing = Joined(missing, blanks_);
   if (IsWithoutValues()) {
     notes.push_back(
         missing.count == 0
@@ -371,10 +389,7 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
   }
   if (!asked_ && kind() == ColumnKind::kBytes) return NotesOfBytes(column, missing, first, spell);
   if (missing.count > 0) {
-    notes.push_back(
-        fmt::format("{}: {} missing, the first is {}", column,
-                    missing.count == 1 ? "1 value is" : fmt::format("{} values are", missing.count),
-                    first(missing)));
+    notes.push_back(NoteOfMissing(column, missing.count, first(missing)));
   }
   if (asked_ == ColumnKind::kBytes) return notes;
   if (bools_.count > 0) {

@@ -157,9 +157,10 @@ class TableColumn {
   CellContent ReadBytes(std::string_view cell) const {
     if (cell.empty()) return CellContent::kMissing;
     if (texts_.count > 0 && !rules_->missing_everywhere()) return CellContent::kValue;
-    const bool may_miss = rules_->missing_everywhere() || IsWithoutValues();
-    return may_miss && rules_->IsMissing(rules_->Inside(cell)) ? CellContent::kMissing
-                                                               : CellContent::kValue;
+    const std::string_view text = rules_->Inside(cell);
+    // Blanks are text where there is other text.
+    const bool may_miss = (rules_->missing_everywhere() && !text.empty()) || IsWithoutValues();
+    return may_miss && rules_->IsMissing(text) ? CellContent::kMissing : CellContent::kValue;
   }
   bool FitsAsked(std::string_view cell) const;
   // The option, if there is one, with which a cell would fit that does not.
@@ -222,6 +223,7 @@ class TableColumn {
   Cells texts_;          // cells that are nothing else
   Cells bools_;
   Cells missing_;  // texts that mean that a value is missing
+  Cells blanks_;   // cells of blanks alone, which are missing except in text
   Cells nans_;     // "nan", a number or missing
   Cells padded_;   // numbers between blanks
   Cells lossy_;    // numbers that lose digits as floats
@@ -229,9 +231,11 @@ class TableColumn {
   Cells dates_;
   Cells fractions_;       // dates with fractions of seconds
   uint64_t unzoned_ = 0;  // dates without a time zone
-  // Texts that are numbers with a mark for thousands, and with a decimal mark, that was not chosen.
+  // Texts that are numbers with a mark for thousands, with a decimal mark, and with both, that were
+  // not chosen.
   uint64_t with_thousands_ = 0;
   uint64_t with_decimal_ = 0;
+  uint64_t with_both_ = 0;
 };
 
 }  // namespace shardfeed

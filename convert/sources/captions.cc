@@ -151,8 +151,8 @@ std::string CaptionsSource::PathOfRecord(uint64_t number) const {
 absl::Status CaptionsSource::ScanJson(const std::string& path) {
   absl::StatusOr<std::string_view> text = json_.Read(path);
   if (!text.ok()) return text.status();
-  absl::StatusOr<simdjson::dom::object> object =
-      ParseJsonObject(*text, path, 1, "the file must hold one JSON object", schema_.digits());
+  absl::StatusOr<simdjson::dom::object> object = ParseJsonObject(
+      WithoutByteOrderMark(*text), path, 1, "the file must hold one JSON object", schema_.digits());
   if (!object.ok()) return object.status();
   absl::Status status = schema_.Add(*object, {0, num_pairs_ + 1});
   if (!status.ok()) {
@@ -313,7 +313,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     } else {
       simdjson::dom::element root;
       simdjson::dom::object object;
-      if (ParseJson(*json, &root, schema_.digits()) != simdjson::SUCCESS ||
+      if (ParseJson(WithoutByteOrderMark(*json), &root, schema_.digits()) != simdjson::SUCCESS ||
           root.get(object) != simdjson::SUCCESS || !schema_.Build(object, builder).ok()) {
         return absl::FailedPreconditionError(fmt::format(
             "{}: changed while it was being read; run again once it is complete", json_path));
@@ -324,7 +324,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     const std::string text_path = stem + ".txt";
     absl::StatusOr<std::string_view> text = text_file.Read(text_path);
     if (!text.ok()) return text.status();
-    if (text->starts_with("\xef\xbb\xbf")) text->remove_prefix(3);
+    *text = WithoutByteOrderMark(*text);
     while (text->ends_with('\n') || text->ends_with('\r')) text->remove_suffix(1);
     if (!IsUtf8(*text)) {
       return absl::DataLossError(fmt::format(

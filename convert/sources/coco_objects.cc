@@ -7,6 +7,7 @@
 
 #include "base/excerpt.h"
 #include "convert/features/column.h"
+#include "convert/input/json_document.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -22,7 +23,7 @@ constexpr size_t kMaxOthers = 20;
 
 absl::Status Bad(std::string_view key, std::string_view wanted, element value) {
   return absl::DataLossError(
-      fmt::format("{} must be {}, got {}", Excerpt(key), wanted, Excerpt(simdjson::minify(value))));
+      fmt::format("{} must be {}, got {}", Excerpt(key), wanted, Excerpt(JsonText(value))));
 }
 
 absl::Status Missing(std::string_view key) {
@@ -48,7 +49,7 @@ absl::Status ReadId(std::string_view key, element value, std::string* id) {
   if (value.type() != element_type::INT64 && value.type() != element_type::STRING) {
     return Bad(key, "an integer or a text", value);
   }
-  *id = simdjson::minify(value);
+  *id = JsonText(value);
   return absl::OkStatus();
 }
 
@@ -61,8 +62,12 @@ absl::Status ReadText(std::string_view key, element value, std::string* text) {
 
 // A number that float32 can hold.
 bool ToNumber(element value, double* number) {
-  return value.get(*number) == simdjson::SUCCESS && std::isfinite(*number) &&
-         ToFloat(*number).has_value();
+  if (value.type() == element_type::DOUBLE) {
+    *number = JsonDouble(value);
+  } else if (value.get(*number) != simdjson::SUCCESS) {
+    return false;
+  }
+  return std::isfinite(*number) && ToFloat(*number).has_value();
 }
 
 // Appends the numbers of a list.

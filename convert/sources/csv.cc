@@ -365,8 +365,9 @@ absl::Status CsvSource::Scan(std::stop_token stop,
   for (Column& column : columns_) column.kind = column.cells.kind();
   if (num_records_ > 0) return absl::OkStatus();
   if (!guess_.header) return files_.Error(0, "no records: the file is empty");
-  return WithRemedy(files_.Error(0, "no records: nothing follows the header"),
-                    {"no_header", "", "take the first row for a record"});
+  const absl::Status none = files_.Error(0, "no records: nothing follows the header");
+  if (options_.header) return none;
+  return WithRemedy(none, {"no_header", "", "take the first row for a record"});
 }
 
 std::vector<ColumnDescription> CsvSource::columns() const {
@@ -553,6 +554,13 @@ absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> p
        {check("delimiter", options.delimiter), check("decimal mark", options.decimal),
         check("thousands mark", grouped ? std::optional(options.thousands) : std::nullopt)}) {
     if (!status.ok()) return status;
+  }
+  constexpr std::string_view kOfNumbers = "+-0123456789Ee";
+  for (const char mark : {options.decimal.value_or('.'), options.thousands}) {
+    if (mark == '\0' || kOfNumbers.find(mark) == kOfNumbers.npos) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "expected marks for decimals and thousands that numbers do not have otherwise, got {}",
+        Excerpt({&mark, 1})));
   }
   if (grouped && options.decimal.value_or('.') == options.thousands) {
     return absl::InvalidArgumentError(

@@ -263,6 +263,7 @@ absl::StatusOr<std::unique_ptr<Source>> MakeMetadataImagesSource(std::string pat
     table = MakeJsonSource({path}, JsonLayout::kLines, std::move(json));
   } else {
     CsvOptions csv;
+    csv.header = true;
     csv.key_column = kNameColumn;
     table = MakeCsvSource({path}, std::move(csv));
   }

@@ -32,6 +32,9 @@
 namespace shardfeed {
 namespace {
 
+// The feature that has the name of the record.
+constexpr std::string_view kKey = "__key__";
+
 // More different endings than this cannot all be suffixes of files.
 constexpr size_t kMaxExtensions = 1000;
 constexpr std::array<std::string_view, 7> kClassExtensions = {"cls", "cls2",  "class", "count",
@@ -77,6 +80,7 @@ class TarSource : public Source {
     bool is_json = false;
     TextColumn column;  // values of a class ending
     uint64_t records = 0;
+    uint64_t empty = 0;  // of a class ending: records without a value
   };
   struct Part {
     uint32_t extension;
@@ -163,6 +167,11 @@ absl::StatusOr<uint32_t> TarSource::AddExtension(uint32_t file, const std::strin
         fmt::format("more than {} different endings, the last of them {}; an ending begins at "
                     "the first dot of a name, so there must be no dot before it",
                     kMaxExtensions, Excerpt(name)));
+  }
+  if (name == kKey) {
+    return files_.Error(file, fmt::format("a member ends with .{}, but this feature is the name of "
+                                          "the record; rename the member",
+                                          kKey));
   }
   const auto number = static_cast<uint32_t>(extensions_.size());
   const bool is_class =
@@ -257,6 +266,7 @@ absl::StatusOr<simdjson::dom::object> TarSource::ParseMember(uint32_t file, std:
                                                              std::string_view json) const {
   // Wrap the text, so that the schema names its keys "json.KEY".
   thread_local std::string wrapped;
+  json = WithoutByteOrderMark(json);
   wrapped = "{\"json\":";
   wrapped += json;
   wrapped += '}';
@@ -296,7 +306,10 @@ absl::Status TarSource::ScanRecord(uint32_t file, uint64_t number, const Record&
   for (const Part& part : record.parts) {
     Extension& extension = extensions_[part.extension];
     ++extension.records;
-    if (extension.is_class) extension.column.Add(Trimmed(content_of(part)), {file, number});
+    if (!extension.is_class) continue;
+    const std::string_view value = Trimmed(content_of(part));
+    extension.column.Add(value, {file, number});
+    if (value.empty()) ++extension.empty;
   }
   return absl::OkStatus();
 }
@@ -339,6 +352,13 @@ absl::Status TarSource::Scan(std::stop_token stop,
     records_of_file_.push_back(num_records);
     num_records_ += num_records - left_out.size();
   }
+  for (const Extension& extension : extensions_) {
+    if (extension.is_json || !json_schema_.HasFeature(extension.name)) continue;
+    return files_.Error(
+        0, fmt::format("the members that end with .{} and a key of the JSON both become the "
+                       "feature {}; leave out the key, or rename the members",
+                       extension.name, Excerpt(extension.name)));
+  }
   if (num_records_ == 0) {
     return files_.Error(
         0, fmt::format("no records{}{}: the archive contains no files with a dot in "
@@ -357,12 +377,30 @@ std::vector<std::string> TarSource::notes() const {
       notes.push_back(fmt::format("{} of {} records have no .{}", num_records_ - extension.records,
                                   num_records_, extension.name));
     }
-    if (extension.is_class && extension.column.numbers_before_text() > 0) {
-      const Place place = extension.column.first_text_place();
+    if (!extension.is_class) continue;
+    const TextColumn& column = extension.column;
+    const auto first = [this](const TextColumn::Cells& cells) {
+      return fmt::format("{} in record {} of {}", Excerpt(cells.first), cells.place.line - 1,
+                         files_.path(cells.place.file));
+    };
+    if (column.texts().count > 0 && column.num_numbers() > 0) {
       notes.push_back(fmt::format(
-          "{} is bytes because of {} in record {} of {}; the {} values before it are numbers",
-          extension.name, Excerpt(extension.column.first_text()), place.line - 1,
-          files_.path(place.file), extension.column.numbers_before_text()));
+          "{} is bytes because of {}{}; {} of its values {}", extension.name, first(column.texts()),
+          column.texts().count == 1 ? ""
+                                    : fmt::format(" and {} other{}", column.texts().count - 1,
+                                                  column.texts().count == 2 ? "" : "s"),
+          column.num_numbers(), column.num_numbers() == 1 ? "is a number" : "are numbers"));
+    }
+    if (column.kind() == ColumnKind::kFloat && column.lossy().count > 0) {
+      notes.push_back(fmt::format(
+          "{}: {} digits because floats have 32 bits, the first is {}", extension.name,
+          column.lossy().count == 1 ? "1 value loses"
+                                    : fmt::format("{} values lose", column.lossy().count),
+          first(column.lossy())));
+    }
+    if (extension.empty > 0) {
+      notes.push_back(fmt::format("{} of {} .{} are empty, so their records lack the feature",
+                                  extension.empty, extension.records, extension.name));
     }
   }
   for (std::string& note : json_schema_.Notes()) notes.push_back(std::move(note));
@@ -483,7 +521,7 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
   absl::StatusOr<std::string_view> read = ReadContent(item.file, view);
   if (!read.ok()) return read.status();
   std::string_view content = *read;
-  builder.AddBytes("__key__", view.key);
+  builder.AddBytes(kKey, view.key);
   for (uint32_t i = 0; i < view.num_parts; ++i) {
     const Part part = view.part(i);
     const Extension& extension = extensions_[part.extension];

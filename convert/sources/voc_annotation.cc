@@ -26,6 +26,10 @@ std::string_view TextOf(pugi::xml_node node) {
   return text;
 }
 
+bool IsText(const pugi::xml_node& node) {
+  return node.type() == pugi::node_pcdata || node.type() == pugi::node_cdata;
+}
+
 class Reader {
  public:
   Reader(std::string_view xml, std::string_view path) : xml_(xml), path_(path) {}
@@ -44,6 +48,10 @@ class Reader {
   }
 
   absl::Status ReadText(pugi::xml_node node, std::string* text) const {
+    if (std::ranges::count_if(node.children(), IsText) > 1) {
+      return Error(
+          node, fmt::format("the text of <{}> is divided by a comment or an element", node.name()));
+    }
     *text = TextOf(node);
     if (IsUtf8(*text)) return absl::OkStatus();
     return Bad(node, "UTF-8, or in the encoding that the file declares");
@@ -89,6 +97,11 @@ class Reader {
   }
   absl::Status ReadObject(pugi::xml_node node, std::set<std::string>& others,
                           VocObject* object) const {
+    for (const char* const once : {"name", "bndbox"}) {
+      if (node.child(once).next_sibling(once)) {
+        return Error(node, fmt::format("the object has two <{}>", once));
+      }
+    }
     bool has_box = false;
     for (pugi::xml_node child : node.children()) {
       const std::string_view name = child.name();

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "convert/features/class_map.h"
 #include "convert/features/object_list.h"
 #include "convert/input/file_tree.h"
@@ -205,6 +206,7 @@ absl::Status YoloSource::FindFolders() {
 absl::Status YoloSource::ForEachLabel(
     const std::string& path, std::string_view text, YoloLabel* label,
     const std::function<void(const YoloLabel&, size_t line)>& visit) const {
+  text = WithoutByteOrderMark(text);
   for (size_t line = 1; !text.empty(); ++line) {
     const std::string_view one = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(one.size() + 1, text.size()));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "convert/features/column.h"
 #include "convert/input/text_reader.h"
 #include "fmt/format.h"
@@ -333,8 +334,7 @@ absl::StatusOr<YoloConfig> Parser::Parse() {
 
 absl::StatusOr<YoloConfig> ParseYoloConfig(std::string_view text, const std::string& path) {
   if (!IsText(text)) return absl::DataLossError(fmt::format("{}: not UTF-8 text", path));
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  return Parser(text, path).Parse();
+  return Parser(WithoutByteOrderMark(text), path).Parse();
 }
 
 }  // namespace shardfeed

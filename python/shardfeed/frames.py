@@ -18,7 +18,7 @@ from .globs import expanded
 from .ragged import Ragged
 from .sources import from_arrays
 
-_ROWS = 1000  # of a Hugging Face dataset that are in memory at a time, while it is written
+_ROWS = 1000  # rows of a Hugging Face dataset that are in memory while it is written
 
 Columns = List[Tuple[str, Any]]  # names, and pyarrow's (chunked) arrays
 
@@ -145,7 +145,7 @@ class _Values:
     def __init__(self, pa: Any, name: str, first_row: int = 0):
         self.pa = pa
         self.name = name
-        self.first_row = first_row  # of the array, for messages
+        self.first_row = first_row  # the number of the first row, for messages
 
     def refuse(self, what: str, kind: Callable[[str], Exception] = ValueError) -> Exception:
         return kind(f"column {self.name!r}: {what}")
@@ -239,7 +239,7 @@ class _Values:
         array = _plain(pa, column)
         shape = None
         if isinstance(array, pa.ExtensionArray):
-            shape = getattr(array.type, "shape", None)  # of tensors, in pyarrow and in datasets
+            shape = getattr(array.type, "shape", None)  # tensors of pyarrow and of datasets have one
             order = getattr(array.type, "permutation", None)
             if shape is None or None in shape or (order is not None and list(order) != sorted(order)):
                 raise self.refused(array.type)
@@ -259,7 +259,7 @@ class _Values:
     def tensors(self, array: Any, shape: Tuple[int, ...]) -> np.ndarray:
         """Arrays of this shape, of lists of lists whose lengths nobody has checked."""
         count = len(array)
-        rows = np.arange(count)  # of each list of the level
+        rows = np.arange(count)  # the row of each list of the level
         depth, kind = 0, array.type
         while hasattr(kind, "value_type"):
             depth, kind = depth + 1, kind.value_type

@@ -80,7 +80,7 @@ class Iterator(_core.Iterator):
     Several threads may use it, with one call at a time. It waits without the GIL and answers
     Ctrl-C. After a fork, a child creates its own iterator."""
 
-    epochs: Optional[Epochs] = None  # of the dataset
+    epochs: Optional[Epochs] = None  # the epochs of the dataset
     _told: Optional[Dict[str, Any]] = None  # stats() at the last call of scalars()
 
     def __enter__(self) -> "Iterator":

@@ -11,7 +11,7 @@ class _Family(NamedTuple):
     kind: str
     unit: str
     help: str
-    key: str  # of stats() or of one of its stages
+    key: str  # a key of stats() or of one of its stages
 
 
 _RUN = [
@@ -73,7 +73,7 @@ def openmetrics(runs: Dict[int, Dict[str, Any]]) -> str:
     limits: List[Sample] = [({"run": str(run), "limit": stats["limit"]}, 1) for run, stats in runs.items()]
     lines += ["# TYPE shardfeed_limit info", "# HELP shardfeed_limit What limits the run."]
     lines += [_line("shardfeed_limit_info", labels, value) for labels, value in limits]
-    store = next((stats["store"] for stats in runs.values() if "store" in stats), None)  # of the process
+    store = next((stats["store"] for stats in runs.values() if "store" in stats), None)  # the same for all runs of the process
     if store is not None:
         for family in _STORES:
             lines += _text_of(family, [({}, store[family.key])])

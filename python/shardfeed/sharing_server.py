@@ -151,7 +151,7 @@ class _Made:
     def __init__(self, kind: str, place: Any, marks: iterator.Marks, value: Any):
         self.kind = kind      # "batch", "end" or "failed"
         self.place = place
-        self.marks = marks  # of Iterator: padded, damaged
+        self.marks = marks  # Iterator.padded and Iterator.damaged
         self.value = value
 
 

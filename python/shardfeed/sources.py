@@ -20,7 +20,7 @@ from .features import ColumnSpec, FeatureLike
 Records = Union[str, Sequence[Tuple[int, int]], None]
 
 
-_MOST_RECORDS = 1 << 62  # of ranges, far above any dataset
+_MOST_RECORDS = 1 << 62  # ranges end here at the latest, far above any dataset
 
 
 def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:

@@ -196,7 +196,7 @@ def _values_of(name: str, value: Any) -> Tuple[str, Any]:
     if array.dtype.name == "bfloat16":
         return "bfloat16", np.ascontiguousarray(array).view(np.uint16)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        return "", array  # of strings and objects, or refused
+        return "", array  # an array of strings or objects, or one that is refused
     return array.dtype.name, np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 

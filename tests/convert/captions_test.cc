@@ -40,7 +40,7 @@ TEST_F(CaptionsTest, TextJsonOrBoth) {
   Write("in/b.png", kPng);
   Write("in/b.json", "{\"x\": {\"y\": 1},\n \"z\": 2}");
   Write("in/d/c.png", kPng);
-  Write("in/d/c.json", "{\"z\": 0.5}");
+  Write("in/d/c.json", "\xef\xbb\xbf{\"z\": 0.5}");
   Write("in/d/c.txt", "");
   EXPECT_THAT(Read(*Make()),
               ElementsAre("image/filename=bytes[a.png] text=bytes[one\ntwo]",

@@ -161,6 +161,9 @@ TEST_F(CocoTest, DefectsAreTold) {
                   name + ":2: annotation 1: another annotation, in line 1, has the same id");
   ExpectScanError(File(R"({"id": 1, "image_id": 5, "category_id": 7})"),
                   "annotation 1: the key \"bbox\" is missing");
+  // Messages show what the file has.
+  ExpectScanError(File(R"({"id": 1, "image_id": 5, "category_id": 7, "bbox": [NaN, 5, 4, 10]})"),
+                  "got \"[NaN,5,4,10]\"");
   ExpectScanError(File(R"({"id": 1, "image_id": 5, "bbox": [1, 5, 4, 10]})"),
                   "annotation 1: the key \"category_id\" is missing");
   ExpectScanError(File(R"({"id": 1, "category_id": 7, "bbox": [1, 5, 4, 10]})"),

@@ -128,14 +128,35 @@ TEST(TextColumnTest, WidensWithItsCells) {
   column.Add("1.5", {0, 4});
   column.Add("2", {0, 5});
   EXPECT_EQ(column.kind(), ColumnKind::kFloat);
-  EXPECT_EQ(column.numbers_before_text(), 0);
+  EXPECT_EQ(column.texts().count, 0);
   column.Add("n/a", {1, 6});
   column.Add("3", {1, 7});
   EXPECT_EQ(column.kind(), ColumnKind::kBytes);
-  EXPECT_EQ(column.numbers_before_text(), 3);
-  EXPECT_EQ(column.first_text(), "n/a");
-  EXPECT_EQ(column.first_text_place().file, 1);
-  EXPECT_EQ(column.first_text_place().line, 6);
+  EXPECT_EQ(column.num_numbers(), 4);
+  EXPECT_EQ(column.texts().count, 1);
+  EXPECT_EQ(column.texts().first, "n/a");
+  EXPECT_EQ(column.texts().place.file, 1);
+  EXPECT_EQ(column.texts().place.line, 6);
+}
+
+TEST(TextColumnTest, CountsNumbersThatLoseDigits) {
+  TextColumn column("c");
+  for (const char* cell : {"1.5", "16777217", "1e-50", "16777216"}) column.Add(cell, {0, 1});
+  EXPECT_EQ(column.kind(), ColumnKind::kFloat);
+  EXPECT_EQ(column.lossy().count, 2);
+  EXPECT_EQ(column.lossy().first, "16777217");
+}
+
+TEST(IsLossyAsFloatTest, ComparesAllDigitsOfTheText) {
+  for (const char* text : {"9007199254740993", "-9007199254740993", "9223372036854775807",
+                           "9007199254740993.0", "9.007199254740993e15", "+9007199254740993",
+                           "1000000000000000000000000000001", "16777217", "1e-400"}) {
+    EXPECT_TRUE(IsLossyAsFloat(std::string_view(text))) << text;
+  }
+  for (const char* text : {"9007199254740992", "18446744073709551616", "1e30", "1e20", "3.4e38",
+                           "9007199254740992.5", "16777216", "0.1", "0e-400", "inf", "nan"}) {
+    EXPECT_FALSE(IsLossyAsFloat(std::string_view(text))) << text;
+  }
 }
 
 }  // namespace

@@ -82,6 +82,9 @@ TEST(CsvGuessTest, TakesNamesForAHeader) {
   EXPECT_EQ(Guess(",name\n0,x\n1,y\n"), ", header");
   EXPECT_EQ(Guess("id,2020\n5,1\n"), ", header");
   EXPECT_EQ(Guess("1,2,3\n"), ", header");  // there is nothing else
+  // Columns without a name.
+  EXPECT_EQ(Guess("name,\nfoo,1\nbar,2\n"), ", header");
+  EXPECT_EQ(Guess(",,b\n0,5,x\n"), ", header");
   // Years, and the names of a frame without names.
   EXPECT_EQ(Guess("country,code,1960,1961,1962\nAruba,ABW,54,55,56\n"), ", header");
   EXPECT_EQ(Guess("0,1,2\n0.5,0.25,3\n"), ", header");

@@ -126,7 +126,8 @@ TEST_F(LabelFileTest, TheLabelColumnCanBeChosen) {
                 "\"label\"");
   ExpectInvalid("a.csv", table, {.label_column = "id"},
                 "column \"id\" is the first one, which names the images");
-  ExpectInvalid("a.txt", "x 1\n", {.label_column = "breed"}, "a.txt: has no column \"breed\"");
+  ExpectInvalid("a.txt", "x 1\n", {.label_column = "breed"},
+                "a.txt: column \"breed\" does not exist; the columns are \"x 1\"");
 }
 
 TEST_F(LabelFileTest, NumbersWithFractionsAreValuesAndNoClasses) {

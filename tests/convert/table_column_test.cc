@@ -97,8 +97,20 @@ TEST(TableColumnTest, TakesOtherWordsIfToldSo) {
   EXPECT_EQ(Table({"nan", "2.5"}, {.missing = {{"nan"}}}).Values(), "float _ 2.5");
   EXPECT_EQ(Table({"nan", "2.5", ""}, {.missing = std::vector<std::string>()}).Values(),
             "float nan 2.5 _");
-  EXPECT_THAT(Table({"?", "x", " ?"}, {.missing = {{"?"}}}).Notes(), IsEmpty());
+  EXPECT_THAT(Table({"?", "x", " ?"}, {.missing = {{"?"}}}).Notes(),
+              ElementsAre("column \"c\": 2 values are missing, the first is \"?\" at t:1"));
   EXPECT_EQ(Table({"?", "x", " ?"}, {.missing = {{"?"}}}).Values(), "bytes _ x _");
+}
+
+TEST(TableColumnTest, BlanksAreMissingExceptInText) {
+  for (const CellOptions& options : {CellOptions(), CellOptions{.missing = {{"?"}}},
+                                     CellOptions{.missing = std::vector<std::string>()}}) {
+    EXPECT_EQ(Table({"x", "  ", ""}, options).Values(), "bytes x    _");
+    EXPECT_THAT(Table({"x", "  ", ""}, options).Notes(), IsEmpty());
+    EXPECT_EQ(Table({"  ", "x"}, options, ColumnKind::kBytes).Values(), "bytes    x");
+    EXPECT_EQ(Table({"1", "  "}, options).Values(), "int64 1 _");
+    EXPECT_EQ(Table({"  ", " "}, options).Values(), "bytes _ _");
+  }
 }
 
 TEST(TableColumnTest, NanIsANumberAmongFractionsOnly) {
@@ -168,6 +180,9 @@ TEST(TableColumnTest, TellsOfMarksInNumbers) {
   EXPECT_THAT(Table({"1.234,5", "2.000,25"}, {.decimal = ','}).Notes(),
               ElementsAre("column \"c\" is bytes because of marks in its numbers, the first "
                           "\"1.234,5\" at t:1; thousands=. reads them as numbers"));
+  EXPECT_THAT(Table({"1.234,50", "2,25"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of marks in its numbers, the first "
+                          "\"1.234,50\" at t:1; decimal=, and thousands=. read them as numbers"));
   EXPECT_THAT(Table({"1,2,3", "4,5"}).Notes(), IsEmpty());
 }
 
@@ -271,6 +286,9 @@ TEST(TableColumnTest, OptionsThatRemedyACell) {
   EXPECT_EQ(remedy({"1.5"}, ColumnKind::kFloat, "2,5"), "none");
   EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2,5"), "none");
   EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "1,234"), "thousands ,");
+  for (const char* fraction : {"5.5", "1.0", "5e0"}) {
+    EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, fraction), "none") << fraction;
+  }
   EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2024-01-31"), "dates epoch");
   EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2024-01-31 00:00:00.5"), "dates epoch-us");
   EXPECT_EQ(remedy({"1"}, ColumnKind::kFloat, "2024-01-31"), "none");

@@ -54,7 +54,37 @@ TEST_F(TarTest, NumbersAreInferredOverTheWholeInput) {
   auto source = Open(Member("a.cls", "1") + Member("b.cls", "cat") + kEnd);
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_THAT(source->notes(), ElementsAre("cls is bytes because of \"cat\" in record 1 of " +
-                                           Path("a.tar") + "; the 1 values before it are numbers"));
+                                           Path("a.tar") + "; 1 of its values is a number"));
+}
+
+TEST_F(TarTest, WhatClassesLoseIsNoted) {
+  auto source = Open(Member("a.cls", "cat") + Member("b.cls", "1") + Member("c.cls", "dog") +
+                     Member("d.cls", "") + kEnd);
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(),
+              ElementsAre("cls is bytes because of \"cat\" in record 0 of " + Path("a.tar") +
+                              " and 1 other; 1 of its values is a number",
+                          "1 of 4 .cls are empty, so their records lack the feature"));
+  source =
+      Open(Member("a.cls", "1.5") + Member("b.cls", "16777217") + Member("c.cls", "1e-50") + kEnd);
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(), ElementsAre("cls: 2 values lose digits because floats have 32 bits, "
+                                           "the first is \"16777217\" in record 1 of " +
+                                           Path("a.tar")));
+}
+
+TEST_F(TarTest, TwoSourcesOfAFeatureAreRefused) {
+  ExpectScanError(Member("a.json", "{\"x\": 1}") + Member("a.json.x", "2") + kEnd,
+                  "a.tar: the members that end with .json.x and a key of the JSON both become the "
+                  "feature \"json.x\"",
+                  {.parse_json = true});
+  ExpectScanError(Member("a.__key__", "b") + kEnd,
+                  "a.tar: a member ends with .__key__, but this feature is the name of the record");
+}
+
+TEST_F(TarTest, JsonMayBeginWithAByteOrderMark) {
+  ExpectRecords(Member("a.json", "\xef\xbb\xbf{\"x\": 1}") + kEnd,
+                {"__key__=bytes[a] json.x=int64[1]"}, {.parse_json = true});
 }
 
 TEST_F(TarTest, OtherNamesArePassedOverAndNoted) {

@@ -167,6 +167,10 @@ TEST_F(VocTest, DefectsAreTold) {
   expect(Xml("<object><name>a</name><bndbox></bndbox></object>"), "the box has no <xmin>");
   expect(Xml(Object("a", "1 1 2 2", "<difficult>yes</difficult>")),
          "<difficult> must be 0 or 1, got \"yes\"");
+  expect(Xml("<object><name>c<!-- x -->at</name>" + Box("1 1 2 2") + "</object>"),
+         "the text of <name> is divided by a comment or an element");
+  expect(Xml("<object><name>a</name><name>b</name>" + Box("1 1 2 2") + "</object>"),
+         "the object has two <name>");
   expect(Xml(Object("\xff", "1 1 2 2")), "<name> must be UTF-8");
   expect(Xml("", "<size><width>-1</width></size>"), "<width> must be a number of pixels");
   Add("a", Xml(Object("a", "1 1 2 2")));

@@ -48,7 +48,9 @@ class YoloTest : public SourceTest {
 };
 
 TEST_F(YoloTest, Boxes) {
-  Add("b", "1 0.5 0.5 0.5 1\n\r\n  0\t0.25 0.25 0.5 5e-1\r\n");
+  Add("b",
+      "\xef\xbb\xbf"
+      "1 0.5 0.5 0.5 1\n\r\n  0\t0.25 0.25 0.5 5e-1\r\n");
   Add("d/a", "");
   Write("in/images/c.png", kPng);
   Write("in/labels/z.txt", "");

@@ -1,8 +1,11 @@
 """Names of classes in manifests, datasets as class maps (--class-map, --like), tables of labels, and splits that
 a column names."""
 
+import gzip
 import json
+import os
 import shutil
+import subprocess
 
 import harness
 import pytest
@@ -250,6 +253,14 @@ def test_other_columns_of_labels_are_features(table, out):
         f'{table}:1: expected a column named "label" among the 5 columns; pass --label-column NAME to say which one it '
         "is")
     convert("images", IMAGES, out / "a@1", "--label-file", table, "--label-column", "shape")
+    # The same compressed, and from a pipe, whose name tells nothing.
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table.read_bytes()))
+    convert("images", IMAGES, out / "z@1", "--label-file", tmp_path / "t.csv.gz", "--label-column", "shape")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", f"cat '{table}' > '{pipe}'"]):
+        convert("images", IMAGES, out / "p@1", "--label-file", pipe, "--label-column", "shape")
+    assert list(payloads(out / "z@1")) == list(payloads(out / "p@1")) == list(payloads(out / "a@1"))
     features = manifest(out, "a")["features"]
     assert {name: features[name]["kind"] for name in ("age", "price", "split", LABEL)} == {
         "age": "int64", "price": "float", "split": "bytes", LABEL: "int64"}

@@ -18,7 +18,7 @@ class Array(NamedTuple):
     """A named array: rows of one shape and type."""
 
     rows: int
-    shape: Tuple[int, ...]  # of a row
+    shape: Tuple[int, ...]  # the shape of a row
     dtype: np.dtype
     row_bytes: int
 
@@ -118,7 +118,7 @@ def _shape_note(name: str, array: Array) -> List[str]:
     return [f"column {name!r}: rows of shape {list(array.shape)} are flat lists of {math.prod(array.shape)} values"]
 
 
-Rows = Callable[[List[str], int], Iterator[Tuple[int, Columns]]]  # of names, at most so many at a time
+Rows = Callable[[List[str], int], Iterator[Tuple[int, Columns]]]  # takes names, and the most rows of a batch
 
 
 def _table(path: str, arrays: Dict[str, Array], options: Options, what: str, remedy: str, read: Rows,

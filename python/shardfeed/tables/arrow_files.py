@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from .table import BATCH_BYTES, BATCH_ROWS, Options, Piece, Table, batch_rows, damaged
 
-_BUFFER = 1 << 16  # of a column that is read
+_BUFFER = 1 << 16  # bytes of a column that are read at a time
 
 
 def _opened(path: str) -> Any:
@@ -135,7 +135,7 @@ def read_parquet(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Any:
 def _batches(table: Table) -> Iterator[Any]:
     for piece in table.read():
         batch = _chosen(piece.batch, table.schema.names)
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)  # without metadata of its own
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)  # drops the metadata of the batch
 
 
 def stream_parquet(paths: Sequence[str], columns: Optional[Sequence[str]]) -> Any:

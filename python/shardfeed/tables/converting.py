@@ -58,7 +58,7 @@ class Source(NamedTuple):
                 raise damaged(table.path, f"it has {end} rows, and had {table.rows} when they were counted")
 
     def notes(self) -> List[str]:
-        paths: Dict[str, List[str]] = {}  # of each note
+        paths: Dict[str, List[str]] = {}  # the files that each note is about
         for table in self.tables:
             for note in table.notes:
                 paths.setdefault(note, []).append(table.path)

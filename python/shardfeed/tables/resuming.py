@@ -48,7 +48,7 @@ class Progress:
 
     def __init__(self, job: WriteJob, plan: str, file: Any, messages: Optional[Dict[str, str]] = None):
         self.job = job
-        self.messages: Dict[str, str] = messages or {}  # by the numbers of the parts
+        self.messages: Dict[str, str] = messages or {}  # keys are the numbers of the parts
         self._plan = plan
         self._file = file
 
@@ -85,7 +85,7 @@ def _sound(job: WriteJob, messages: Mapping[str, str]) -> Dict[str, str]:
     for part, message in messages.items():
         about = json.loads(message)
         path = os.path.join(_folder_of(job), about["folder"], f"{int(part):05}.shard")
-        report = json.loads(_core.verify_shard(path, "payload"))  # with a defect if it cannot be read
+        report = json.loads(_core.verify_shard(path, "payload"))  # has a defect if the shard cannot be read
         if not report["num_defects"] and (report["records"], report["bytes"]) == (
                 about["shard"]["records"], about["shard"]["bytes"]):
             kept[part] = message

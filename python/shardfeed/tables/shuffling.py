@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 MEMORY_BYTES = 64 << 20
-_BITS = 6  # of the keys that a level of files is chosen by
+_BITS = 6  # a level of files is chosen by this many bits of the keys
 _FILES = 1 << _BITS
 _LEVELS = 64 // _BITS
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .table import Options, Piece, Table, batch_of, damaged
 
-_ROWS = 1 << 12  # of a batch
+_ROWS = 1 << 12  # rows of a batch
 _MOST_COLUMNS = 1000
 _READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
@@ -72,6 +72,8 @@ def _query(path: str, connection: sqlite3.Connection, options: Options, notes: L
         if options.table not in tables:
             raise ValueError(f"{path}: there is no table {options.table!r}; it has: {', '.join(tables)}")
         return f"SELECT * FROM {_quoted(options.table)}"
+    if not tables:
+        raise ValueError(f"{path}: it has no tables")
     if len(tables) != 1:
         raise ValueError(f"{path}: it has {len(tables)} tables ({', '.join(tables)}): choose one (table), or give a "
                          "query")

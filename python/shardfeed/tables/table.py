@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Piece(NamedTuple):
     """Rows of a table that follow one another."""
 
-    batch: Any  # of pyarrow's
+    batch: Any  # a pyarrow.RecordBatch
     first: int  # the number of its first row in the table
 
 
@@ -29,8 +29,8 @@ class Table(NamedTuple):
     """A table that is read from its start to its end."""
 
     path: str  # for messages
-    names: List[str]  # of all columns
-    schema: Any  # of pyarrow's: the chosen columns
+    names: List[str]  # the names of all columns
+    schema: Any  # a pyarrow.Schema of the chosen columns
     rows: int
     read: Callable[[], Iterator[Piece]]
     part: Callable[[int], str] = lambda row: ""  # " (row group 3)"

@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence
 from ..command_line import Misuse
 
 
-_MOST_SHARDS = 1_000_000  # of a dataset (shard/spec/spec.cc)
+_MOST_SHARDS = 1_000_000  # a dataset has no more: shard/spec/spec.cc
 
 
 class Shards(NamedTuple):

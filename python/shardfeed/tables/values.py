@@ -16,6 +16,7 @@ A null is a record without the feature."""
 
 from __future__ import annotations
 
+import decimal
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -32,7 +33,7 @@ class Level(NamedTuple):
     """Lists of one depth: the elements of list i are [offsets[i], offsets[i + 1])."""
 
     offsets: np.ndarray
-    missing: Optional[np.ndarray]  # which lists are
+    missing: Optional[np.ndarray]  # which of the lists are missing
 
 
 class Feature(NamedTuple):
@@ -249,8 +250,10 @@ class Conversion:
         if asked == "int64" and kind_of(kind) != "int64":
             return self._integers(name, array)
         if asked == "float" and not types.is_floating(kind):
-            return self._floats(name, self._parsed(name, array, pa.float64(), "a number")
-                                if not types.is_integer(kind) and not types.is_boolean(kind) else array)
+            if types.is_integer(kind) or types.is_boolean(kind):
+                return self._floats(name, array)
+            numbers = self._parsed(name, array, pa.float64(), "a number")
+            return self._floats(name, numbers, array)
         if asked == "bytes" and (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             return array.cast(pa.string())
         if types.is_uint64(kind):
@@ -341,8 +344,28 @@ class Conversion:
         raise Refused("", f"{array[index]} is beyond int64; declare the kind float, or bytes for text "
                       "(schema)", index)
 
-    def _floats(self, name: str, array: Any) -> Any:
-        """As floats of 32 bits. Those that lose digits are counted."""
+    def _changed_as_doubles(self, name: str, array: Any, numbers: Any) -> np.ndarray:
+        """Which texts or decimals lose digits already as the doubles `numbers`."""
+        values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+        changed = np.zeros(len(values), bool)
+        odd = np.abs(values) >= 2.0**53
+        if not pa.types.is_decimal(array.type):
+            odd |= np.asarray(pc.match_substring_regex(array, "^[^eE]*[1-9]").fill_null(False)) & (values == 0)
+        for index in np.flatnonzero(odd):
+            exact = decimal.Decimal(array[index].as_py())
+            if exact.is_infinite():
+                continue
+            if np.isinf(values[index]):
+                raise Refused(name, f"{array[index]!s} is beyond the range of floats of 32 bits; declare the kind bytes to "
+                                    "have text (schema)", int(index))
+            with np.errstate(over="ignore"):
+                stored = decimal.Decimal(float(np.float32(values[index])))
+            changed[index] = exact != stored and len(exact.normalize().as_tuple().digits) > 7 or values[index] == 0
+        return changed
+
+    def _floats(self, name: str, array: Any, parsed_from: Any = None) -> Any:
+        """As floats of 32 bits. Those that lose digits are counted, and also those that differ from the text or the
+        decimals that `array` was parsed from."""
         kind = array.type
         if pa.types.is_float32(kind) or pa.types.is_float16(kind):
             return array
@@ -366,10 +389,12 @@ class Conversion:
             size = np.abs(values).astype(np.uint64)
             lowest = size & (~size + np.uint64(1))  # the lowest bit that is set
             changed = size // np.maximum(lowest, np.uint64(1)) >= np.uint64(1 << 24)
-        self._lost(name, values, floats, changed)
+        if parsed_from is not None:
+            changed |= self._changed_as_doubles(name, parsed_from, array)
+        self._lost(name, values if parsed_from is None else parsed_from, floats, changed)
         return pa.array(floats, mask=missing)
 
-    def _lost(self, name: str, values: np.ndarray, floats: np.ndarray, changed: np.ndarray) -> None:
+    def _lost(self, name: str, values: Any, floats: np.ndarray, changed: np.ndarray) -> None:
         loss = self.losses.setdefault(name, Loss())
         loss.of += len(values)
         count = int(np.count_nonzero(changed))

@@ -88,7 +88,7 @@ def open_video(path: str, options: Options) -> Table:
 
     def read() -> Iterator[Piece]:
         rows: List[Dict[str, Any]] = []
-        pixels: List[Any] = []  # of the last rows, which are not encoded yet
+        pixels: List[Any] = []  # frames that are not encoded yet
         start = held = pixel_bytes = 0
         # As many threads as -j says.
         with _opened(path) as capture, ThreadPoolExecutor(pa.cpu_count()) as pool:

@@ -19,8 +19,8 @@ from ..features import ragged
 from ..sources import read
 from . import examples, media
 
-SHOWN_VALUES = 32  # of a feature, in the list of records
-SHOWN_BYTES = 300  # of a value
+SHOWN_VALUES = 32  # the list of records shows this many values of a feature
+SHOWN_BYTES = 300  # and this many bytes of a value
 MAX_AT_ONCE = 200  # records of one answer
 _FIND_SECONDS = 1.0
 

@@ -20,10 +20,10 @@ from ..ragged import Ragged
 from . import media
 from .dataset import Missing, bytes_shown, number_shown
 
-_ROWS = 64  # of a batch that are shown
-_VALUES = 32  # of an array
+_ROWS = 64  # a page shows this many rows of a batch
+_VALUES = 32  # and this many values of an array
 _KEPT = 8  # batches
-_SECONDS = 1.0  # of an answer
+_SECONDS = 1.0  # an answer takes at most this long, as far as rows allow
 
 
 class BadChain(ValueError):
