@@ -45,6 +45,7 @@ def test_wrong_use_is_explained(arguments, said, help_of):
 @pytest.mark.parametrize(("arguments", "meant"), [
     (["convrt", "csv", "a", "b@1"], "convert"),
     (["convert", "cvs", "a", "b@1"], "csv"),
+    (["convert", "parqet", "a", "b@1"], "parquet"),
     (["convert", "image-folder", "a", "b@1"], "imagefolder"),
     (["bench", "x", "--shufle", "1"], "--shuffle"),
     (["convert", "csv", "a", "b@1", "--compresion=gzip"], "--compression"),
