@@ -41,7 +41,7 @@ def test_verify_reports_what_cannot_be_read(tmp_path):
 import sys, shardfeed as sf
 spec = sys.argv[1]
 with sf.write(spec, compression="gzip") as writer:
-    writer.write({"x": b"a" * 10_000})
+    writer.write({"x": b"a" * 5_000_000})
 sf.set_max_record_bytes(1000)
 report = sf.verify(spec)
 assert not report and [d.kind for d in report.defects] == ["unreadable"], report

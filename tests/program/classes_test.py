@@ -248,7 +248,7 @@ def table(tmp_path):
     return path
 
 
-def test_other_columns_of_labels_are_features(table, out):
+def test_other_columns_of_labels_are_features(table, out, tmp_path):
     assert fail(DEFECTS, "convert", "images", IMAGES, out / "a@1", "--label-file", table) == (
         f'{table}:1: expected a column named "label" among the 5 columns; pass --label-column NAME to say which one it '
         "is")
