@@ -22,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
+#include "shard/writing/job_folders.h"
 #include "shard/writing/store_part.h"
 
 namespace shardfeed {
@@ -233,7 +234,9 @@ absl::StatusOr<bool> SharedJob::TakeOver() {
 absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const WriteJobOptions& options,
                                              std::string id,
                                              std::map<std::string, std::string> made_by) {
-  if (absl::Status status = CheckId(id); !status.ok()) return status;
+  absl::Status status = CheckId(id);
+  if (status.ok()) status = CheckIsNoLink(JobsPath(spec.directory, spec.stem));
+  if (!status.ok()) return status;
   absl::StatusOr<WriteJob> job = WriteJob::Prepare(spec, options, id);
   if (!job.ok()) return job.status();
   // As others will read it: names may have bytes that are no UTF-8.
@@ -242,7 +245,7 @@ absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const Write
         nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   SharedJob shared(std::move(id), *std::move(job), std::move(made_by));
-  absl::Status status = shared.CheckNotCommitted();
+  status = shared.CheckNotCommitted();
   if (status.ok()) status = shared.job_.CheckName();
   if (status.ok()) status = shared.TakeOver().status();
   if (!status.ok()) return status;
@@ -282,7 +285,9 @@ absl::Status SharedJob::Join() {
 }
 
 absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite, std::string id) {
-  if (absl::Status status = CheckId(id); !status.ok()) return status;
+  absl::Status status = CheckId(id);
+  if (status.ok()) status = CheckIsNoLink(JobsPath(spec.directory, spec.stem));
+  if (!status.ok()) return status;
   OutputSpec counted = spec;
   counted.count = spec.count.value_or(1);
   absl::StatusOr<WriteJob> prepared = WriteJob::Prepare(counted, {}, id);

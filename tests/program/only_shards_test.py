@@ -483,6 +483,19 @@ def test_clean_removes_jobs(sources, tmp_path):
     harness.verify(out / "d@7")
 
 
+def test_links_in_place_of_the_jobs_are_not_followed(sources, tmp_path):
+    out = tmp_path / "out"
+    task(sources["csv"], out, "0-6")
+    jobs = out / ".shardfeed/d.jobs"
+    jobs.rename(tmp_path / "elsewhere")
+    jobs.symlink_to(tmp_path / "elsewhere")
+    before = harness.tree(tmp_path)
+    message = f"{jobs}: expected the folder of jobs, found a symbolic link; remove it"
+    assert message in fail(USAGE, *arguments(sources["csv"], out, "0-6"))
+    assert message in commit(out, end=lambda *command: fail(USAGE, *command))
+    assert harness.tree(tmp_path) == before
+
+
 def test_wrong_use(sources, tmp_path):
     out = tmp_path / "out"
     kind, path = sources["jsonl"]
