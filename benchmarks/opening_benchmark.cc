@@ -1,5 +1,5 @@
-// How long it takes to open a dataset of many shards in a store with latency, and how many
-// requests.
+// Measures how long it takes to open a dataset of many shards in a store with latency, and with how
+// many requests.
 //
 //   opening_benchmark FOLDER [SHARDS [MILLISECONDS [ROUNDS]]]
 //

@@ -89,19 +89,18 @@ absl::StatusOr<std::optional<Credentials>> CallFunction(const CredentialsFunctio
 
 }  // namespace
 
-absl::Status SetCredentials(std::string_view prefix, CredentialsFunction function) {
-  const std::optional<std::string_view> scheme = SchemeOf(prefix);
+absl::Status SetCredentials(std::string_view url, CredentialsFunction function) {
+  const std::optional<std::string_view> scheme = SchemeOf(url);
   const bool known =
       scheme && std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) != std::end(kSchemes);
-  if (!known || prefix.find('/', scheme->size() + 3) != prefix.npos ||
-      prefix.find('@') != prefix.npos) {
+  if (!known || url.find('/', scheme->size() + 3) != url.npos || url.find('@') != url.npos) {
     return absl::InvalidArgumentError(fmt::format(
         "credentials are set for a bucket or container, such as s3://bucket, gs://bucket "
         "or az://container, or for all of a scheme: s3://, gs://, az:// or abfss://; "
         "not for '{}'",
-        prefix.find('@') == prefix.npos ? prefix : "...@..."));
+        url.find('@') == url.npos ? url : "...@..."));
   }
-  std::string key(prefix);
+  std::string key(url);
   GivenCredentials given;
   if (function != nullptr) {
     given.find = [function = std::move(function), key] { return CallFunction(function, key); };

@@ -40,8 +40,8 @@ using CredentialsFunction = std::function<absl::StatusOr<Credentials>()>;
 // operation that used the bucket. While credentials are being renewed, an error only counts once
 // the store refuses the old ones.
 //
-// InvalidArgument: `prefix` is not such a URL.
-absl::Status SetCredentials(std::string_view prefix, CredentialsFunction function);
+// InvalidArgument: `url` is not such a URL.
+absl::Status SetCredentials(std::string_view url, CredentialsFunction function);
 
 }  // namespace shardfeed
 

@@ -143,7 +143,7 @@ def test_nothing_of_a_wrong_batch_is_written(tmp_path):
             with pytest.raises((TypeError, ValueError)):
                 writer.write_batch(columns)
         assert writer.records_written == 2
-        writer.write_batch({"x": [3], "y": ["a"]})  # of what was refused nothing was learned
+        writer.write_batch({"x": [3], "y": ["a"]})  # refused rows do not change what was learned
         with pytest.raises(ValueError, match="feature 'y': 2 rows, and the columns before it have 1"):
             writer.write_batch({"x": [3], "y": ["a", "b"]})
         for value in (5, "abc", None, {"a": 1}, iter([1])):

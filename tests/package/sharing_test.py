@@ -210,7 +210,7 @@ def test_within_bounds_how_far_a_rank_is_ahead(dataset, running):
         time.sleep(0.001)
     thread.join(0.2)
     assert len(made) == 4
-    slow.close()  # who does not iterate is not waited for
+    slow.close()  # iterators that are closed are not waited for
     thread.join()
     assert len(made) == len(CHAINS["sequential"](dataset, 0, 2))
 
