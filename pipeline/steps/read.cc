@@ -1,9 +1,12 @@
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/columns.h"
 #include "reader/disk_cache.h"
+#include "reader/order/mix_schedule.h"
 #include "shard/spec/spec.h"
 
 namespace shardfeed {
@@ -30,6 +33,13 @@ Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
 Dataset Dataset::Mix(const std::vector<MixInput>& inputs, std::vector<MixSegment> schedule,
                      uint64_t length, ReaderOptions options, std::optional<uint64_t> seed) {
   if (inputs.empty()) return Dataset(absl::InvalidArgumentError("mix: there are no sources"));
+  std::vector<std::string> names;
+  names.reserve(inputs.size());
+  for (const MixInput& input : inputs) names.push_back(input.name);
+  // The order checks the rest, for which the number of lanes must be known.
+  if (absl::Status status = MixSchedule::Check(names, schedule, /*lanes=*/1); !status.ok()) {
+    return Dataset(std::move(status));
+  }
   auto mixture = std::make_shared<Mixture>();
   ShardSet all;
   for (const MixInput& input : inputs) {
