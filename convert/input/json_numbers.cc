@@ -45,7 +45,6 @@ bool IsReplaced(std::string_view token, bool all) {
   digits.remove_suffix(rest.size());
   if (leading_zero && digits.size() > 1) return false;
   if (rest.empty()) {
-    if (all && token == "-0") return true;
     if (digits.size() < 19) return false;
     int64_t small;
     uint64_t large;

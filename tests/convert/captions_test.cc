@@ -104,7 +104,8 @@ TEST_F(CaptionsTest, DefectsAreTold) {
   ExpectScanError("in/b.png: the file is empty");
   std::filesystem::create_symlink("nowhere", Path("in/c.txt"));
   ExpectScanError("in/c.txt: the target of the link does not exist", absl::StatusCode::kNotFound);
-  ExpectError(MakeCaptionsSource({}).status(), absl::StatusCode::kInvalidArgument, "no folders");
+  ExpectError(MakeCaptionsSource({}).status(), absl::StatusCode::kInvalidArgument,
+              "expected folders of images, got none");
 }
 
 }  // namespace

@@ -98,8 +98,7 @@ TEST_F(LabelFileTest, DefectsAreTold) {
                  "a.csv:1: column \"image/format\" has the name of a feature that each image has");
   ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: expected the name of an image");
   ExpectNoLabel("a.csv", "id,x\n0,cat\n1,\n", "a.csv:3: no label for \"1\"");
-  ExpectDataLoss("a.txt", "a 1\nb\n",
-                 "a.txt:2: expected \"NAME LABEL\", got \"b\"; if the file is a table");
+  ExpectDataLoss("a.txt", "a 1\nb\n", "a.txt:2: expected \"NAME LABEL\", got \"b\"");
   ExpectDataLoss("a.txt", "a \xff\n", "a.txt:1: not UTF-8");
 }
 
