@@ -1,5 +1,5 @@
-// Measures how fast ExampleParser and libprotobuf parse records in memory into a dense batch, on one
-// thread.
+// Measures how fast ExampleParser and libprotobuf parse records in memory into a dense batch, on
+// one thread.
 //
 //   parse_benchmark [RECORDS]    400,000 records by default
 //
