@@ -290,7 +290,7 @@ int PreviewConversion(Source& source, const ConvertOptions& converting, const Pr
   } else if (!options.quiet) {
     PrintText(*preview);
   }
-  if (!preview->failure.ok()) return ExitOf(preview->failure);
+  if (!preview->failure.ok()) return ReportError(preview->failure);
   return preview->skipped.count > 0 ? kExitDefects : kExitDone;
 }
 

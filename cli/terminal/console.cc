@@ -68,10 +68,6 @@ void PrintNotes(const std::vector<std::string>& notes, std::string_view rest) {
 int ReportError(const absl::Status& status) {
   PrintMessage(fmt::format("{} {}", Painted(Paint::kError, "shardfeed:", STDERR_FILENO),
                            OneLine(DescribeError(status))));
-  return ExitOf(status);
-}
-
-int ExitOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitDone;

@@ -61,8 +61,6 @@ void PrintNotes(const std::vector<std::string>& notes, std::string_view rest);
 
 // Prints "shardfeed: MESSAGE" to standard error and returns the matching exit status.
 int ReportError(const absl::Status& status);
-// Returns the exit status of a command that ends with `status`.
-int ExitOf(const absl::Status& status);
 
 // The first Ctrl-C (SIGINT) or SIGTERM asks the token to stop; a second one ends the process at
 // once. Call StartInterruptHandler before any thread is started.

@@ -398,7 +398,7 @@ std::vector<std::string> TarSource::notes() const {
                                     : fmt::format("{} values lose", column.lossy().count),
           first(column.lossy())));
     }
-    if (extension.empty > 0) {
+    if (extension.empty > 0 && column.kind() != ColumnKind::kBytes) {
       notes.push_back(fmt::format("{} of {} .{} are empty, so their records lack the feature",
                                   extension.empty, extension.records, extension.name));
     }

@@ -4,6 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string_view>
+#include <vector>
 
 #include "base/excerpt.h"
 #include "base/utf8.h"
@@ -26,6 +29,11 @@ std::string_view TextOf(pugi::xml_node node) {
   return text;
 }
 
+// Elements of which another one may have one.
+constexpr std::string_view kOnce[] = {"filename", "size",      "width",     "height", "name",
+                                      "pose",     "truncated", "difficult", "bndbox", "xmin",
+                                      "ymin",     "xmax",      "ymax"};
+
 bool IsText(const pugi::xml_node& node) {
   return node.type() == pugi::node_pcdata || node.type() == pugi::node_cdata;
 }
@@ -47,11 +55,29 @@ class Reader {
         node, fmt::format("<{}> must be {}, got {}", node.name(), wanted, Excerpt(TextOf(node))));
   }
 
-  absl::Status ReadText(pugi::xml_node node, std::string* text) const {
-    if (std::ranges::count_if(node.children(), IsText) > 1) {
-      return Error(
-          node, fmt::format("the text of <{}> is divided by a comment or an element", node.name()));
+  // Checks that no value below the node is divided or stands twice.
+  absl::Status CheckValues(pugi::xml_node node) const {
+    std::vector<pugi::xml_node> nodes = {node};
+    while (!nodes.empty()) {
+      node = nodes.back();
+      nodes.pop_back();
+      if (std::ranges::count_if(node.children(), IsText) > 1) {
+        return Error(node, fmt::format("the text of <{}> is divided by a comment or an element",
+                                       node.name()));
+      }
+      std::set<std::string_view> names;
+      for (pugi::xml_node child : node.children()) {
+        if (child.type() != pugi::node_element) continue;
+        nodes.push_back(child);
+        const bool once = std::ranges::count(kOnce, child.name()) > 0;
+        if (once && !names.insert(child.name()).second) {
+          return Error(child, fmt::format("<{}> has two <{}>", node.name(), child.name()));
+        }
+      }
     }
+    return absl::OkStatus();
+  }
+  absl::Status ReadText(pugi::xml_node node, std::string* text) const {
     *text = TextOf(node);
     if (IsUtf8(*text)) return absl::OkStatus();
     return Bad(node, "UTF-8, or in the encoding that the file declares");
@@ -97,11 +123,6 @@ class Reader {
   }
   absl::Status ReadObject(pugi::xml_node node, std::set<std::string>& others,
                           VocObject* object) const {
-    for (const char* const once : {"name", "bndbox"}) {
-      if (node.child(once).next_sibling(once)) {
-        return Error(node, fmt::format("the object has two <{}>", once));
-      }
-    }
     bool has_box = false;
     for (pugi::xml_node child : node.children()) {
       const std::string_view name = child.name();
@@ -148,7 +169,8 @@ absl::Status ReadVocAnnotation(std::string_view xml, std::string_view path,
   }
   annotation->width = annotation->height = 0;
   annotation->objects.clear();
-  absl::Status status = reader.ReadText(root.child("filename"), &annotation->filename);
+  absl::Status status = reader.CheckValues(root);
+  if (status.ok()) status = reader.ReadText(root.child("filename"), &annotation->filename);
   if (status.ok()) status = reader.ReadSize(root.child("size"), annotation);
   for (pugi::xml_node node : root.children("object")) {
     if (!status.ok()) return status;

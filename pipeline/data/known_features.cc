@@ -259,6 +259,11 @@ absl::StatusOr<FoundSchema> FindSchema(const ShardSet& set, const ShardTable* ta
 
 absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
   KnownFeatures known;
+  if (!schema.knows_steps()) {
+    known.origin =
+        "The manifest, which an earlier version wrote, does not tell how many values steps have "
+        "('shardfeed index --manifest' adds it)";
+  }
   for (const auto& [name, feature] : schema.features()) {
     if (feature.mixed_kinds > 0) {
       return absl::InvalidArgumentError(fmt::format(

@@ -1,4 +1,6 @@
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -49,6 +51,15 @@ absl::StatusOr<std::shared_ptr<const RowStep>> PrepareParse(const RowSpec& spec,
         fmt::format("parse: there is no bytes column 'record'; there are: {}", RowSpecText(spec)));
   }
   std::shared_ptr<const RowStep> row_step = MakeParseStep(*std::move(parser));
+  std::set<std::string_view> names;
+  for (const ColumnSpec& output : row_step->outputs()) {
+    if (names.insert(output.name).second) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "parse: there are two columns '{0}': a feature list whose steps vary in length also "
+        "becomes "
+        "a column with its name and '_lengths'; name the features to parse, without one of them",
+        output.name));
+  }
   for (const ColumnSpec& output : row_step->outputs()) {
     if (output.name == "record" || FindColumn(spec, output.name) < 0) continue;
     return absl::InvalidArgumentError(fmt::format(

@@ -3,10 +3,12 @@
 #ifndef SHARDFEED_PYTHON_CORE_FIELDS_H_
 #define SHARDFEED_PYTHON_CORE_FIELDS_H_
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "fmt/format.h"
 #include "nanobind/nanobind.h"
@@ -39,6 +41,14 @@ class Fields {
     Read(name, &range);
     field[0] = range.first;
     field[1] = range.second;
+  }
+  // Raises ValueError if the dict has other names than these. `of` names what has the fields.
+  void CheckNames(std::string_view of, const std::vector<std::string_view>& names) const {
+    for (const auto& [key, value] : fields_) {
+      const auto name = nanobind::cast<std::string>(key);
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      throw nanobind::value_error(fmt::format("{} has no field '{}'", of, name).c_str());
+    }
   }
   template <typename E>
   void Choose(const char* name, Choices<E> choices, E* field) const {

@@ -76,8 +76,12 @@ Augmentation AugmentationFromPython(std::string_view name, const ImageFields& f)
     using A = std::variant_alternative_t<i, Augmentation::variant>;
     if (name != augment::FieldsOf<A>::kName) return AugmentationFromPython<i + 1>(name, f);
     A augmentation;
-    augment::VisitFields(augmentation,
-                         [&f](const char* field, auto& value) { f.Read(field, &value); });
+    std::vector<std::string_view> fields;
+    augment::VisitFields(augmentation, [&](const char* field, auto& value) {
+      f.Read(field, &value);
+      fields.emplace_back(field);
+    });
+    f.CheckNames(name, fields);
     return augmentation;
   }
 }

@@ -277,11 +277,15 @@ OutputSpec OutputOf(const std::string& spec) {
 }
 
 // Checks the name of a dataset that is to be written; the number of shards may be missing.
-void CheckOutput(const std::string& spec) {
+// With `is_free`, also checks that there is no dataset of the name.
+void CheckOutput(const std::string& spec, bool is_free) {
   absl::Status status;
   {
     const GilRelease release;
-    status = ParseOutputSpec(spec).status();
+    const absl::StatusOr<OutputSpec> output = ParseOutputSpec(spec);
+    status = output.status();
+    if (status.ok() && is_free) status = DatasetWriter::CheckNameIsFree(*output);
+    if (absl::IsNotFound(status)) status = absl::OkStatus();  // the folder is made
   }
   Check(status);
 }
@@ -559,7 +563,7 @@ void BindWriting(nb::module_& m) {
         }
         Check(status);
       });
-  m.def("check_output", &CheckOutput);
+  m.def("check_output", &CheckOutput, nb::arg("spec"), nb::arg("is_free") = false);
   nb::class_<JobTask>(m, "JobTask")
       .def_static("make", &JobTask::Make)
       .def("join", &JobTask::Join)

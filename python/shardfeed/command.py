@@ -17,8 +17,8 @@ PathLike = Union[str, os.PathLike]
 
 _DONE, _DEFECTS, _USAGE, _IO, _INTERRUPTED = 0, 1, 2, 3, 130
 
-# A flag in a message, or a command line to type, which keeps its flags.
-_FLAG = re.compile(r"shardfeed [a-z]+ [^;']*|(?<![^\s'\"(,|])--([a-z][a-z-]*)(?: (skip|stop)\b)?")
+# A flag in a message. Command lines to type and quoted data keep theirs.
+_FLAG = r"""shardfeed [a-z]+ [^;']*|"(?:[^"\\]|\\.)*"|(?<![^\s'(,|])--([a-z][a-z-]*)(?: (skip|stop)\b)?"""
 
 
 def program() -> str:
@@ -50,12 +50,14 @@ def _options(options: Dict[str, Any]) -> List[str]:
     return arguments
 
 
-def _in_python(message: str) -> str:
-    """Returns an error of the program with its flags spelled as arguments of these functions."""
+def _in_python(message: str, arguments: Sequence[str] = ()) -> str:
+    """Returns an error of the program with its flags spelled as arguments of these functions, but not in the texts of
+    `arguments`, which may be names of files."""
     def argument(match: "re.Match[str]") -> str:
         if not match[1]:
             return match[0]
-        return match[1].replace("-", "_") + (f"={match[2]!r}" if match[2] else "")
+        name = match[1].replace("-", "_")
+        return {"jobs": "threads"}.get(name, name) + (f"={match[2]!r}" if match[2] else "")
 
     def spelled(match: "re.Match[str]") -> str:
         value = match[2] or "True"
@@ -64,7 +66,8 @@ def _in_python(message: str) -> str:
             value = repr(value)
         return f"; pass {match[1].replace('-', '_')}={value} to "
     message = re.sub(r"; pass --([a-z-]+)(?: (\S+))? to (?=[^;]*$)", spelled, message)
-    return _FLAG.sub(argument, message)
+    texts = sorted((one for one in arguments if "--" in one and not one.startswith("--")), key=len, reverse=True)
+    return re.sub("|".join([*map(re.escape, texts), _FLAG]), argument, message)
 
 
 def _run(*arguments: str, reported: Sequence[int] = ()) -> Dict[str, Any]:
@@ -78,7 +81,7 @@ def _run(*arguments: str, reported: Sequence[int] = ()) -> Dict[str, Any]:
     if done.returncode == _DONE or (done.returncode in reported and done.stdout):
         return json.loads(done.stdout)
     message = done.stderr.decode(errors="backslashreplace").strip().removeprefix("shardfeed: ")
-    message = _in_python(message)
+    message = _in_python(message, arguments)
     if done.returncode == _INTERRUPTED:
         raise KeyboardInterrupt
     if done.returncode == _USAGE:
@@ -118,11 +121,11 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
         try:
             return tables.run(tables.parse(kind, arguments))
         except Misuse as error:
-            raise ValueError(_in_python(f"{kind}: {error}")) from None
+            raise ValueError(_in_python(f"{kind}: {error}", arguments)) from None
         except FileExistsError as error:  # as for the program's kinds
-            raise ValueError(_in_python(str(error))) from None
-    # Records that on_error="skip" left out are in the result, and not an error.
-    return _run("convert", kind, *arguments, reported=[_DEFECTS])
+            raise ValueError(_in_python(str(error), arguments)) from None
+    # Records that on_error="skip" left out are in the result, and not an error, and so is what a dry run tells.
+    return _run("convert", kind, *arguments, reported=[_DEFECTS, _USAGE] if options.get("dry_run") else [_DEFECTS])
 
 
 @checked

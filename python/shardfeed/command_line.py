@@ -26,8 +26,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
             if match[1][0] == "-":
-                near = difflib.get_close_matches(match[1].partition("=")[0], list(self._option_string_actions), 1)
-                message = f"there is no option {match[1]}" + (f"; did you mean '{near[0]}'?" if near else "")
+                options = {option.lstrip("-"): option for option in self._option_string_actions}
+                near = difflib.get_close_matches(match[1].partition("=")[0].lstrip("-"), options, 1)
+                message = f"there is no option {match[1]}" + (f"; did you mean '{options[near[0]]}'?" if near else "")
             else:
                 message = f"unexpected argument '{match[1]}'"
         elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):

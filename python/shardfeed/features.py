@@ -157,9 +157,13 @@ def as_feature(feature: FeatureLike, name: str = "") -> Feature:
         raise type(error)(f"feature {name!r}: {error}") from None
 
 
-def as_features(features: Mapping[str, FeatureLike], what: str) -> Dict[str, Feature]:
+def as_features(features: Mapping[str, FeatureLike], what: str, lists: bool = False) -> Dict[str, Feature]:
     """Returns the features passed to `what`."""
     if not isinstance(features, Mapping):
         raise TypeError(f"{what}: expected {{name: sf.fixed(...) | sf.ragged(...) | dtype}}, got "
                         f"{type(features).__name__}")
-    return {name: as_feature(feature, name) for name, feature in features.items()}
+    found = {name: as_feature(feature, name) for name, feature in features.items()}
+    for name, feature in found.items():
+        if feature.ragged_steps and not lists:
+            raise ValueError(f"{what}: feature {name!r}: ragged_steps is for the feature_lists of parse")
+    return found

@@ -45,7 +45,7 @@ class RowSteps(Chain):
         if features is None and feature_lists is None:
             return self._then("parse_all", text="parse()", structure=None)
         wanted = as_features(features or {}, "parse")
-        lists = as_features(feature_lists or {}, "parse: feature_lists")
+        lists = as_features(feature_lists or {}, "parse: feature_lists", lists=True)
         if any(f.is_sparse for f in lists.values()):
             raise ValueError("parse: feature lists are ragged, not sparse")
         return self._then("parse", [f.core(name) for name, f in wanted.items()],

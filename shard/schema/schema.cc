@@ -353,6 +353,20 @@ FeatureTypes Schema::Types() const {
   return types;
 }
 
+bool Schema::knows_steps() const {
+  return std::ranges::all_of(features_,
+                             [](const auto& feature) { return IsKnownOfSteps(feature.second); });
+}
+
+void Schema::SetSteps(const Schema& found) {
+  for (auto& [name, feature] : features_) {
+    const auto it = found.features_.find(name);
+    if (it == found.features_.end()) continue;
+    feature.min_step_values = it->second.min_step_values;
+    feature.max_step_values = it->second.max_step_values;
+  }
+}
+
 nlohmann::json Schema::ToJson() const {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, feature] : features_) {

@@ -84,6 +84,11 @@ class Schema {
   // out.
   void SetTypes(const FeatureTypes& types);
   FeatureTypes Types() const;
+  // Whether all feature lists tell how many values their steps have; manifests of earlier versions
+  // do not.
+  bool knows_steps() const;
+  // Takes that from the schema of the same records.
+  void SetSteps(const Schema& found);
 
   uint64_t records() const { return records_; }
   uint64_t not_examples() const { return not_examples_; }

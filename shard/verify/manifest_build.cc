@@ -136,7 +136,9 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   if (report->has_manifest) {
     // Only its writer knows the types and classes in it.
     manifest = ReadManifest(path);
-    if (!manifest.ok() || manifest->values != nullptr) return manifest;
+    if (!manifest.ok()) return manifest;
+    if (manifest->values != nullptr && manifest->schema.knows_steps()) return manifest;
+    manifest->schema.SetSteps(found.schema());
   } else {
     manifest = NewManifest(set, *report, options.made_by);
     if (!manifest.ok()) return manifest;
@@ -154,7 +156,9 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
       manifest->classes = std::move((*tfds)->classes);
     }
   }
-  manifest->values = std::make_shared<const ValueStatistics>(found.TakeValues());
+  if (manifest->values == nullptr) {
+    manifest->values = std::make_shared<const ValueStatistics>(found.TakeValues());
+  }
   // The lock keeps writers from committing another dataset of this name before the manifest is in
   // place.
   const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);

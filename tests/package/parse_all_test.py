@@ -122,5 +122,5 @@ def test_steps_of_any_length(tmp_path, records, spec, expected, with_manifest):
              for column in row} for row in ds] == expected
     declared = sf.read(name).parse(feature_lists={"t": sf.ragged(sf.float32, ragged_steps=True)})
     assert [row["t_lengths"].tolist() for row in declared] == [[len(step) for step in steps] for steps in records]
-    with pytest.raises(ValueError, match="only feature lists have steps"):
+    with pytest.raises(ValueError, match="parse: feature 't': ragged_steps is for the feature_lists of parse"):
         sf.read(name).parse({"t": sf.ragged(sf.float32, ragged_steps=True)})

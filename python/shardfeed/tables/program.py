@@ -231,7 +231,7 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
     from .table import Options
     started = time.monotonic()
     if given.named:
-        _core.check_output(given.out)
+        _core.check_output(given.out, is_free=given.dry_run and not given.overwrite and not given.resume)
     own = {name: value for name in ("query", "table", "format", "every") if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)

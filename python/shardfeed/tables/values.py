@@ -352,7 +352,10 @@ class Conversion:
         if not pa.types.is_decimal(array.type):
             odd |= np.asarray(pc.match_substring_regex(array, "^[^eE]*[1-9]").fill_null(False)) & (values == 0)
         for index in np.flatnonzero(odd):
-            exact = decimal.Decimal(array[index].as_py())
+            try:
+                exact = decimal.Decimal(array[index].as_py())
+            except decimal.InvalidOperation:  # an exponent of more than 18 digits
+                exact = decimal.Decimal(1)
             if exact.is_infinite():
                 continue
             if np.isinf(values[index]):
