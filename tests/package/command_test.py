@@ -1,5 +1,8 @@
 """Commands as functions: what they return, and errors in the words of Python."""
 
+import os
+import re
+import subprocess
 import sys
 
 import harness
@@ -31,6 +34,23 @@ def test_errors_name_arguments_and_not_flags(table, kind, options, message):
         sf.convert(kind, table / f"t.{kind}", table / "out/t@2", **options)
 
 
+def test_names_of_files_stay_as_they_are(table):
+    for name in ("x --no-header y.csv", "it's (--no-header).csv"):
+        with pytest.raises((OSError, ValueError), match=re.escape(str(table / name))):
+            sf.convert("csv", table / name, table / "out/t@2")
+
+
+def test_dry_runs_tell_what_would_fail(table):
+    for kind in ("csv", "parquet"):
+        sf.convert(kind, table / f"t.{kind}", table / f"{kind}@1")
+    told = sf.convert("csv", table / "t.csv", table / "csv@1", dry_run=True)
+    assert told["notes"][0].startswith("the conversion would fail: ")
+    with pytest.raises(ValueError, match="pass overwrite=True to replace it"):
+        sf.convert("parquet", table / "t.parquet", table / "parquet@1", dry_run=True)
+    assert sf.convert("parquet", table / "t.parquet", table / "parquet@1", dry_run=True, overwrite=True)["records"] == 2
+    assert package("convert", "csv", table / "t.csv", table / "csv@1", "--dry-run", "-q")[2].startswith("shardfeed: ")
+
+
 def test_a_schema_is_a_file(table):
     with pytest.raises(TypeError, match="schema must be the path of a JSON file, not a dict"):
         sf.convert("csv", table / "t.csv", table / "out/t@2", schema={"a": "float"})
@@ -53,9 +73,8 @@ except OSError as error:
 
 
 def package(*arguments):
-    import subprocess
     done = subprocess.run([sys.executable, "-m", "shardfeed", *map(str, arguments)], capture_output=True, text=True,
-                          env={**__import__("os").environ, "PYTHONPATH": str(harness.REPOSITORY / "python")})
+                          env={**os.environ, "PYTHONPATH": str(harness.REPOSITORY / "python")})
     return done.returncode, done.stdout, done.stderr
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 
+import harness
 import pytest
 from package_data import sf
 
@@ -124,3 +125,33 @@ def test_steps_of_any_length(tmp_path, records, spec, expected, with_manifest):
     assert [row["t_lengths"].tolist() for row in declared] == [[len(step) for step in steps] for steps in records]
     with pytest.raises(ValueError, match="parse: feature 't': ragged_steps is for the feature_lists of parse"):
         sf.read(name).parse({"t": sf.ragged(sf.float32, ragged_steps=True)})
+
+
+def test_numbers_of_steps_take_no_feature_s_place(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    example = tf.train.SequenceExample()
+    example.context.feature["a_lengths"].bytes_list.value.append(b"hello")
+    for step in ([1], [2, 3]):
+        example.feature_lists.feature_list["a"].feature.add().int64_list.value.extend(step)
+    with tf.io.TFRecordWriter(str(tmp_path / "s-00000-of-00001")) as writer:
+        writer.write(example.SerializeToString())
+    ds = sf.read(tmp_path / "s@1")
+    steps = {"a": sf.ragged(sf.int64, ragged_steps=True)}
+    for arguments in ({}, {"features": {"a_lengths": sf.bytes}, "feature_lists": steps}):
+        with pytest.raises(ValueError, match="parse: there are two columns 'a_lengths'"):
+            ds.parse(**arguments)
+    assert [row["a_lengths"].tolist() for row in ds.parse(feature_lists=steps)] == [[1, 2]]
+
+
+def test_manifests_of_earlier_versions_are_completed(tmp_path):
+    name = sequences(tmp_path, [[1, 2], [3, 4]], [[5, 6]])
+    sf.index(name, manifest=True)
+    path = tmp_path / ".shardfeed/s.manifest.json"
+    manifest = json.loads(path.read_text())
+    for key in ("min_step_values", "max_step_values"):
+        del manifest["features"]["t"][key]
+    harness.write_manifest(path, manifest)
+    with pytest.raises(ValueError, match="The manifest, which an earlier version wrote.*'shardfeed index --manifest' adds it"):
+        list(sf.read(name).parse())
+    sf.index(name, manifest=True)
+    assert [row["t"].tolist() for row in sf.read(name).parse()] == [[[1, 2], [3, 4]], [[5, 6]]]
