@@ -36,8 +36,12 @@ Dataset Dataset::Mix(const std::vector<MixInput>& inputs, std::vector<MixSegment
   std::vector<std::string> names;
   names.reserve(inputs.size());
   for (const MixInput& input : inputs) names.push_back(input.name);
-  // The order checks the rest, for which the number of lanes must be known.
-  if (absl::Status status = MixSchedule::Check(names, schedule, /*lanes=*/1); !status.ok()) {
+  // The order checks the rest, for which the number of lanes and of records must be known.
+  std::vector<MixSegment> segments = schedule;
+  for (MixSegment& segment : segments) {
+    if (segment.weights.empty()) segment.weights.assign(inputs.size(), 1);
+  }
+  if (absl::Status status = MixSchedule::Check(names, segments, /*lanes=*/1); !status.ok()) {
     return Dataset(std::move(status));
   }
   auto mixture = std::make_shared<Mixture>();

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
             if match[1][0] == "-":
                 options = {option.lstrip("-"): option for option in self._option_string_actions}
-                near = difflib.get_close_matches(match[1].partition("=")[0].lstrip("-"), options, 1)
+                near = difflib.get_close_matches(match[1].partition("=")[0].lstrip("-"), options, 1, 0.7)
                 message = f"there is no option {match[1]}" + (f"; did you mean '{options[near[0]]}'?" if near else "")
             else:
                 message = f"unexpected argument '{match[1]}'"
