@@ -170,7 +170,7 @@ TEST_F(VocTest, DefectsAreTold) {
   expect(Xml("<object><name>c<!-- x -->at</name>" + Box("1 1 2 2") + "</object>"),
          "the text of <name> is divided by a comment or an element");
   expect(Xml("<object><name>a</name><name>b</name>" + Box("1 1 2 2") + "</object>"),
-         place + "3: <object> has two <name>");
+         place + "2: <object> has two <name>");
   expect(Xml(Object("a", "1<!---->2 1 3 2")), "the text of <xmin> is divided by a comment");
   expect(Xml(Object("\xff", "1 1 2 2")), "<name> must be UTF-8");
   expect(Xml("", "<size><width>-1</width></size>"), "<width> must be a number of pixels");

@@ -461,7 +461,7 @@ def test_a_dry_run_writes_nothing(tmp_path, table):
     assert not (tmp_path / "out").exists()
     written = convert("parquet", tmp_path / "t.parquet", tmp_path / "out/t@3")
     assert abs(report["bytes"] / written["bytes"] - 1) < 0.2
-    shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", tmp_path / "out/t@3", "--dry-run").out.decode()
+    shown = shardfeed("convert", "parquet", tmp_path / "t.parquet", tmp_path / "out/u@3", "--dry-run").out.decode()
     assert shown.splitlines()[:2] == ["feature  kind   from", "int8     int64  int8"]
     assert "1,000 records, about" in shown and shown.endswith("nothing was written\n")
     # OUT may be left out.

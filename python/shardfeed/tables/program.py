@@ -230,8 +230,12 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
     from . import converting, resuming
     from .table import Options
     started = time.monotonic()
+    given.failure = None  # why the conversion would fail, of a dry run
     if given.named:
-        _core.check_output(given.out, is_free=given.dry_run and not given.overwrite and not given.resume)
+        try:
+            _core.check_output(given.out, is_free=given.dry_run and not given.overwrite and not given.resume)
+        except FileExistsError as error:
+            given.failure = str(error)
     own = {name: value for name in ("query", "table", "format", "every") if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
@@ -253,7 +257,8 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         return {"dry_run": True, **({"dataset": out} if given.named else {}), **converting.estimate(source, given.limit),
                 "features": {name: feature._asdict() for name, feature in source.features.items()},
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
-                "notes": [given.told(note) for note in source.notes()], "seconds": time.monotonic() - started}
+                "notes": [*([f"the conversion would fail: {given.failure}"] if given.failure else []),
+                          *map(given.told, source.notes())], "seconds": time.monotonic() - started}
     def plan_of(out: str) -> str:
         return resuming.fingerprint(source.tables, made_by, out=out, kinds=kinds, compression=given.compression,
                                     level=given.level, member_bytes=given.member_size, shuffle=given.shuffle,
@@ -419,7 +424,7 @@ def main(kind: str, arguments: Sequence[str]) -> int:
             report = run(given, progress)
         _print(report, given)
         sys.stdout.flush()
-        return DONE
+        return DONE if given.failure is None else _fail(USAGE, given.failure)
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted")
     except DataLossError as error:
