@@ -362,7 +362,7 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     if given.json:
         print(json.dumps(report, indent=1))
         return
-    if given.quiet and not report.get("dry_run"):
+    if given.quiet:
         return
     if report.get("dry_run"):
         rows = [["feature", "kind", "from"], *([one_line(name), one["kind"], one["type"]]
