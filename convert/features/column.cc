@@ -169,7 +169,8 @@ bool IsLossyAsFloat(std::string_view number) {
   }
   int64_t exponent = 0;
   if (e != number.npos) {
-    const std::string_view text = number.substr(e + (number[e + 1] == '+' ? 2 : 1));
+    std::string_view text = number.substr(e + 1);
+    if (text.starts_with('+')) text.remove_prefix(1);
     std::from_chars(text.data(), text.data() + text.size(), exponent);
   }
   const int64_t whole = static_cast<int64_t>(digits.size()) + point + exponent;
