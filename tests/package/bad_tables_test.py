@@ -415,3 +415,10 @@ def test_strings_keep_the_nul_within_them(tmp_path):
     sf.convert("hdf5", tmp_path / "t.h5", tmp_path / "out/h@1")
     assert sf.read(tmp_path / "out/z@1").parse()[0] == {"s": b"a\0b", "u": "x\0é".encode()}
     assert sf.read(tmp_path / "out/h@1").parse()[0] == {"s": b"a\0b"}
+
+
+@pytest.mark.parametrize("text", ["1e400", "1e99999999999999999999"])
+def test_text_beyond_floats(tmp_path, text):
+    (tmp_path / "schema.json").write_text('{"x": "float"}')
+    message = refused({"x": ["1", text]}, "--schema", "schema.json", cwd=tmp_path)
+    assert message.startswith(f"t.parquet: row 1 (row group 0): column 'x': {text} is beyond the range of floats")
