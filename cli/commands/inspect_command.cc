@@ -275,8 +275,9 @@ absl::Status ReadContents(const InspectFlags& flags, bool with_statistics,
   const auto read_statistics = [&]() -> absl::Status {
     absl::StatusOr<DatasetStatistics> read =
         ReadStatistics(found->set, flags.specs.front(), options);
-    if (read.ok()) found->statistics = *std::move(read);
-    return read.status();
+    if (!read.ok()) return read.status();
+    found->statistics = *std::move(read);
+    return absl::OkStatus();
   };
   if (!found->has_manifest && with_statistics) {
     if (absl::Status read = read_statistics(); !read.ok()) return read;

@@ -365,7 +365,7 @@ absl::Status CsvSource::Scan(std::stop_token stop,
   for (Column& column : columns_) column.kind = column.cells.kind();
   if (num_records_ > 0) return absl::OkStatus();
   if (!guess_.header) return files_.Error(0, "no records: the file is empty");
-  const absl::Status none = files_.Error(0, "no records: nothing follows the header");
+  absl::Status none = files_.Error(0, "no records: nothing follows the header");
   if (options_.header) return none;
   return WithRemedy(none, {"no_header", "", "take the first row for a record"});
 }
