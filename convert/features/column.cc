@@ -187,6 +187,18 @@ std::optional<bool> ParseBool(std::string_view text) {
   return std::nullopt;
 }
 
+void Cells::Keep(std::string_view cell, Place at) {
+  constexpr size_t kShown = 80;
+  first = cell.substr(0, kShown);
+  place = at;
+}
+
+std::string NoteOfLossyFloats(std::string_view column, const Cells& lossy, std::string_view first) {
+  return fmt::format(
+      "{}: {} digits because floats have 32 bits, the first is {}", column,
+      lossy.count == 1 ? "1 value loses" : fmt::format("{} values lose", lossy.count), first);
+}
+
 void TextColumn::Add(std::string_view cell, Place place) {
   bool risky;
   const ColumnKind kind = KindOfText(cell, &risky);
@@ -198,13 +210,6 @@ void TextColumn::Add(std::string_view cell, Place place) {
     ++num_numbers_;
     if (risky && IsLossyAsFloat(cell)) lossy_.Add(cell, place);
   }
-}
-
-void TextColumn::Cells::Add(std::string_view cell, Place at) {
-  if (++count > 1) return;
-  constexpr size_t kShown = 80;
-  first = cell.substr(0, kShown);
-  place = at;
 }
 
 }  // namespace shardfeed

@@ -73,6 +73,22 @@ struct Place {
   uint64_t line = 0;
 };
 
+// Cells of one sort: how many, and the beginning and the place of the first one.
+struct Cells {
+  uint64_t count = 0;
+  std::string first;
+  Place place;
+
+  void Add(std::string_view cell, Place at) {
+    if (++count == 1) Keep(cell, at);
+  }
+  // Makes the cell the first one.
+  void Keep(std::string_view cell, Place at);
+};
+
+// Returns the note "COLUMN: 3 values lose digits because floats have 32 bits, the first is FIRST".
+std::string NoteOfLossyFloats(std::string_view column, const Cells& lossy, std::string_view first);
+
 // Infers the kind of a column of text cells. Not thread-safe.
 class TextColumn {
  public:
@@ -86,14 +102,6 @@ class TextColumn {
   void Add(std::string_view cell, Place place);
 
   bool empty() const { return kind_ == ColumnKind::kUnknown; }
-  // Cells of one sort: how many, and the beginning and the place of the first one.
-  struct Cells {
-    uint64_t count = 0;
-    std::string first;
-    Place place;
-
-    void Add(std::string_view cell, Place at);
-  };
   // Cells that are not numbers.
   const Cells& texts() const { return texts_; }
   uint64_t num_numbers() const { return num_numbers_; }

@@ -25,6 +25,20 @@ std::string NoteOfMissing(std::string_view column, uint64_t count, std::string_v
                      count == 1 ? "1 value is" : fmt::format("{} values are", count), first);
 }
 
+// Whether the first of `a` stands before the first of `b`, if there is one.
+bool IsBefore(const Cells& a, const Cells& b) {
+  if (a.count == 0 || b.count == 0) return a.count > 0;
+  if (a.place.file != b.place.file) return a.place.file < b.place.file;
+  return a.place.line < b.place.line;
+}
+
+// The cells of both sorts.
+Cells Joined(const Cells& a, const Cells& b) {
+  Cells both = IsBefore(b, a) ? b : a;
+  both.count = a.count + b.count;
+  return both;
+}
+
 // The mark of thousands where `decimal` is the decimal mark, and the other way round.
 char OtherMark(char decimal) { return decimal == '.' ? ',' : '.'; }
 
@@ -112,24 +126,6 @@ std::optional<std::string_view> CellRules::Plain(std::string_view cell,
   const std::string_view text = Inside(cell);
   if (options_.decimal == '.' && options_.thousands == '\0') return text;
   return WithPlainMarks(text, options_.decimal, options_.thousands, scratch);
-}
-
-void TableColumn::Cells::Keep(std::string_view cell, Place at) {
-  constexpr size_t kShown = 80;
-  first = cell.substr(0, kShown);
-  place = at;
-}
-
-bool TableColumn::Cells::IsBefore(const Cells& other) const {
-  if (count == 0 || other.count == 0) return count > 0;
-  if (place.file != other.place.file) return place.file < other.place.file;
-  return place.line < other.place.line;
-}
-
-TableColumn::Cells TableColumn::Joined(const Cells& a, const Cells& b) {
-  Cells both = b.IsBefore(a) ? b : a;
-  both.count = a.count + b.count;
-  return both;
 }
 
 ColumnKind TableColumn::kind() const {
@@ -414,13 +410,11 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
                                 Values(padded_.count), name_of(padded_.place)));
   }
   if (kind() == ColumnKind::kFloat && lossy_.count > 0) {
-    notes.push_back(fmt::format(
-        "{}: {} digits because floats have 32 bits, the first is {}{}", column,
-        lossy_.count == 1 ? "1 value loses" : fmt::format("{} values lose", lossy_.count),
-        first(lossy_),
-        spell ? fmt::format("; declare the column as bytes with {} to keep them",
-                            spell("schema", "FILE"))
-              : ""));
+    notes.push_back(NoteOfLossyFloats(column, lossy_, first(lossy_)));
+    if (spell) {
+      notes.back() += fmt::format("; declare the column as bytes with {} to keep them",
+                                  spell("schema", "FILE"));
+    }
   }
   return notes;
 }

@@ -184,20 +184,6 @@ class TableColumn {
                                  const SpellOption& spell) const;
 
  private:
-  // Cells of one sort: how many, and the first one.
-  struct Cells {
-    uint64_t count = 0;
-    std::string first;
-    Place place;
-
-    void Add(std::string_view cell, Place at) {
-      if (++count == 1) Keep(cell, at);
-    }
-    void Keep(std::string_view cell, Place at);
-    bool IsBefore(const Cells& other) const;
-  };
-  static Cells Joined(const Cells& a, const Cells& b);
-
   void AddSpecial(std::string_view cell, Place place);
   void AddText(std::string_view text, std::string_view cell, Place place);
   // Returns false if the text is not a date.

@@ -379,7 +379,7 @@ std::vector<std::string> TarSource::notes() const {
     }
     if (!extension.is_class) continue;
     const TextColumn& column = extension.column;
-    const auto first = [this](const TextColumn::Cells& cells) {
+    const auto first = [this](const Cells& cells) {
       return fmt::format("{} in record {} of {}", Excerpt(cells.first), cells.place.line - 1,
                          files_.path(cells.place.file));
     };
@@ -392,11 +392,7 @@ std::vector<std::string> TarSource::notes() const {
           column.num_numbers(), column.num_numbers() == 1 ? "is a number" : "are numbers"));
     }
     if (column.kind() == ColumnKind::kFloat && column.lossy().count > 0) {
-      notes.push_back(fmt::format(
-          "{}: {} digits because floats have 32 bits, the first is {}", extension.name,
-          column.lossy().count == 1 ? "1 value loses"
-                                    : fmt::format("{} values lose", column.lossy().count),
-          first(column.lossy())));
+      notes.push_back(NoteOfLossyFloats(extension.name, column.lossy(), first(column.lossy())));
     }
     if (extension.empty > 0 && column.kind() != ColumnKind::kBytes) {
       notes.push_back(fmt::format("{} of {} .{} are empty, so their records lack the feature",

@@ -240,8 +240,9 @@ void SetSteps(const FeatureSchema& feature, FeatureSpec* spec) {
   const uint64_t most = feature.max_step_values;
   const auto in_element = static_cast<uint64_t>(NumValues(*spec));
   if (least == most && most > 0) {
-    if (in_element != most) spec->shape = {static_cast<int64_t>(most)};
-    if (most == 1) spec->shape.clear();
+    if (in_element == most) return;
+    spec->shape.clear();
+    if (most > 1) spec->shape.push_back(static_cast<int64_t>(most));
     return;
   }
   spec->ragged_steps = true;

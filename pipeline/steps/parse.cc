@@ -56,8 +56,8 @@ absl::StatusOr<std::shared_ptr<const RowStep>> PrepareParse(const RowSpec& spec,
     if (names.insert(output.name).second) continue;
     return absl::InvalidArgumentError(fmt::format(
         "parse: there are two columns '{0}': a feature list whose steps vary in length also "
-        "becomes "
-        "a column with its name and '_lengths'; name the features to parse, without one of them",
+        "becomes a column with its name and '_lengths'; name the features to parse, without one of "
+        "them",
         output.name));
   }
   for (const ColumnSpec& output : row_step->outputs()) {

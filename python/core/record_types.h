@@ -69,8 +69,8 @@ class RecordTypes {
   // All rows of a column. Converts integers to declared floats.
   Wrong CheckColumn(TypedColumn* column, uint64_t rows);
   // A record that was made elsewhere: that each feature is of the kind, and has the number of
-  // values, that it has in others. A record that is no
-  // Example is an error only if features are declared.
+  // values, that it has in others. A record that is no Example is an error only if features are
+  // declared.
   Wrong CheckRecord(std::string_view record);
 
   // What was declared or learned.

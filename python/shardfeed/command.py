@@ -12,10 +12,9 @@ from typing import Any, Callable, Dict, List, Literal, Mapping, NamedTuple, Opti
 from . import _core
 from ._core import DataLossError
 from .arguments import Count, Size, Threads, checked, shown, specs_of
+from .exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
 
 PathLike = Union[str, os.PathLike]
-
-_DONE, _DEFECTS, _USAGE, _IO, _INTERRUPTED = 0, 1, 2, 3, 130
 
 # A flag in a message. Command lines to type and quoted data keep theirs.
 _FLAG = r"""shardfeed [a-z]+ [^;']*|"(?:[^"\\]|\\.)*"|(?<![^\s'(,|])--([a-z][a-z-]*)(?: (skip|stop)\b)?"""
@@ -78,15 +77,15 @@ def _run(*arguments: str, reported: Sequence[int] = ()) -> Dict[str, Any]:
     limit = ["--max-record-bytes", str(_core.max_record_bytes())]
     done = subprocess.run([program(), *arguments, *limit, "--json"], stdin=subprocess.DEVNULL,
                           capture_output=True)
-    if done.returncode == _DONE or (done.returncode in reported and done.stdout):
+    if done.returncode == DONE or (done.returncode in reported and done.stdout):
         return json.loads(done.stdout)
     message = done.stderr.decode(errors="backslashreplace").strip().removeprefix("shardfeed: ")
     message = _in_python(message, arguments)
-    if done.returncode == _INTERRUPTED:
+    if done.returncode == INTERRUPTED:
         raise KeyboardInterrupt
-    if done.returncode == _USAGE:
+    if done.returncode == USAGE:
         raise ValueError(message)
-    if done.returncode == _DEFECTS:
+    if done.returncode == DEFECTS:
         raise DataLossError(message)
     raise OSError(message or f"the program ended with {done.returncode}")
 
@@ -125,7 +124,7 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
         except FileExistsError as error:  # as for the program's kinds
             raise ValueError(_in_python(str(error), arguments)) from None
     # Records that on_error="skip" left out are in the result, and not an error, and so is what a dry run tells.
-    return _run("convert", kind, *arguments, reported=[_DEFECTS, _USAGE] if options.get("dry_run") else [_DEFECTS])
+    return _run("convert", kind, *arguments, reported=[DEFECTS, USAGE] if options.get("dry_run") else [DEFECTS])
 
 
 @checked
@@ -217,7 +216,7 @@ def verify(spec: Union[PathLike, Sequence[PathLike]], *,
 
     ValueError: a wrong argument. OSError: there is no such dataset, or its folder cannot be listed."""
     report = _run("verify", *specs_of(spec), *_options({"level": level, "threads": threads}),
-                  reported=[_DEFECTS, _IO])
+                  reported=[DEFECTS, FAILED])
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
                     d.get("detail", "")) for d in report["defects"]]
     return VerifyReport(report["shards"], report["records"], report["bytes"],
@@ -346,7 +345,7 @@ def diff(first: PathLike, second: PathLike, *, max_drift: float = 0.1,
     if not 0 <= max_drift <= 1:
         raise ValueError(f"max_drift must be from 0 to 1, not {shown(max_drift)}")
     report = _run("diff", *specs_of(first), *specs_of(second),
-                  *_options({"max_drift": max_drift, "threads": threads}), reported=[_DEFECTS])
+                  *_options({"max_drift": max_drift, "threads": threads}), reported=[DEFECTS])
     drift = [Drift(d["feature"], d["distance"], d["measure"], d.get("value"), d["significant"])
              for d in report["drift"]]
     return Difference(report["schema"], drift, max_drift, report["not_compared"])

@@ -1,5 +1,5 @@
-"""The common part of the commands that this package runs itself: exit statuses, messages about misuse, and text
-for the terminal. They are those of the program (docs/command_line.md)."""
+"""The common part of the commands that this package runs itself: messages about misuse, and text for the terminal.
+They are those of the program (docs/command_line.md)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import argparse
 import difflib
 import re
 from typing import Any, List, NoReturn, Sequence
-
-DONE, DEFECTS, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class Misuse(ValueError):

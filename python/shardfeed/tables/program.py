@@ -17,7 +17,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Op
 
 from .. import _core
 from .._core import DataLossError
-from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, in_utf8, names_in, one_line
+from ..command_line import Misuse, Parser, in_utf8, names_in, one_line
+from ..exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
 from . import KINDS, extra_of
 from .tasks import listed, shards_of
 

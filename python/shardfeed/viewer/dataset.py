@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core import DataLossError
 from ..command import program
-from ..command_line import DEFECTS
+from ..exit_status import DEFECTS
 from ..features import ragged
 from ..sources import read
 from . import examples, media

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, List, NoReturn, Optional, Sequence
 
 from .. import _core
 from .._core import DataLossError
-from ..command_line import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE, Misuse, Parser, names_in, one_line
+from ..command_line import Misuse, Parser, names_in, one_line
+from ..exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
 from ..sources import size_of
 
 if TYPE_CHECKING:
