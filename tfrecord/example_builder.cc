@@ -16,15 +16,9 @@ constexpr int kInt64ListField = 3;
 size_t VarintSize(uint64_t value) { return (std::bit_width(value | 1) + 6) / 7; }
 
 void AppendVarint(uint64_t value, std::string* out) {
-  if (value < 0x80) {  // as nearly all lengths
-    out->push_back(static_cast<char>(value));
-    return;
-  }
-  char bytes[10];
-  size_t n = 0;
-  for (; value >= 0x80; value >>= 7) bytes[n++] = static_cast<char>(value | 0x80);
-  bytes[n++] = static_cast<char>(value);
-  out->append(bytes, n);
+  // Cheaper than a call of append, for which most numbers are too short.
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
 }
 
 // Size of a length-delimited field with a one-byte tag.

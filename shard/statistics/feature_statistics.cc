@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,6 +22,63 @@ constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr uint32_t kMagnitude = 0x7fffffff;
 constexpr uint32_t kInfinity = 0x7f800000;
 constexpr uint32_t kNaN = 0x7fc00000;
+
+// In this order, integers compare as finite floats do.
+int32_t OrderedOf(uint32_t bits) {
+  const auto sign = static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
+  return static_cast<int32_t>(bits ^ (sign & kMagnitude));
+}
+float FloatOf(int32_t ordered) {
+  return std::bit_cast<float>(OrderedOf(static_cast<uint32_t>(ordered)));  // its own inverse
+}
+
+// What is seen of floats, but of the last ones that do not fill all lanes.
+struct FloatLanes {
+  static constexpr size_t kLanes = 8;
+
+  int32_t min = INT32_MAX;  // as OrderedOf
+  int32_t max = INT32_MIN;
+  uint32_t zeros = 0;
+  bool not_finite = false;  // whether a float is not; then nothing else holds
+};
+
+// Written so that compilers use vectors. `floats` are little-endian.
+[[gnu::always_inline]] inline FloatLanes ScanLanes(const char* floats, size_t count) {
+  constexpr size_t kLanes = FloatLanes::kLanes;
+  std::array<int32_t, kLanes> min;
+  std::array<int32_t, kLanes> max;
+  std::array<uint32_t, kLanes> zeros{};
+  std::array<uint32_t, kLanes> not_finite{};
+  min.fill(INT32_MAX);
+  max.fill(INT32_MIN);
+  for (size_t done = 0; done + kLanes <= count; done += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const uint32_t bits = LoadLittleEndian<uint32_t>(floats + 4 * (done + lane));
+      const uint32_t magnitude = bits & kMagnitude;
+      const int32_t ordered = OrderedOf(bits);
+      min[lane] = std::min(min[lane], ordered);
+      max[lane] = std::max(max[lane], ordered);
+      zeros[lane] += magnitude == 0 ? 1 : 0;
+      not_finite[lane] |= magnitude >= kInfinity ? 1 : 0;
+    }
+  }
+  FloatLanes all;
+  uint32_t any = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    all.min = std::min(all.min, min[lane]);
+    all.max = std::max(all.max, max[lane]);
+    all.zeros += zeros[lane];
+    any |= not_finite[lane];
+  }
+  all.not_finite = any != 0;
+  return all;
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] FloatLanes ScanLanesAvx2(const char* floats, size_t count) {
+  return ScanLanes(floats, count);
+}
+#endif
 
 uint64_t ZigZag(int64_t value) {
   return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
@@ -63,10 +119,10 @@ class AllPlaces {
 // equal size, so that what repeats in a list is not always missed.
 class SomePlaces {
  public:
-  // `count` is at least twice kValuesLookedAt.
+  // `count` is at least kLongList.
   SomePlaces(uint64_t count, uint64_t seed)
       : count_(count),
-        width_(uint64_t{1} << (std::bit_width(count / FeatureStatistics::kValuesLookedAt) - 1)),
+        width_(uint64_t{1} << (std::bit_width(count / FeatureStatistics::kSampleOfList) - 1)),
         seed_(seed) {
     Choose();
   }
@@ -74,8 +130,8 @@ class SomePlaces {
   // Whether the next value is looked at.
   bool Next() {
     if (at_++ != chosen_) return false;
-    ++looked_at_;
     weight_ = std::min(width_, count_ - begin_);
+    rank_ = next_rank_;
     begin_ += width_;
     Choose();
     return true;
@@ -95,7 +151,7 @@ class SomePlaces {
   // How many values the current one represents.
   uint64_t weight() const { return weight_; }
   // The random rank of the current value.
-  uint64_t rank() const { return looked_at_ == 1 ? seed_ : Spread(seed_ + looked_at_ * kGolden); }
+  uint64_t rank() const { return rank_; }
   // How many values are not looked at.
   uint64_t left_out() const { return count_ - (count_ + width_ - 1) / width_; }
 
@@ -106,8 +162,11 @@ class SomePlaces {
       return;
     }
     const uint64_t width = std::min(width_, count_ - begin_);
-    const uint64_t random = Spread(~seed_ + begin_ * kGolden);
-    chosen_ = begin_ + static_cast<uint64_t>(static_cast<unsigned __int128>(random) * width >> 64);
+    const unsigned __int128 random =
+        static_cast<unsigned __int128>(Spread(~seed_ + begin_ * kGolden)) * width;
+    chosen_ = begin_ + static_cast<uint64_t>(random >> 64);
+    // The bits that did not choose the place.
+    next_rank_ = static_cast<uint64_t>(random);
   }
 
   const uint64_t count_;
@@ -117,7 +176,8 @@ class SomePlaces {
   uint64_t at_ = 0;
   uint64_t begin_ = 0;  // where the piece of chosen_ begins
   uint64_t chosen_ = 0;
-  uint64_t looked_at_ = 0;
+  uint64_t next_rank_ = 0;  // of the value at chosen_
+  uint64_t rank_ = 0;
 };
 
 }  // namespace
@@ -172,39 +232,23 @@ template <typename Places>
 }
 
 void FeatureStatistics::ScanFloats(const char* floats, size_t count) {
-  // Lanes, so that compilers use vectors. In this order, integers compare as finite floats do.
-  constexpr size_t kLanes = 8;
-  std::array<int32_t, kLanes> min;
-  std::array<int32_t, kLanes> max;
-  std::array<uint32_t, kLanes> zeros{};
-  std::array<uint32_t, kLanes> not_finite{};
-  min.fill(INT32_MAX);
-  max.fill(INT32_MIN);
-  size_t done = 0;
-  for (; done + kLanes <= count; done += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const uint32_t bits = LoadLittleEndian<uint32_t>(floats + 4 * (done + lane));
-      const uint32_t magnitude = bits & kMagnitude;
-      const auto sign = static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
-      const auto ordered = static_cast<int32_t>(bits ^ (sign & kMagnitude));
-      min[lane] = std::min(min[lane], ordered);
-      max[lane] = std::max(max[lane], ordered);
-      zeros[lane] += magnitude == 0 ? 1 : 0;
-      not_finite[lane] |= magnitude >= kInfinity ? 1 : 0;
-    }
-  }
-  if (std::any_of(not_finite.begin(), not_finite.end(), [](uint32_t any) { return any != 0; })) {
+  FloatLanes lanes;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) {
+    lanes = ScanLanesAvx2(floats, count);
+  } else
+#endif
+    lanes = ScanLanes(floats, count);
+  size_t done = count - count % FloatLanes::kLanes;
+  if (lanes.not_finite) {
     done = 0;
   } else if (done > 0) {
-    for (const int32_t ordered :
-         {*std::min_element(min.begin(), min.end()), *std::max_element(max.begin(), max.end())}) {
-      const auto sign = static_cast<uint32_t>(ordered >> 31);
-      const double value =
-          std::bit_cast<float>(static_cast<uint32_t>(ordered) ^ (sign & kMagnitude)) + 0.0;
+    for (const int32_t ordered : {lanes.min, lanes.max}) {
+      const double value = FloatOf(ordered) + 0.0;
       min_ = std::min(min_, value);
       max_ = std::max(max_, value);
     }
-    zeros_ += std::accumulate(zeros.begin(), zeros.end(), uint64_t{0});
+    zeros_ += lanes.zeros;
   }
   for (; done < count; ++done) ScanFloat(LoadLittleEndian<uint32_t>(floats + 4 * done));
 }
@@ -293,7 +337,7 @@ void FeatureStatistics::Add(const RecordFeature& feature, uint64_t seed) {
                        : feature.kind == FeatureKind::kFloat ? feature.floats.size()
                                                              : feature.bytes.size();
   if (!Begin(feature.kind, count)) return;
-  if (count < 2 * kValuesLookedAt) {
+  if (count < kLongList) {
     AddFeature(feature, AllPlaces(seed));
   } else {
     const SomePlaces places(count, seed);
@@ -307,7 +351,7 @@ void FeatureStatistics::Add(FeatureKind kind, std::string_view record,
   if (!Begin(kind, count)) return;
   if (count == 1) {
     AddSpans(record.data(), spans, OnePlace(seed));
-  } else if (count < 2 * kValuesLookedAt) {
+  } else if (count < kLongList) {
     AddSpans(record.data(), spans, AllPlaces(seed));
   } else {
     const SomePlaces places(count, seed);

@@ -26,10 +26,11 @@ namespace shardfeed {
 // Not thread-safe: collect statistics per thread and merge them.
 class FeatureStatistics {
  public:
-  // If a record has at least twice this number of values, only a sample of this size to twice this
-  // size, at random places, is looked at. The statistics "of all values" below take all values into
-  // account, and the others take the sample.
-  static constexpr size_t kValuesLookedAt = 16;
+  // If a record has kLongList values or more, only a sample at random places is looked at: at least
+  // kSampleOfList of them, and fewer than twice as many. The statistics "of all values" below take
+  // all values into account, and the others take the sample.
+  static constexpr size_t kLongList = 32;
+  static constexpr size_t kSampleOfList = 8;
 
   // Adds the values of one record. `seed` is a random number of the record.
   void Add(const RecordFeature& feature, uint64_t seed);

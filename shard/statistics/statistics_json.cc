@@ -185,8 +185,7 @@ std::string DifferenceOf(const ValueStatistics& stored, const ValueStatistics& f
     }
     // The statistics of long lists are those of a sample.
     const auto at = schema.features().find(name);
-    if (at != schema.features().end() &&
-        at->second.max_values < 2 * FeatureStatistics::kValuesLookedAt) {
+    if (at != schema.features().end() && at->second.max_values < FeatureStatistics::kLongList) {
       compare("mean", theirs.mean(), ours.mean());
       compare("deviation", theirs.deviation(), ours.deviation());
       if (CodeOf(theirs.histogram()) != CodeOf(ours.histogram())) {
