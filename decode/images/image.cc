@@ -100,6 +100,11 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
         fmt::format("width and height must be 1 to {2} pixels, got {0} x {1}", options.width,
                     options.height, kMaxSize));
   }
+  if (options.jpeg.max_pixels < 1 || options.jpeg.max_scans < 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("max_pixels and max_scans must be at least 1, got {} and {}",
+                    options.jpeg.max_pixels, options.jpeg.max_scans));
+  }
   if (options.raw) return CheckRaw(options);
   if (options.channels != 1 && options.channels != 3) {
     return absl::InvalidArgumentError(
@@ -243,7 +248,8 @@ absl::Status ImageDecoder::DecodeRaw(const std::vector<uint32_t>& columns,
 
 absl::Status ImageDecoder::DecodeLevels(const Region& upright, const ImageBox& box, bool flip,
                                         void* out) {
-  Turn turn = TurnOf(orientation_);
+  const Turn upright_turn = TurnOf(orientation_);
+  Turn turn = upright_turn;
   // The region, the box and the size of the result, in the orientation of the stored image.
   const Region region = StoredBox(upright, turn, stored_);
   const ImageBox part = StoredBox(box, turn, stored_);
@@ -256,7 +262,9 @@ absl::Status ImageDecoder::DecodeLevels(const Region& upright, const ImageBox& b
   PixelRows source;
   ResampleOptions resample = {.interpolation = options_.interpolation,
                               .antialias = options_.antialias,
-                              .flip = turn.from_right};
+                              .flip = turn.from_right,
+                              .earlier_in_row = upright_turn.from_right,
+                              .earlier_in_column = upright_turn.from_bottom};
   if (is_jpeg_) {
     uint32_t denominator = 1;
     if (options_.dct_scaling && options_.interpolation != Interpolation::kNearest) {

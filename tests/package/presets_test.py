@@ -21,6 +21,8 @@ def image_of(i):
     rng = np.random.default_rng(i)
     y, x, c = np.mgrid[:height, :width, :3]
     wave = 128 + 70 * np.sin(x * 0.05 * (c + 1) + i) + 50 * np.cos(y * 0.11)
+    # Edges between black and white, beside which cubic filters leave the range of the levels.
+    wave = np.where((x + 2 * y) % 90 < 30, 300.0 * ((x // 7 + y // 9) % 2), wave)
     return Image.fromarray((wave + rng.integers(-20, 21, wave.shape)).clip(0, 255).astype(np.uint8))
 
 
@@ -40,10 +42,9 @@ def dataset(tmp_path_factory):
 
 
 def close(ours, theirs, cubic=False):
-    """Within a level. Where a cubic filter leaves the range from 0 to 255 in its first pass, Pillow clips, and a
-    few values are further apart."""
+    """Within a level. A cubic filter multiplies the differences of its first pass, which are rounded, by up to 1.2."""
     apart = np.abs(np.asarray(ours, float) - theirs)
-    return apart.max() <= 1.001 or (cubic and (apart <= 1.001).mean() > 0.999 and apart.max() <= 4.001)
+    return apart.max() <= 1.001 or (cubic and (apart <= 1.001).mean() > 0.9999 and apart.max() <= 2.001)
 
 
 def resized_and_cropped(image, resize, size, filter):

@@ -164,6 +164,19 @@ void MixColumns(const int16_t* HWY_RESTRICT row, const uint32_t* HWY_RESTRICT st
 #endif
 }
 
+// Rounds `n` values in 64ths to levels.
+void RoundRow(const int16_t* HWY_RESTRICT row, size_t n, uint8_t* HWY_RESTRICT out) {
+  const hn::ScalableTag<int16_t> d;
+  const hn::Rebind<uint8_t, decltype(d)> bytes;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto rounded = hn::ShiftRight<6>(hn::Add(hn::LoadU(d, row + i), hn::Set(d, 32)));
+    hn::StoreU(hn::DemoteTo(bytes, rounded), bytes, out + i);
+  }
+  for (; i < n; ++i) out[i] = static_cast<uint8_t>(std::clamp((row[i] + 32) >> 6, 0, 255));
+}
+
 void MixColumnsOf(int channels, const int16_t* row, const uint32_t* starts, uint32_t steps,
                   const int16_t* weights, int weight_bits, uint32_t width, uint8_t* out) {
   const auto mix = channels == 1 ? MixColumns<1, 0>
@@ -185,6 +198,7 @@ namespace shardfeed {
 
 HWY_EXPORT(MixRows);
 HWY_EXPORT(MixColumnsOf);
+HWY_EXPORT(RoundRow);
 
 namespace {
 
@@ -193,6 +207,7 @@ int64_t Floor(double x) {
   const auto whole = static_cast<int64_t>(x);
   return whole - (x < static_cast<double>(whole) ? 1 : 0);
 }
+int64_t Ceil(double x) { return -Floor(-x); }
 int32_t Round(float x) { return static_cast<int32_t>(x + (x < 0 ? -0.5f : 0.5f)); }
 
 float Triangle(float x) { return std::max(0.0f, 1.0f - std::abs(x)); }
@@ -209,6 +224,12 @@ float Cubic(float x, float a) {
 // image would change its level.
 constexpr double kMaxFixedShrink = 16;
 
+// What rounding may make of the middle between two pixels. Where images have at most 65536 pixels
+// along each axis, no other center of a pixel is so close to one.
+constexpr double kTie = 1e-7;
+
+uint8_t Level(float value) { return static_cast<uint8_t>(std::clamp(Round(value), 0, 255)); }
+
 // Weights lie between 0 and 1, except those of the cubic filter, which lie between -1 and 2.
 int WeightBits(Interpolation interpolation) {
   return interpolation == Interpolation::kBicubic ? 14 : 15;
@@ -217,7 +238,10 @@ int WeightBits(Interpolation interpolation) {
 }  // namespace
 
 void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t out,
-                         Interpolation interpolation, bool antialias, bool keep_exact, Taps* taps) {
+                         const ResampleOptions& options, bool earlier, bool keep_exact,
+                         Taps* taps) {
+  const Interpolation interpolation = options.interpolation;
+  const bool antialias = options.antialias;
   taps->first.resize(out);
   taps->count.resize(out);
   taps->offset.resize(out);
@@ -255,7 +279,8 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     }
     exact.clear();
     if (interpolation == Interpolation::kNearest) {
-      first = std::clamp<int64_t>(Floor(center), 0, last);
+      first = earlier ? Ceil(center - kTie) - 1 : Floor(center + kTie);
+      first = std::clamp<int64_t>(first, 0, last);
       exact.push_back(1);
     } else if (interpolation == Interpolation::kArea) {
       first = std::clamp<int64_t>(Floor(left), 0, last);
@@ -326,10 +351,65 @@ void Resampler::ResizeInFloat(const PixelRows& source, int channels, bool flip, 
         float sum = 0;
         for (uint32_t k = 0; k < columns_.count[pixel]; ++k)
           sum += weights[k] * from[k * channels + c];
-        out[y * row_bytes + x * channels + c] =
-            static_cast<uint8_t>(std::clamp(Round(sum), 0, 255));
+        out[y * row_bytes + x * channels + c] = Level(sum);
       }
     }
+  }
+}
+
+void Resampler::ResizeRowsFirst(const PixelRows& source, int channels, bool flip, bool in_float,
+                                uint32_t width, uint32_t height, uint8_t* out, size_t row_bytes) {
+  uint32_t top = source.height;
+  uint32_t bottom = 0;
+  for (uint32_t y = 0; y < height; ++y) {
+    top = std::min(top, rows_.first[y]);
+    bottom = std::max(bottom, rows_.first[y] + rows_.count[y]);
+  }
+  const size_t n = size_t{width} * channels;
+  between_.resize(n * (bottom - top));
+  const int weight_bits = WeightBits(Interpolation::kBicubic);
+  size_t used = 0;
+  const size_t begin = in_float ? 0 : StartColumns(source, channels, width, flip, &used);
+  for (uint32_t y = top; y < bottom; ++y) {
+    const uint8_t* from = source.data + y * source.row_bytes;
+    uint8_t* to = &between_[n * (y - top)];
+    if (!in_float) {
+      const auto one = static_cast<int16_t>(1 << weight_bits);
+      HWY_DYNAMIC_DISPATCH(MixRows)
+      (from + begin, source.row_bytes, &one, 1, weight_bits, used, row_.data());
+      HWY_DYNAMIC_DISPATCH(MixColumnsOf)
+      (channels, row_.data(), starts_.data(), steps_, spread_.data(), weight_bits, width, to);
+      continue;
+    }
+    for (uint32_t x = 0; x < width; ++x) {
+      const uint32_t pixel = flip ? width - 1 - x : x;
+      const uint8_t* first = from + size_t{columns_.first[pixel]} * channels;
+      const float* weights = &columns_.exact[columns_.offset[pixel]];
+      for (int c = 0; c < channels; ++c) {
+        float sum = 0;
+        for (uint32_t k = 0; k < columns_.count[pixel]; ++k) {
+          sum += weights[k] * first[k * channels + c];
+        }
+        *to++ = Level(sum);
+      }
+    }
+  }
+  row_.resize(std::max(row_.size(), n));
+  exact_row_.resize(in_float ? n : 0);
+  for (uint32_t y = 0; y < height; ++y, out += row_bytes) {
+    const uint8_t* from = &between_[n * (rows_.first[y] - top)];
+    if (!in_float) {
+      HWY_DYNAMIC_DISPATCH(MixRows)
+      (from, n, &rows_.weights[rows_.offset[y]], rows_.count[y], weight_bits, n, row_.data());
+      HWY_DYNAMIC_DISPATCH(RoundRow)(row_.data(), n, out);
+      continue;
+    }
+    std::fill(exact_row_.begin(), exact_row_.end(), 0.0f);
+    for (uint32_t k = 0; k < rows_.count[y]; ++k, from += n) {
+      const float weight = rows_.exact[rows_.offset[y] + k];
+      for (size_t i = 0; i < n; ++i) exact_row_[i] += weight * from[i];
+    }
+    for (size_t i = 0; i < n; ++i) out[i] = Level(exact_row_[i]);
   }
 }
 
@@ -353,6 +433,23 @@ void Resampler::SpreadWeights(int channels, uint32_t width, bool flip) {
   }
 }
 
+size_t Resampler::StartColumns(const PixelRows& source, int channels, uint32_t width, bool flip,
+                               size_t* n) {
+  SpreadWeights(channels, width, flip);
+  // Only the columns that are needed are mixed.
+  uint32_t left = source.width;
+  uint32_t right = 0;
+  for (uint32_t x = 0; x < width; ++x) {
+    left = std::min(left, columns_.first[x]);
+    right = std::max(right, columns_.first[x] + columns_.count[x]);
+  }
+  *n = size_t{right - left} * channels;
+  for (uint32_t& start : starts_) start -= left * channels;
+  // Steps may read past the end, where weights are 0.
+  row_.assign(*n + 8 * size_t{steps_} + 8, 0);
+  return size_t{left} * channels;
+}
+
 void Resampler::Resize(const PixelRows& source, int channels, const ResampleOptions& options,
                        uint32_t width, uint32_t height, uint8_t* out, size_t row_bytes) {
   const bool all = options.width == 0 || options.height == 0;
@@ -363,28 +460,22 @@ void Resampler::Resize(const PixelRows& source, int channels, const ResampleOpti
                          (options.antialias && options.interpolation != Interpolation::kNearest);
   const bool in_float =
       stretched && std::max(part_width / width, part_height / height) > kMaxFixedShrink;
-  FindTaps(source.width, all ? 0 : options.x, part_width, width, options.interpolation,
-           options.antialias, in_float, &columns_);
-  FindTaps(source.height, all ? 0 : options.y, part_height, height, options.interpolation,
-           options.antialias, in_float, &rows_);
+  FindTaps(source.width, all ? 0 : options.x, part_width, width, options, options.earlier_in_row,
+           in_float, &columns_);
+  FindTaps(source.height, all ? 0 : options.y, part_height, height, options,
+           options.earlier_in_column, in_float, &rows_);
+  if (options.antialias && options.interpolation == Interpolation::kBicubic) {
+    ResizeRowsFirst(source, channels, options.flip, in_float, width, height, out, row_bytes);
+    return;
+  }
   if (in_float) {
     ResizeInFloat(source, channels, options.flip, width, height, out, row_bytes);
     return;
   }
-  SpreadWeights(channels, width, options.flip);
-  // Mix only the columns that are needed.
-  uint32_t left = source.width;
-  uint32_t right = 0;
-  for (uint32_t x = 0; x < width; ++x) {
-    left = std::min(left, columns_.first[x]);
-    right = std::max(right, columns_.first[x] + columns_.count[x]);
-  }
-  const size_t n = size_t{right - left} * channels;
-  for (uint32_t& start : starts_) start -= left * channels;
-  // Steps may read past the end, where weights are 0.
-  row_.assign(n + 8 * size_t{steps_} + 8, 0);
+  size_t n = 0;
+  const size_t begin = StartColumns(source, channels, width, options.flip, &n);
   for (uint32_t y = 0; y < height; ++y) {
-    const uint8_t* first = source.data + rows_.first[y] * source.row_bytes + left * channels;
+    const uint8_t* first = source.data + rows_.first[y] * source.row_bytes + begin;
     HWY_DYNAMIC_DISPATCH(MixRows)
     (first, source.row_bytes, &rows_.weights[rows_.offset[y]], rows_.count[y], weight_bits, n,
      row_.data());

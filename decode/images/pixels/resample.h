@@ -4,8 +4,10 @@
 // columns, then along the rows. The weights are those of Pillow's resampling: the filter is
 // stretched by the factor by which the image shrinks, and weights of pixels outside the image are
 // given to those inside. Between the two passes values have 6 fractional bits, where Pillow rounds
-// to whole levels, so results occasionally differ by one level. An image that shrinks so much that
-// rounding errors would add up is resized in floating point.
+// to whole levels, so results occasionally differ by one level. Cubic filters leave the range of
+// the levels, where it matters that Pillow clips between the passes: antialiased, they are computed
+// in its order and rounded as it does. An image that shrinks so much that rounding errors would add
+// up is resized in floating point.
 
 #ifndef SHARDFEED_DECODE_IMAGES_PIXELS_RESAMPLE_H_
 #define SHARDFEED_DECODE_IMAGES_PIXELS_RESAMPLE_H_
@@ -38,6 +40,10 @@ struct ResampleOptions {
   double height = 0;
   // Exchanges left and right.
   bool flip = false;
+  // kNearest: whether of two pixels at equal distances the earlier one is taken, in each row and in
+  // each column. An image that is turned around afterwards needs it to get the same pixels.
+  bool earlier_in_row = false;
+  bool earlier_in_column = false;
 };
 
 // Reuses its working memory. Not thread-safe: use one for each thread.
@@ -61,10 +67,14 @@ class Resampler {
     std::vector<float> exact;
   };
   static void FindTaps(uint32_t source, double begin, double size, uint32_t out,
-                       Interpolation interpolation, bool antialias, bool keep_exact, Taps* taps);
+                       const ResampleOptions& options, bool earlier, bool keep_exact, Taps* taps);
   void SpreadWeights(int channels, uint32_t width, bool flip);
+  // Prepares MixColumns; returns the first of the `n` values of a row that it reads.
+  size_t StartColumns(const PixelRows& source, int channels, uint32_t width, bool flip, size_t* n);
   void ResizeInFloat(const PixelRows& source, int channels, bool flip, uint32_t width,
                      uint32_t height, uint8_t* out, size_t row_bytes);
+  void ResizeRowsFirst(const PixelRows& source, int channels, bool flip, bool in_float,
+                       uint32_t width, uint32_t height, uint8_t* out, size_t row_bytes);
 
   Taps columns_;
   Taps rows_;
@@ -74,6 +84,7 @@ class Resampler {
   uint32_t steps_ = 0;            // steps per pair of output pixels
   std::vector<int16_t> row_;      // one row between the passes
   std::vector<float> exact_row_;
+  std::vector<uint8_t> between_;  // all rows between the passes
 };
 
 }  // namespace shardfeed
