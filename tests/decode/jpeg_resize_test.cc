@@ -90,6 +90,20 @@ TEST(JpegResizeTest, EachPixelIsTheMeanOfItsArea) {
   }
 }
 
+TEST(JpegResizeTest, SizesThatScalingDoesNotDivide) {
+  // Scaled to a quarter and to an eighth, the last pixels cover less than the others.
+  for (const auto& [width, height] : {std::pair{505, 509}, {389, 777}, {801, 401}}) {
+    const std::string jpeg = MakeJpeg(
+        {.width = width, .height = height, .sampling = {{1, 1}, {1, 1}, {1, 1}}, .quality = 95});
+    const testing::Pixels large = testing::DecodeByLibjpeg(jpeg);
+    for (const uint32_t side : {30, 11}) {
+      const testing::Pixels small =
+          testing::DecodeByLibjpeg(Resize(jpeg, {.shorter_side = side, .quality = 100}));
+      EXPECT_LT(DistanceFromMeans(large, small), 1) << width << " x " << height << " to " << side;
+    }
+  }
+}
+
 TEST(JpegResizeTest, GrayStaysGrayToTheLevel) {
   const std::string jpeg = MakeJpeg({.width = 200, .height = 120, .sampling = {{1, 1}}});
   const testing::Pixels large = testing::DecodeByLibjpeg(jpeg, JCS_GRAYSCALE);

@@ -141,6 +141,9 @@ absl::StatusOr<ResizedJpeg> ResizeJpeg(std::string_view jpeg, const JpegResizeOp
   small.values.resize(small_row_bytes * small.height);
   ResampleOptions area;
   area.interpolation = Interpolation::kArea;
+  // The last pixel that the transform scales may lie partly outside the image.
+  area.width = double{1} * frame.width / all.scale_denominator;
+  area.height = double{1} * frame.height / all.scale_denominator;
   thread_local Resampler resampler;
   resampler.Resize({whole.values.data(), row_bytes, whole.width, whole.height}, whole.channels,
                    area, small.width, small.height, small.values.data(), small_row_bytes);
