@@ -22,7 +22,8 @@ enum class RandomStream : uint64_t {
   kFilter = 0x66696c7465720000,
   kDecodeImage = 0x6465636f64650000,
   kAugment = 0x6175676d656e7400,
-  kMixUp = 0x6d69787570000000,  // CutMix as well
+  kMixUp = 0x6d69787570000000,
+  kCutMix = 0x6375746d69780000,
   kMix = 0x6d69785f64730000,
   kRejectionResample = 0x726573616d706c65,
   kShuffleWindow = 0x73687566666c6500,

@@ -229,7 +229,9 @@ BatchFn MakeMixFn(MixOptions options) {
     const ColumnSpec label = (*batch.spec)[options.label];
     RowOrigin origin;
     batch.OriginOf(0, &origin);
-    Random random = RandomOf(StreamSeed(RandomStream::kMixUp, options.seed), origin);
+    const RandomStream stream =
+        options.kind == MixKind::kMixUp ? RandomStream::kMixUp : RandomStream::kCutMix;
+    Random random = RandomOf(StreamSeed(stream, options.seed), origin);
     double lambda = DrawBeta(options.alpha, random);
     Rectangle cut;
     Planes planes = {};
