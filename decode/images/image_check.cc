@@ -63,7 +63,8 @@ void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
   absl::Status status = header.status();
   if (header.ok()) {
     status = Decode(value, *header);
-    if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)) {
+    if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) ||
+        absl::IsFailedPrecondition(status)) {
       return CountNotDecoded(fmt::format("{}: {}", header->format, std::string(status.message())));
     }
     // One of 65536 values of random bytes begins like that.

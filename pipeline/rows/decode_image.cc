@@ -190,7 +190,8 @@ class DecodeImageStep : public RowStep {
           status = boxes_.Run(at, change, boxes);
           if (!status.ok()) break;
         } else {
-          if (valid == nullptr) break;
+          // A library that is missing here is no damage of the image.
+          if (valid == nullptr || absl::IsFailedPrecondition(status)) break;
           status = absl::OkStatus();
           for (const Encoded& image : images) {
             std::memset(image.out + row * image.bytes, 0, image.bytes);
@@ -235,6 +236,11 @@ class DecodeImageStep : public RowStep {
       if (status.ok()) {
         status = part.resized ? decoder.DecodeResized(*part.resized, part.box, part.flip, out)
                               : decoder.Decode(part.box, part.flip, out);
+        if (absl::IsInvalidArgument(status) && i >= num_views_) {
+          status = absl::InvalidArgumentError(fmt::format(
+              "{}; a mask has one channel of at most 8 bits: decode others by themselves, with raw",
+              std::string(status.message())));
+        }
       }
       if (status.ok()) continue;
       return absl::Status(status.code(), fmt::format("feature '{}': {}", images_[i].first,
@@ -391,6 +397,7 @@ absl::StatusOr<std::shared_ptr<const RowStep>> MakeDecodeImageStep(
   }
   absl::StatusOr<BoxesAndPoints> boxes = BoxesAndPoints::Make("decode_image", joint, spec);
   if (!boxes.ok()) return boxes.status();
+  const size_t num_joint = boxes->outputs().size();
   DecodeImageOptions checked = options;
   checked.image.jpeg.accept_damaged = options.on_damage == OnDamage::kAccept;
   auto step = std::make_shared<const DecodeImageStep>(feature, checked, *std::move(boxes));
@@ -399,6 +406,16 @@ absl::StatusOr<std::shared_ptr<const RowStep>> MakeDecodeImageStep(
     if (names.insert(output.name).second) continue;
     return absl::InvalidArgumentError(fmt::format(
         "decode_image: two columns of the result would have the name '{}'", output.name));
+  }
+  const auto& drops = step->drops();
+  for (size_t i = 0; i + num_joint < step->outputs().size(); ++i) {
+    const std::string& name = step->outputs()[i].name;
+    if (FindColumn(spec, name) < 0 || std::find(drops.begin(), drops.end(), name) != drops.end()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        fmt::format("decode_image: column '{}' already exists: {}", name,
+                    i == 0 ? "give the pixels another name (output)" : "rename or drop it before"));
   }
   return step;
 }

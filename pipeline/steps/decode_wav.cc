@@ -16,6 +16,10 @@ Dataset Dataset::DecodeWav(std::string column, int64_t channels, std::string rat
         "decode_wav: channels must be from 1 to {}, and the rate must be another column",
         UINT16_MAX)));
   }
+  if (FindColumn(spec(), rate) >= 0) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "decode_wav: column '{}' already exists: give the rate another name (rate)", rate)));
+  }
   Step step = Like("decode_wav");
   step.text = fmt::format("decode_wav({}, channels={}, rate={})", column, channels, rate);
   step.identity.Add("column", column).Add("channels", channels).Add("rate", rate);

@@ -4,6 +4,7 @@ argument is reported in the same way, by its name, before any other code uses it
 from __future__ import annotations
 
 import collections.abc
+import difflib
 import functools
 import inspect
 import math
@@ -37,6 +38,7 @@ Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]
 Seed = Annotated[int, Whole(0, (1 << 64) - 1)]
 Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: chosen automatically
+Scans = Annotated[int, Whole(1, (1 << 31) - 1)]
 Device = Annotated[int, Whole(0, (1 << 31) - 1)]
 Level = Annotated[int, Whole(0, 9)]
 
@@ -72,7 +74,10 @@ def checked(fn: F) -> F:
             # module.
             facts.update(signature=inspect.signature(fn),
                          hints=typing.get_type_hints(fn, include_extras=True))
-        bound = facts["signature"].bind(*args, **kwargs)
+        try:
+            bound = facts["signature"].bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{fn.__name__.strip('_')}: {error}{_near(facts['signature'], kwargs)}") from None
         for name, value in bound.arguments.items():
             hint = facts["hints"].get(name, Any)
             if hint is Any or name == "self":
@@ -88,6 +93,15 @@ def checked(fn: F) -> F:
         return fn(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]
+
+
+def _near(signature: inspect.Signature, given: Dict[str, Any]) -> str:
+    """Suggests the parameter that an unknown name may mean."""
+    for name in given:
+        if name not in signature.parameters:
+            near = difflib.get_close_matches(name, signature.parameters, 1)
+            return f"; did you mean '{near[0]}'?" if near else ""
+    return ""
 
 
 def checked_methods(cls: C) -> C:

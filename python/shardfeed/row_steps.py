@@ -8,7 +8,7 @@ from typing import (Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, 
 
 from . import functions, step_arguments
 from . import structure as structures
-from .arguments import Count, Seed, Threads, checked_methods
+from .arguments import Count, Scans, Seed, Size, Threads, checked_methods
 from .augment import Augmentation
 from .chain import Chain
 from .choices import BoxFormat, Crop, Interpolation, Layout, OnDamage
@@ -62,8 +62,8 @@ class RowSteps(Chain):
                      dtype: DTypeLike = "uint8", mean: Union[float, Sequence[float], None] = None,
                      std: Union[float, Sequence[float], None] = None, orient: bool = False,
                      dct_scaling: bool = True,
-                     on_damage: OnDamage = "fail", max_pixels: Optional[int] = None,
-                     max_scans: Optional[int] = None, seed: Seed = 0, output: str = "",
+                     on_damage: OnDamage = "fail", max_pixels: Optional[Size] = None,
+                     max_scans: Optional[Scans] = None, seed: Seed = 0, output: str = "",
                      resize_shorter: Count = 0, masks: Columns = (), views: Columns = (),
                      boxes: Columns = (), box_format: BoxFormat = "xyxy", min_area: float = 1,
                      min_visible: float = 0, box_columns: Columns = (), points: Columns = (),
@@ -146,7 +146,8 @@ class RowSteps(Chain):
                 min_visible=min_visible, box_columns=box_columns, points=points,
                 normalized=normalized)}
         fields.update({name: limit for name, limit in [("max_pixels", max_pixels),
-                                                       ("max_scans", max_scans)] if limit})
+                                                       ("max_scans", max_scans)]
+                       if limit is not None})
         text = f"decode_image({feature!r}, {size!r}"
         for name, value, default in [("crop", crop, "none"), ("resize_shorter", resize_shorter, 0),
                                      ("flip", flip, 0.0),

@@ -117,9 +117,11 @@ def test_depths_of_tiff(tmp_path):
 
 
 @pytest.mark.parametrize("bits, sample_format, message", [
-    (32, 3, "tiff of a kind that libtiff cannot decode"),
+    (32, 3, "tiff with floating-point samples of 32 bits"),
     (32, 1, "tiff of a kind that libtiff cannot decode"),
     (12, 1, "can not handle images with 12-bit samples"),
+    (8, 2, "tiff with signed samples of 8 bits"),
+    (16, 2, "tiff with signed samples of 16 bits"),
 ])
 def test_depths_that_cannot_be_decoded_are_not_damage(tmp_path, bits, sample_format, message):
     tiff = tiff_of(1, bits, sample_format=sample_format)

@@ -79,7 +79,7 @@ def test_deep_samples_are_as_stored(tmp_path, color, channels, bits):
     levels = decode(job).astype(int)
     assert np.abs(levels - (scaled >> 8)).max() <= (0 if bits == 16 else 1)
     assert error_of(**job, raw=True, channels=channels) == (
-        f"jxl stores samples of {bits} bits, which uint8 cannot hold: use dtype=\"uint16\"\n")
+        f"jxl stores samples of {bits} bits, which uint8 cannot hold (dtype=\"uint16\" can)\n")
 
 
 def test_files_made_before():

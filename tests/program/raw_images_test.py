@@ -61,12 +61,13 @@ def test_palette(tmp_path, name):
     check(tmp_path / name, np.asarray(Image.open(tmp_path / name)))
 
 
-def test_part_of_a_gif(tmp_path):
-    """Outside its first image, indices are 0."""
+@pytest.mark.parametrize("transparency", [None, 2])
+def test_part_of_a_gif(tmp_path, transparency):
+    """Outside its first image, indices are 0, or the one that is transparent."""
     image = Image.new("P", (3, 2), 1)
-    image.putpalette([9, 9, 9, 5, 5, 5])
+    image.putpalette([9, 9, 9, 5, 5, 5, 7, 8, 7])
     image.putpixel((0, 0), 0)
-    image.save(tmp_path / "a.gif", optimize=False)
+    image.save(tmp_path / "a.gif", optimize=False, **({} if transparency is None else {"transparency": transparency}))
     indices = np.asarray(Image.open(tmp_path / "a.gif"))
     assert indices.any()
     data = bytearray((tmp_path / "a.gif").read_bytes())
@@ -74,9 +75,13 @@ def test_part_of_a_gif(tmp_path):
     data[6:10] = struct.pack("<HH", 5, 4)  # the canvas
     data[at + 1:at + 5] = struct.pack("<HH", 1, 2)  # the place of the image
     (tmp_path / "a.gif").write_bytes(data)
-    expected = np.zeros((4, 5), np.uint8)
+    expected = np.full((4, 5), transparency or 0, np.uint8)
     expected[2:, 1:4] = indices
     check(tmp_path / "a.gif", expected)
+    with Image.open(tmp_path / "a.gif") as theirs:
+        np.testing.assert_array_equal(np.asarray(theirs), expected)
+        colors = np.asarray(theirs.convert("RGB"))
+    np.testing.assert_array_equal(decode({"path": tmp_path / "a.gif", "size": (4, 5)}), colors)
 
 
 def test_run_lengths_of_bmp(tmp_path):
@@ -120,7 +125,7 @@ def test_depth_maps(tmp_path, name):
     Image.fromarray(DEPTH).save(tmp_path / name)
     check(tmp_path / name, DEPTH)
     assert raw_error_of(tmp_path / name) == (
-        f'{name[2:]} stores samples of 16 bits, which uint8 cannot hold: use dtype="uint16"\n')
+        f'{name[2:]} stores samples of 16 bits, which uint8 cannot hold (dtype="uint16" can)\n')
 
 
 @pytest.mark.parametrize("bits, photometric", [(1, 0), (1, 1), (2, 1), (4, 3), (8, 0), (16, 1)])

@@ -25,8 +25,9 @@ struct CloseGif {
   void operator()(GifFileType* gif) const { ::DGifCloseFile(gif, nullptr); }
 };
 
-// Reads the first image. Calls `start` before its pixels, which may return an error, and
-// `take` with each of its rows: its place in the canvas, the palette indices, and the colors.
+// Reads the first image. Calls `start` before its pixels, which may return an error, with the
+// palette index of the canvas around it and the colors, and `take` with each of its rows: its place
+// in the canvas, the palette indices, and the colors.
 template <class Start, class Take>
 absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const Start& start,
                      const Take& take) {
@@ -39,6 +40,7 @@ absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const St
   int error = 0;
   const std::unique_ptr<GifFileType, CloseGif> gif(::DGifOpen(&left, ReadGifBytes, &error));
   if (gif == nullptr) return damaged(error);
+  GifPixelType around = 0;
   while (true) {
     GifRecordType type;
     if (::DGifGetRecordType(gif.get(), &type) == GIF_ERROR) return damaged(gif->Error);
@@ -47,6 +49,10 @@ absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const St
     int code;
     GifByteType* extension = nullptr;
     if (::DGifGetExtension(gif.get(), &code, &extension) == GIF_ERROR) return damaged(gif->Error);
+    // A graphic control block: its size, flags, the delay, and the index that is transparent.
+    if (code == GRAPHICS_EXT_FUNC_CODE && extension != nullptr && extension[0] >= 4) {
+      around = (extension[1] & 1) != 0 ? extension[4] : 0;
+    }
     while (extension != nullptr) {
       if (::DGifGetExtensionNext(gif.get(), &extension) == GIF_ERROR) return damaged(gif->Error);
     }
@@ -62,7 +68,7 @@ absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const St
         fmt::format("gif has an image of {} x {} at ({}, {}), outside its canvas of {} x {}",
                     image.Width, image.Height, image.Left, image.Top, header.width, header.height));
   }
-  if (absl::Status status = start(); !status.ok()) return status;
+  if (absl::Status status = start(around, *colors); !status.ok()) return status;
   std::vector<GifPixelType> line(image.Width);
   const auto read_line = [&](int y) {
     if (::DGifGetLine(gif.get(), line.data(), image.Width) == GIF_ERROR) return false;
@@ -87,32 +93,43 @@ absl::Status ReadGif(std::string_view bytes, const ImageHeader& header, const St
 
 absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels) {
-  const auto start = [&] {
-    pixels->assign(size_t{header.width} * header.height * channels, 0);
+  // Writes the color of a palette index, and returns the end of what it wrote.
+  const auto put = [channels](GifPixelType number, const ColorMapObject& colors, uint8_t* to) {
+    const GifColorType color = number < colors.ColorCount ? colors.Colors[number] : GifColorType{};
+    if (channels == 3) {
+      to[0] = color.Red;
+      to[1] = color.Green;
+      to[2] = color.Blue;
+    } else {
+      to[0] = GrayOf(color.Red, color.Green, color.Blue);
+    }
+    return to + channels;
+  };
+  const auto start = [&](GifPixelType around, const ColorMapObject& colors) {
+    pixels->resize(size_t{header.width} * header.height * channels);
+    for (uint8_t* to = pixels->data(); to != pixels->data() + pixels->size();) {
+      to = put(around, colors, to);
+    }
     return absl::OkStatus();
   };
   return ReadGif(
       bytes, header, start,
       [&](size_t x, size_t y, const std::vector<GifPixelType>& line, const ColorMapObject& colors) {
         uint8_t* to = pixels->data() + (y * header.width + x) * channels;
-        for (GifPixelType number : line) {
-          const GifColorType color =
-              number < colors.ColorCount ? colors.Colors[number] : GifColorType{};
-          if (channels == 3) {
-            to[0] = color.Red;
-            to[1] = color.Green;
-            to[2] = color.Blue;
-          } else {
-            to[0] = GrayOf(color.Red, color.Green, color.Blue);
-          }
-          to += channels;
-        }
+        for (GifPixelType number : line) to = put(number, colors, to);
       });
 }
 
 absl::Status ReadRawGif(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
   return ReadGif(
-      bytes, header, [&] { return samples->Start("gif", header.width, header.height, 1, 8); },
+      bytes, header,
+      [&](GifPixelType around, const ColorMapObject&) {
+        absl::Status status = samples->Start("gif", header.width, header.height, 1, 8);
+        for (uint32_t y = 0; status.ok() && y < header.height; ++y) {
+          std::fill_n(samples->row(y), header.width, around);
+        }
+        return status;
+      },
       [&](size_t x, size_t y, const std::vector<GifPixelType>& line, const ColorMapObject&) {
         std::copy(line.begin(), line.end(), samples->row(y) + x);
       });

@@ -121,7 +121,7 @@ absl::StatusOr<Library> OpenLibrary() {
   loaded->Find("heif_nclx_color_profile_free", &library.free_profile);
   loaded->Find("heif_image_get_decoding_warnings", &library.get_warnings);
   loaded->FindIfThere("heif_context_get_security_limits", &library.get_limits);
-  if (!loaded->found_all()) return absl::UnimplementedError("libheif is older than 1.13");
+  if (!loaded->found_all()) return absl::FailedPreconditionError("libheif is older than 1.13");
   library.have_decoder(kAv1);  // loads it, if it is a plugin
   LoadedLibrary::Silence("libdav1d.so");
   return library;
@@ -130,7 +130,7 @@ absl::StatusOr<Library> OpenLibrary() {
 absl::StatusOr<const Library*> GetLibrary(std::string_view format) {
   static const auto* library = new absl::StatusOr<Library>(OpenLibrary());
   if (library->ok()) return &**library;
-  return absl::UnimplementedError(
+  return absl::FailedPreconditionError(
       fmt::format("{}: {}", format, std::string(library->status().message())));
 }
 
@@ -268,7 +268,7 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
   if (!header.ok()) return header.status();
   const bool av1 = format == "avif";
   if (library.have_decoder(av1 ? kAv1 : kHevc) == 0) {
-    return absl::UnimplementedError(fmt::format(
+    return absl::FailedPreconditionError(fmt::format(
         "{}: libheif has no decoder for {}: install its plugin (on Debian: apt-get install "
         "libheif-plugin-{})",
         format, av1 ? "AV1" : "HEVC", av1 ? "dav1d" : "libde265"));

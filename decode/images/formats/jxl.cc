@@ -133,7 +133,7 @@ absl::StatusOr<Library> OpenLibrary() {
   constexpr uint32_t kFirst = 7000;  // 0.7.0
   constexpr uint32_t kLast = 11999;
   if (!loaded->found_all() || library.version() < kFirst || library.version() > kLast) {
-    return absl::UnimplementedError("libjxl is not one of the versions 0.7 to 0.11");
+    return absl::FailedPreconditionError("libjxl is not one of the versions 0.7 to 0.11");
   }
   LoadedLibrary::Silence("libjxl.so");  // Debian's prints where it found damage
   return library;
@@ -142,7 +142,8 @@ absl::StatusOr<Library> OpenLibrary() {
 absl::StatusOr<const Library*> GetLibrary() {
   static const auto* library = new absl::StatusOr<Library>(OpenLibrary());
   if (library->ok()) return &**library;
-  return absl::UnimplementedError(fmt::format("jxl: {}", std::string(library->status().message())));
+  return absl::FailedPreconditionError(
+      fmt::format("jxl: {}", std::string(library->status().message())));
 }
 
 // Samples of the whole image, as libjxl writes them.

@@ -85,7 +85,7 @@ absl::StatusOr<LoadedLibrary> LoadedLibrary::Open(const char* name, const char* 
   void* const handle = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return LoadedLibrary(handle);
   const char* const error = ::dlerror();
-  return absl::UnimplementedError(
+  return absl::FailedPreconditionError(
       fmt::format("{} is not installed ({}): install it (on Debian: apt-get install {}), or "
                   "convert such images to JPEG or PNG",
                   name, error != nullptr ? error : file, package));

@@ -12,8 +12,9 @@ absl::Status RawSamples::Start(std::string_view name, uint32_t width, uint32_t h
                                                   format_.channels));
   }
   if (bits > format_.max_bits) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{} stores samples of {} bits, which uint8 cannot hold: use dtype=\"uint16\"", name, bits));
+    return absl::InvalidArgumentError(
+        fmt::format("{} stores samples of {} bits, which uint8 cannot hold (dtype=\"uint16\" can)",
+                    name, bits));
   }
   sample_bytes_ = bits > 8 ? 2 : 1;
   row_bytes_ = size_t{width} * channels * sample_bytes_;

@@ -65,7 +65,7 @@ absl::StatusOr<Library> OpenLibrary() {
   loaded->Find("TIFFTileSize", &library.tile_size);
   loaded->Find("TIFFTileRowSize", &library.tile_row_size);
   loaded->Find("TIFFReadTile", &library.read_tile);
-  if (!loaded->found_all()) return absl::UnimplementedError("libtiff is older than 4.5");
+  if (!loaded->found_all()) return absl::FailedPreconditionError("libtiff is older than 4.5");
   return library;
 }
 
@@ -73,7 +73,7 @@ const absl::StatusOr<Library>& GetLibrary() {
   static const auto* library = new absl::StatusOr<Library>([]() -> absl::StatusOr<Library> {
     absl::StatusOr<Library> opened = OpenLibrary();
     if (opened.ok()) return opened;
-    return absl::UnimplementedError(
+    return absl::FailedPreconditionError(
         fmt::format("tiff: {}", std::string(opened.status().message())));
   }());
   return *library;
@@ -174,6 +174,18 @@ struct Storage {
   uint64_t BytesOf(uint64_t pixels) const { return (pixels * beside() * bits + 7) / 8; }
 };
 
+absl::Status CheckUnsigned(uint16_t sample_format, uint16_t bits) {
+  if (sample_format == SAMPLEFORMAT_UINT || sample_format == SAMPLEFORMAT_VOID) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(fmt::format("tiff with {} samples of {} bits",
+                                              sample_format == SAMPLEFORMAT_IEEEFP
+                                                  ? "floating-point"
+                                              : sample_format == SAMPLEFORMAT_INT ? "signed"
+                                                                                  : "complex",
+                                              bits));
+}
+
 absl::StatusOr<Storage> StorageOf(const Library& library, TIFF* tiff) {
   Storage storage;
   library.get_field(tiff, TIFFTAG_IMAGEWIDTH, &storage.width);
@@ -184,13 +196,8 @@ absl::StatusOr<Storage> StorageOf(const Library& library, TIFF* tiff) {
   library.get_field(tiff, TIFFTAG_PHOTOMETRIC, &storage.photometric);
   library.get_field(tiff, TIFFTAG_COMPRESSION, &storage.compression);
   library.get_field(tiff, TIFFTAG_PLANARCONFIG, &storage.planes);
-  const uint16_t format = storage.sample_format;
-  if (format != SAMPLEFORMAT_UINT && format != SAMPLEFORMAT_VOID) {
-    return absl::UnimplementedError(fmt::format("tiff with {} samples of {} bits",
-                                                format == SAMPLEFORMAT_IEEEFP ? "floating-point"
-                                                : format == SAMPLEFORMAT_INT  ? "signed"
-                                                                              : "complex",
-                                                storage.bits));
+  if (absl::Status status = CheckUnsigned(storage.sample_format, storage.bits); !status.ok()) {
+    return status;
   }
   const uint16_t bits = storage.bits;
   if (bits != 1 && bits != 2 && bits != 4 && bits != 8 && bits != 16) {
@@ -298,6 +305,11 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
   if (!opened.ok()) return opened.status();
   const File& tiff = *opened;
 
+  uint16_t sample_format = SAMPLEFORMAT_UINT;
+  uint16_t bits = 1;
+  library.get_field(tiff.get(), TIFFTAG_SAMPLEFORMAT, &sample_format);
+  library.get_field(tiff.get(), TIFFTAG_BITSPERSAMPLE, &bits);
+  if (absl::Status status = CheckUnsigned(sample_format, bits); !status.ok()) return status;
   uint16_t num_extra = 0;
   uint16_t* extra = nullptr;
   library.get_field(tiff.get(), TIFFTAG_EXTRASAMPLES, &num_extra, &extra);
