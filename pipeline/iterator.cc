@@ -131,6 +131,8 @@ class Iterator::Run {
   // for is there. Returns the time.
   uint64_t EndWait(uint64_t start_ns, size_t rows, bool there);
   void NoteDelivered(const Batch& batch, size_t row);
+  std::optional<DeliveredPast> PastDelivered() const;
+  absl::Status CheckPast(const DeliveredPast& past) const;
   // Runs `work` on the queue; the common part of Next and Peek.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
@@ -145,9 +147,11 @@ class Iterator::Run {
   // Where the run began, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged_;
   bool notes_delivered_ = false;
+  bool mixes_ = false;  // whether the chain reads a mixture, and nothing else
   // If positions are recorded: what was delivered before the run or Load, and the last row since.
   std::optional<Delivered> delivered_;
   std::optional<LastRow> last_row_;
+  std::optional<DeliveredPast> past_;  // what Load has found
   Batch repeated_;
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;
@@ -200,7 +204,9 @@ absl::Status Iterator::Run::Open() {
   absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, epoch_);
   if (!stage.ok()) return stage.status();
   queue_ = std::make_unique<ElementQueue>(*std::move(stage));
-  notes_delivered_ = UnevenStep(*recipe_) != nullptr && UnmergeableStep(*recipe_) == nullptr;
+  mixes_ = ReadsMixture(*recipe_);
+  notes_delivered_ =
+      mixes_ || (UnevenStep(*recipe_) != nullptr && UnmergeableStep(*recipe_) == nullptr);
   tuner_ = options_.autotune ? std::make_unique<Autotuner>(context_.get()) : nullptr;
   return StartLive();
 }
@@ -362,6 +368,28 @@ absl::StatusOr<std::string> Iterator::Run::Chain() const {
   return chain_;
 }
 
+std::optional<DeliveredPast> Iterator::Run::PastDelivered() const {
+  if (!mixes_ || !last_row_) return past_;
+  const std::optional<DeliveredRow> last = last_row_->LastTaken();
+  const std::optional<MixPast> past = context_->past();
+  if (!last || !past) return std::nullopt;
+  uint64_t position = last->position;
+  if (UnevenStep(*recipe_) == nullptr) {
+    // The state must be the same for all ranks, so it names the end of their round. That of planned
+    // rows is not known here; but the place of the reader tells their past.
+    const std::vector<RankPart> parts = PartsOf(*recipe_);
+    if (past->is_planned() || parts.size() != 1) return std::nullopt;
+    position += parts[0].world - 1 - std::min<uint64_t>(position, parts[0].rank);
+  }
+  return DeliveredPast{last->epoch, position, past->Key(last->epoch, position + 1)};
+}
+
+absl::Status Iterator::Run::CheckPast(const DeliveredPast& past) const {
+  const std::optional<MixPast> mixed = context_->past();
+  if (!mixed || mixed->Key(past.epoch, past.position + 1) == past.key) return absl::OkStatus();
+  return mixed->Differs(past.epoch, past.position + 1);
+}
+
 bool Iterator::Run::StateAtHand() const { return !chain_.empty() || IndexesMade(*recipe_); }
 
 absl::StatusOr<std::string> Iterator::Run::StateDict() const {
@@ -398,6 +426,7 @@ absl::StatusOr<std::string> Iterator::Run::StateDict() const {
     }
   }
   if (queue_ == nullptr) return error_;
+  state.past = PastDelivered();
   queue_->Save(&state.place.emplace());
   return state.Format();
 }
@@ -450,14 +479,18 @@ absl::Status Iterator::Run::LoadStateDict(std::string_view text) {
   error_ = absl::OkStatus();
   repeated_ = Batch();
   delivered_ = state->delivered;
+  past_ = state->past;
   last_row_.reset();
-  if (merged) return absl::OkStatus();
-  StateReader reader(*state->place);
-  absl::Status status = queue_->Load(&reader);
-  if (status.ok()) status = reader.status();
-  if (status.ok() && !reader.at_end()) {
-    status = absl::InvalidArgumentError("the state is not one of this chain: it is too long");
+  absl::Status status;
+  if (!merged) {
+    StateReader reader(*state->place);
+    status = queue_->Load(&reader);
+    if (status.ok()) status = reader.status();
+    if (status.ok() && !reader.at_end()) {
+      status = absl::InvalidArgumentError("the state is not one of this chain: it is too long");
+    }
   }
+  if (status.ok() && past_) status = CheckPast(*past_);
   if (!status.ok()) error_ = status;
   return status;
 }

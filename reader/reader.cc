@@ -399,12 +399,12 @@ absl::StatusOr<std::optional<ReadPlace>> Reader::PlaceAfter(const ReadPlace& pla
 }
 
 uint64_t Reader::DataBefore(const ReadPlace& place) const {
-  return mix_ != nullptr ? mix_->DataBefore(place.epoch, place.position) : table_->fingerprint();
+  return mix_ != nullptr ? past().Data(place.epoch, place.position) : table_->fingerprint();
 }
 
 std::string Reader::OrderText(const ReadPlace& place) const {
   std::string text =
-      mix_ != nullptr ? mix_->DescribeBefore(place.epoch, place.position) : order_->Describe();
+      mix_ != nullptr ? past().Describe(place.epoch, place.position) : order_->Describe();
   if (pack_ != nullptr) {
     const PackSpec& pack = pack_->spec();
     text += fmt::format(" packed(lengths={}, length={}, how={}, longer={}, window={}", pack.lengths,

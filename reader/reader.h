@@ -14,6 +14,7 @@
 #include "reader/order/mix_order.h"
 #include "reader/order/order.h"
 #include "reader/order/place.h"
+#include "reader/plan/mix_past.h"
 #include "reader/plan/pack_plan.h"
 #include "reader/run/run.h"
 #include "reader/shards/selection.h"
@@ -71,6 +72,8 @@ class Reader {
   std::shared_ptr<const Order> shared_order() const { return order_; }
   // The order as that of a mixture; null if it is none.
   const std::shared_ptr<const MixOrder>& shared_mix() const { return mix_; }
+  // Of a mixture.
+  MixPast past() const { return {mix_, pack_}; }
   // The plan of ReaderOptions::pack; null without it.
   const std::shared_ptr<const PackPlan>& shared_pack() const { return pack_; }
   const Selection& selection() const { return selection_; }

@@ -50,6 +50,12 @@ const Step* UnevenStep(const Step& step) {
   return UnevenStep(*step.inputs[0]);
 }
 
+bool ReadsMixture(const Step& step) {
+  if (step.inputs.size() == 1) return ReadsMixture(*step.inputs[0]);
+  const ShardsWork* const shards = step.as<ShardsWork>();
+  return shards != nullptr && shards->reader.order.mixture != nullptr;
+}
+
 const Step* UnmergeableStep(const Step& step) {
   const Step* parts = nullptr;   // the step that makes several rows of one
   const Step* repeat = nullptr;  // a repeat that the reader does, if no filter precedes it

@@ -30,6 +30,9 @@ const Step* UnevenStep(const Step& step);
 // tell what was delivered before it. May be null.
 const Step* UnmergeableStep(const Step& step);
 
+// Whether the chain has one source, a mixture of shards that is read by a plan.
+bool ReadsMixture(const Step& step);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_PIPELINE_PLAN_SHARING_H_

@@ -291,8 +291,11 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
                                RanksText(*state.ranks)));
     }
   }
-  std::sort(states->begin(), states->end(), [](const PipelineState& a, const PipelineState& b) {
-    return (*a.ranks)[0] < (*b.ranks)[0];
+  const auto rank_of = [](const PipelineState& state) {
+    return state.ranks ? (*state.ranks)[0] : 0;
+  };
+  std::sort(states->begin(), states->end(), [&](const PipelineState& a, const PipelineState& b) {
+    return rank_of(a) < rank_of(b);
   });
   const uint64_t world = (*first.ranks)[1];
   for (uint64_t rank = 0; rank < std::max<uint64_t>(world, states->size()); ++rank) {
@@ -306,6 +309,19 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
   return absl::OkStatus();
 }
 
+// The past of the rank that has come furthest, which includes those of the others.
+std::optional<DeliveredPast> LatestPast(const std::vector<PipelineState>& states) {
+  std::optional<DeliveredPast> latest;
+  for (const PipelineState& state : states) {
+    if (!state.past) continue;
+    if (!latest || std::pair(state.past->epoch, state.past->position) >
+                       std::pair(latest->epoch, latest->position)) {
+      latest = state.past;
+    }
+  }
+  return latest;
+}
+
 // If ranks advance evenly, each state is valid for any number of ranks.
 absl::StatusOr<std::string> MergeEven(const std::vector<PipelineState>& states) {
   for (const PipelineState& state : states) {
@@ -316,7 +332,9 @@ absl::StatusOr<std::string> MergeEven(const std::vector<PipelineState>& states) 
           "elements: ranks of this chain advance evenly, and each one's state is valid for all");
     }
   }
-  return states[0].Format();
+  PipelineState result = states[0];
+  result.past = LatestPast(states);
+  return result.Format();
 }
 
 }  // namespace
@@ -388,6 +406,7 @@ std::string PipelineState::Format() const {
     if (!delivered->held.empty()) state["held"] = ToWords(delivered->held);
     if (delivered->begun) state["begun"] = ToWords({*delivered->begun});
   }
+  if (past) state["past"] = {past->epoch, past->position, past->key};
   if (merged) state["merged"] = ToJson(*merged);
   if (place) state["place"] = *place;
   return state.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -412,15 +431,18 @@ absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
   state.size = NumberOf(json, "size");
   const std::optional<uint64_t> epoch = NumberOf(json, "epoch");
   const std::optional<StateWords> delivered = NumbersOf(json, "delivered");
+  const std::optional<StateWords> past = NumbersOf(json, "past");
   if (!json.contains("chain") || !json["chain"].is_string() || !epoch ||
       json.contains("ranks") != state.ranks.has_value() ||
       json.contains("place") != state.place.has_value() ||
       json.contains("size") != state.size.has_value() ||
       json.contains("delivered") != (delivered && delivered->size() == 3) ||
+      json.contains("past") != (past && past->size() == 3 && (*past)[1] < UINT64_MAX / 4) ||
       (!state.place && state.ranks)) {
     return Damaged("its chain, epoch, ranks or place is");
   }
   state.chain = json["chain"];
+  if (past) state.past = {(*past)[0], (*past)[1], (*past)[2]};
   state.epoch = *epoch;
   if (delivered) {
     state.delivered.emplace();
@@ -455,6 +477,7 @@ absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& texts) {
   result.chain = first.chain;
   result.epoch = first.epoch;
   result.merged = first.merged;
+  result.past = LatestPast(states);
 
   // The epoch that all ranks are in.
   std::optional<uint64_t> epoch;

@@ -54,6 +54,14 @@ struct DeliveredRow {
 // States that hold back more rows cannot be merged, because a file may claim any number.
 constexpr size_t kMaxHeldRows = size_t{1} << 24;
 
+// The last record of a mixture that the rows delivered depend on, and what these depend on, as
+// MixPast::Key says of the place after it.
+struct DeliveredPast {
+  uint64_t epoch = 0;
+  uint64_t position = 0;
+  uint64_t key = 0;
+};
+
 // What a rank has delivered of an epoch: all of its rows up to `last`, except those that stages
 // held back.
 struct Delivered {
@@ -75,6 +83,8 @@ struct PipelineState {
   std::optional<uint64_t> size;
   std::optional<Delivered> delivered;
   std::string alone;
+  // Of a chain that reads a mixture, if rows that tell their records were delivered.
+  std::optional<DeliveredPast> past;
   // Where the run began, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged;
   // Nullopt: at the beginning.

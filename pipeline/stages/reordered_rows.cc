@@ -7,6 +7,12 @@ void ReorderedRows::Append(const std::optional<DeliveredRow>& row) {
   rows.push_back(row.value_or(DeliveredRow()));
 }
 
+std::optional<DeliveredRow> LastRow::LastTaken() const {
+  std::optional<DeliveredRow> last = from;
+  for (Reordered at = number; at.rows != nullptr; at = at.rows->before) last = at.rows->last;
+  return last;
+}
+
 std::optional<Delivered> LastRow::AllDelivered() const {
   Delivered delivered;
   std::optional<DeliveredRow> last = from;

@@ -36,6 +36,9 @@ struct LastRow {
 
   // What has been delivered up to it. Nullopt: the row does not tell.
   std::optional<Delivered> AllDelivered() const;
+  // The row that the first stage which reorders rows had taken last; without one, this row.
+  // Nullopt: it does not tell its record.
+  std::optional<DeliveredRow> LastTaken() const;
 
   std::optional<DeliveredRow> from;
   Reordered number;

@@ -13,6 +13,16 @@ void RunContext::SetDescriber(uint32_t source, std::function<std::string(uint64_
   describe_[source] = std::move(f);
 }
 
+void RunContext::SetPast(MixPast past) {
+  MutexLock lock(mutex_);
+  past_.emplace(std::move(past));
+}
+
+std::optional<MixPast> RunContext::past() const {
+  MutexLock lock(mutex_);
+  return past_;
+}
+
 std::string RunContext::Prefix(const Batch& batch, size_t row) const {
   RowOrigin origin;
   if (!batch.OriginOf(row, &origin)) return "";

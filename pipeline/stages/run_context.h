@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <typeindex>
@@ -17,6 +18,7 @@
 
 #include "base/mutex.h"
 #include "pipeline/stages/pipeline_state.h"
+#include "reader/plan/mix_past.h"
 #include "shard/schema/skipped_records.h"
 #include "shardfeed/batch.h"
 #include "shardfeed/iterator.h"
@@ -99,6 +101,10 @@ struct RunContext {
   // 17 at byte 4242". Replaces an earlier one.
   void SetDescriber(uint32_t source,
                     std::function<std::string(uint64_t epoch, uint64_t position)> f);
+  // What the rows of the chain's mixture depend on; nullopt until it is known. Of several mixtures,
+  // one is known.
+  void SetPast(MixPast past);
+  std::optional<MixPast> past() const;
   // The prefix of a message about the row: the name that its source gives it and ": "; "element 3
   // of epoch 1: " if the source gives none; "" if nothing is known about the row.
   std::string Prefix(const Batch& batch, size_t row) const;
@@ -130,6 +136,7 @@ struct RunContext {
   mutable Mutex mutex_;
   std::map<uint32_t, std::function<std::string(uint64_t, uint64_t)>> describe_
       ABSL_GUARDED_BY(mutex_);
+  std::optional<MixPast> past_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_
       ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<const void*, std::type_index>, std::shared_ptr<void>> kept_

@@ -131,21 +131,17 @@ class ShardsStage : public Stage {
     const uint64_t past = Mixes() ? words->Read() : 0;
     if (!words->ok()) return words->status();
     if (absl::Status status = place.Check(); !status.ok()) return status;
-    if (Mixes() && past != reader_->PastOf(place)) {
-      return absl::FailedPreconditionError(fmt::format(
-          "the state belongs to another mixture: sources, their records, their weights or the seed "
-          "of their draws differ before position {} of epoch {}; weights may change only after "
-          "what was delivered, and "
-          "sources that had none yet may be added at the end",
-          place.position, place.epoch));
-    }
-    // The last round of an epoch may be filled up.
-    if (const uint64_t size = Mixes() ? reader_->shared_mix()->size() : UINT64_MAX;
-        place.position > size && place.position - size > place.world * place.batch) {
-      return absl::FailedPreconditionError(fmt::format(
-          "the state is at position {} of epoch {}, but epochs of this mixture have {} records: "
-          "its length has changed before what was delivered",
-          place.position, place.epoch, size));
+    if (Mixes()) {
+      const MixPast mixed = reader_->past();
+      if (past != reader_->PastOf(place)) return mixed.Differs(place.epoch, place.position);
+      // The last round of an epoch may be filled up.
+      const uint64_t round = reader_->shared_pack() == nullptr ? place.world * place.batch : 0;
+      if (!mixed.Has(place.position - std::min(place.position, round))) {
+        return absl::FailedPreconditionError(fmt::format(
+            "the state is at position {} of epoch {}, but epochs of this mixture have {} records: "
+            "its length has changed before what was delivered",
+            place.position, place.epoch, reader_->shared_mix()->size()));
+      }
     }
     // No index is needed at the walk's own position.
     const bool there = place == place_;
@@ -558,6 +554,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
       kept->plan = reader->shared_pack();
     }
   }
+  if (reader != nullptr && reader->shared_mix() != nullptr) context->SetPast(reader->past());
   std::optional<RecordNumbers> record_numbers;
   if (numbers.any()) {
     record_numbers.emplace(numbers, options.order.mixture.get(), reader->table());

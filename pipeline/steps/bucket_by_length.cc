@@ -14,11 +14,14 @@ Dataset Dataset::BucketBy(size_t column, std::shared_ptr<const RowSpec> spec,
                           const std::string& name, std::vector<int64_t> boundaries,
                           std::vector<uint64_t> sizes, bool drop_remainder) const {
   if (!status_.ok()) return *this;
-  if (sizes.size() != boundaries.size() + 1 ||
-      !std::is_sorted(boundaries.begin(), boundaries.end())) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "bucket_by_length: {} boundaries in ascending order need {} batch sizes, got {}",
-        boundaries.size(), boundaries.size() + 1, sizes.size())));
+  if (!std::is_sorted(boundaries.begin(), boundaries.end())) {
+    return Dataset(
+        absl::InvalidArgumentError("bucket_by_length: the boundaries must be in ascending order"));
+  }
+  if (sizes.size() != boundaries.size() + 1) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("bucket_by_length: {} boundaries need {} batch sizes, got {}",
+                    boundaries.size(), boundaries.size() + 1, sizes.size())));
   }
   if (std::count(sizes.begin(), sizes.end(), 0) > 0) {
     return Dataset(absl::InvalidArgumentError("bucket_by_length: a batch size is 0"));

@@ -1,0 +1,51 @@
+#include "reader/plan/mix_past.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "reader/order/permutation.h"
+
+namespace shardfeed {
+
+uint64_t MixPast::RecordsBefore(uint64_t place) const {
+  if (plan_ == nullptr) return place;
+  const uint64_t windows = PackPlan::WindowOf(place) + (PackPlan::PartOf(place) > 0 ? 1 : 0);
+  if (windows >= plan_->num_windows()) return order_->size();
+  return windows * plan_->window_records();
+}
+
+bool MixPast::Has(uint64_t place) const {
+  return plan_ == nullptr ? place <= order_->size()
+                          : place <= PackPlan::PlaceOf(plan_->num_windows(), 0);
+}
+
+std::string MixPast::Describe(uint64_t epoch, uint64_t place) const {
+  const uint64_t records = RecordsBefore(place);
+  std::string text = order_->DescribeBefore(epoch, records);
+  // The end of the epoch cuts a window.
+  if (plan_ != nullptr) {
+    text += fmt::format(" in windows of {}, {} records", plan_->window_records(), records);
+  }
+  return text;
+}
+
+uint64_t MixPast::Data(uint64_t epoch, uint64_t place) const {
+  return order_->DataBefore(epoch, RecordsBefore(place));
+}
+
+uint64_t MixPast::Key(uint64_t epoch, uint64_t place) const {
+  uint64_t key = Data(epoch, place);
+  for (char c : Describe(epoch, place)) key = DeriveKey(key, static_cast<unsigned char>(c));
+  return key;
+}
+
+absl::Status MixPast::Differs(uint64_t epoch, uint64_t place) const {
+  return absl::FailedPreconditionError(fmt::format(
+      "the state belongs to another mixture: sources, their records, their weights or the seed of "
+      "their draws differ before position {} of epoch {}; weights may change only after what was "
+      "delivered{}, and sources that had none yet may be added at the end",
+      RecordsBefore(place), epoch,
+      plan_ == nullptr ? "" : fmt::format(", in whole windows of {} records", plan_->window_records())));
+}
+
+}  // namespace shardfeed
