@@ -117,15 +117,18 @@ FrameScan RecordStream::Scan(std::vector<Record>* records) {
 // zeros looks like the end, so the sample before it may lack files.
 absl::Status RecordStream::EndTar(size_t zeros, std::vector<Record>* records) {
   const uint64_t end = offset_ + zeros;
+  const uint64_t samples_end = offset_;
   uint64_t at = end;
+  const auto take_back = [&] {
+    if (records->empty()) return;
+    offset_ = records->back().offset;
+    --record_;
+    records->pop_back();
+  };
   std::string bytes(Unread().substr(zeros));
   while (true) {
     if (const size_t wrong = bytes.find_first_not_of('\0'); wrong != bytes.npos) {
-      if (!records->empty()) {
-        offset_ = records->back().offset;
-        --record_;
-        records->pop_back();
-      }
+      take_back();
       const TarDefect defect = DataAfterEnd(end, at + wrong);
       defect_ = FrameDefect::kTar;
       return absl::DataLossError(fmt::format("record {} at byte {}: {} at byte {}", record_,
@@ -140,7 +143,17 @@ absl::Status RecordStream::EndTar(size_t zeros, std::vector<Record>* records) {
     source_ended_ = *n == 0;
     bytes.resize(*n);
   }
-  return absl::OkStatus();
+  if (!options_.indexed_end) return absl::OkStatus();
+  const bool any = !records->empty();
+  const uint64_t indexed =
+      options_.indexed_end(any ? record_ - 1 : record_, any ? records->back().offset : samples_end);
+  if (indexed <= samples_end) return absl::OkStatus();
+  take_back();
+  defect_ = FrameDefect::kTar;
+  return absl::DataLossError(fmt::format(
+      "record {} at byte {}: the archive ends with zeros from byte {} on, but its index "
+      "lists samples up to byte {}",
+      record_, offset_, end, indexed));
 }
 
 absl::Status RecordStream::Next(RecordBlock* block) {

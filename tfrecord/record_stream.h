@@ -4,6 +4,7 @@
 #define SHARDFEED_TFRECORD_RECORD_STREAM_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,9 @@ struct RecordStreamOptions {
   uint64_t max_frame_bytes = UINT64_MAX;
   // A record larger than this is not read; Next returns ResourceExhausted.
   uint64_t max_record_bytes = UINT64_MAX;
+  // Returns where the samples of a tar archive end by an index that has this record at this offset,
+  // and 0 if none does. Headers that were overwritten with zeros look like the end. May be null.
+  std::function<uint64_t(uint64_t record, uint64_t offset)> indexed_end;
 };
 
 // Splits decompressed bytes into records. Not thread-safe. `source` must outlive the stream.

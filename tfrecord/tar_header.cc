@@ -148,6 +148,8 @@ std::string SetKind(char type, TarMember* member) {
           member->name.ends_with('/') ? TarMember::Kind::kFolder : TarMember::Kind::kFile;
       return {};
     case '5':
+    case 'D':  // of GNU tar's incremental archives; its content lists the folder's files
+    case 'V':  // GNU tar's label of the archive
       member->kind = TarMember::Kind::kFolder;
       return {};
     case '1':
@@ -181,8 +183,10 @@ std::string ReadOwnHeader(std::string_view header, uint64_t size, const Extensio
   if (member->link.empty()) member->link = TextOf(header, kLinkName);
   std::string wrong = SetKind(header[kType], member);
   if (!wrong.empty()) return wrong;
-  // Only files have content; the size of a link is that of its target.
-  if (member->kind == TarMember::Kind::kFile) member->size = extensions.size.value_or(size);
+  // Only files and these folders have content; the size of a link is that of its target.
+  if (member->kind == TarMember::Kind::kFile || header[kType] == 'D') {
+    member->size = extensions.size.value_or(size);
+  }
   if (member->size > INT64_MAX) return "a header without a valid size";
   return {};
 }

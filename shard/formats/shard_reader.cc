@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   stream.block_bytes = options.block_bytes;
   stream.stream_offset = stream_offset;
   stream.first_record = first_record;
+  stream.indexed_end = std::move(options.indexed_end);
   const uint64_t size = file->size();
   uint64_t begin = stream_offset;
   if (format.framing == Framing::kMds || format.framing == Framing::kArrayRecord) {

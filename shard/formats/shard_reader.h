@@ -35,6 +35,8 @@ struct ShardReaderOptions {
   // Used instead of the footer of an ArrayRecord shard, which may be damaged or long; null: the
   // footer. Its chunks may be only those of the records that are read.
   std::shared_ptr<const ArrayRecordFooter> array_record;
+  // As RecordStreamOptions::indexed_end.
+  std::function<uint64_t(uint64_t record, uint64_t offset)> indexed_end;
 };
 
 // Reads the blocks of one shard, raw or compressed. Not thread-safe.

@@ -1,6 +1,7 @@
 #include "shard/verify/salvage.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -117,6 +118,21 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
   return 4 * found >= looked;  // Also true if no entry could be checked.
 }
 
+// See RecordStreamOptions::indexed_end. Null: no index tells.
+std::function<uint64_t(uint64_t, uint64_t)> EndOfIndex(std::shared_ptr<const ShardIndex> index,
+                                                       ShardFormat format, uint64_t shard_bytes) {
+  if (index == nullptr) return nullptr;
+  const IndexSummary& summary = index->summary();
+  if (summary.framing != format.framing || summary.compression != format.compression ||
+      summary.shard_bytes != shard_bytes) {
+    return nullptr;
+  }
+  return [index = std::move(index)](uint64_t record, uint64_t offset) {
+    const bool has = record < index->records() && index->Offset(record) == offset;
+    return has ? index->summary().stream_bytes : 0;
+  };
+}
+
 }  // namespace
 
 // Stores the index in `first` if it matches the shard and the damage.
@@ -180,6 +196,11 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     reading.check = known.check;
     reading.block_bytes = 512 << 10;  // Stays in the second-level cache between read and CRC.
     reading.decompress = known.decompress;
+    if (format->framing == Framing::kTar && known.use_index) {
+      absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = OpenIndex(**file);
+      if (!opened.ok()) return opened.status();
+      reading.indexed_end = EndOfIndex(*std::move(opened), *format, (*file)->size());
+    }
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
         ShardReader::OpenAt(*file, *format, RestartPoint(), 0, 0, reading);
     if (absl::IsDataLoss(reader.status()) && HasPlaces(format->framing)) {

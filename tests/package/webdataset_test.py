@@ -281,6 +281,40 @@ def test_samples_that_were_appended_after_indexing_are_read(tmp_path):
     assert [row["txt"] for row in rows] == [b"0", b"1", b"2"]
 
 
+@pytest.mark.parametrize("from_member, kept, lost", [("s06.cls", 6, 4), ("s07.bin", 7, 3), ("s00.bin", 0, 10)])
+def test_zeros_over_the_rest_lose_what_the_index_lists(tmp_path, from_member, kept, lost):
+    """As an unfinished download into a file that was allocated before."""
+    path = tmp_path / "x.tar"
+    write_tar(path, [(f"s{n:02}.{kind}", b"%d" % n * 300) for n in range(10) for kind in ("bin", "cls")])
+    assert harness.run("index", path).status == 0
+    with tarfile.open(path) as tar:
+        begin = tar.getmember(from_member).offset
+    path.write_bytes(path.read_bytes()[:begin].ljust(path.stat().st_size, b"\0"))
+    verified = harness.run("verify", path)
+    assert verified.status == 1
+    assert "zeros instead of a header at byte" in verified.err + verified.out.decode()
+    assert "shardfeed index" not in verified.err + verified.out.decode()
+    repaired = harness.run("repair", path, tmp_path / "out@1")
+    assert repaired.status == 1 and f"{lost} lost" in repaired.err + repaired.out.decode()
+    features = {"__key__": sf.bytes, "cls": sf.bytes}
+    if kept:
+        assert [key for key, in rows(sf.read(tmp_path / "out@1").parse(features).batch(4), ("__key__",))] == [
+            b"s%02d" % n for n in range(kept)]
+    with pytest.raises(sf.DataLossError):
+        rows(sf.read(path).parse(features).batch(4))
+
+
+@pytest.mark.parametrize("options", [["--label=photos"], ["--format=gnu", "--listed-incremental=snapshot"]])
+def test_labels_and_folders_of_gnu_tar_are_no_samples(tmp_path, options):
+    (tmp_path / "in").mkdir()
+    for n in range(3):
+        (tmp_path / f"in/s{n}.cls").write_bytes(b"%d" % n)
+    subprocess.run(["tar", *options, "-cf", tmp_path / "x.tar", "in"], cwd=tmp_path, check=True)
+    found = rows(sf.read(tmp_path / "x.tar").parse({"__key__": sf.bytes, "cls": sf.bytes}).batch(2), ("__key__", "cls"))
+    assert sorted(found) == [(b"in/s%d" % n, b"%d" % n) for n in range(3)]
+    assert harness.run("verify", tmp_path / "x.tar").status == 0
+
+
 def test_many_braces_are_an_error():
     for depth in (101, 5000):
         with pytest.raises(ValueError, match="more than 100 pairs of braces"):
