@@ -449,12 +449,12 @@ int ReplayRows(const Reader& reader, const ReplayFlags& flags, const std::vector
   return PrintParts(reader, parts, flags.find.has_value(), options.json);
 }
 
-// Prints where an item is delivered, and returns the same as JSON.
-nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags, uint64_t item,
-                                  bool as_json) {
+// Prints that the record to find is delivered at a position, and returns the same as JSON.
+// `repeated`: to fill up the last round of the epoch.
+nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags, uint64_t position,
+                                  bool repeated, bool as_json) {
   const uint64_t world = flags.order.world;
   const uint64_t batch = flags.order.batch;
-  const uint64_t position = reader.order().PositionOf(flags.epoch, item);
   const uint64_t rank = position % world;
   const uint64_t step = position / world / batch;
   const uint64_t index = position / world % batch;
@@ -466,9 +466,12 @@ nlohmann::ordered_json PrintPlace(const Reader& reader, const ReplayFlags& flags
                {"rank", rank},
                {"step", step},
                {"index", index}});
+  if (repeated) json["repeated"] = true;
   if (!as_json && delivered) {
-    fmt::print("record {} of epoch {} is at position {}: rank {}, step {}, index {} in the batch\n",
-               *flags.find, flags.epoch, position, rank, step, index);
+    fmt::print(
+        "record {} of epoch {} is {}at position {}: rank {}, step {}, index {} in the batch{}\n",
+        *flags.find, flags.epoch, repeated ? "also " : "", position, rank, step, index,
+        repeated ? ", to fill up the epoch" : "");
   } else if (!as_json) {
     fmt::print(
         "record {} is at position {} of epoch {}, which is dropped at the end of the epoch\n",
@@ -500,9 +503,16 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
     }
     if (reader.options().pack) return ReplayRows(reader, flags, items, options);
     nlohmann::ordered_json places = nlohmann::ordered_json::array();
-    for (uint64_t one : items) places.push_back(PrintPlace(reader, flags, one, options.json));
-    // Only a mixture may have several.
-    if (options.json) fmt::print("{}\n", (mix != nullptr ? places : places[0]).dump(1));
+    const uint64_t end = reader.batches_per_epoch() * batch * world;
+    for (uint64_t one : items) {
+      const uint64_t first = reader.order().PositionOf(flags.epoch, one);
+      places.push_back(PrintPlace(reader, flags, first, /*repeated=*/false, options.json));
+      for (uint64_t at = first + reader.order().size(); at < end; at += reader.order().size()) {
+        places.push_back(PrintPlace(reader, flags, at, /*repeated=*/true, options.json));
+      }
+    }
+    const bool several = mix != nullptr || places.size() > 1;
+    if (options.json) fmt::print("{}\n", (several ? places : places[0]).dump(1));
     return kExitDone;
   }
   if (reader.options().pack) return ReplayRows(reader, flags, {}, options);

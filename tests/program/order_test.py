@@ -77,6 +77,22 @@ def test_find_is_the_reverse_of_replay(dataset):
     assert "record 3 " in text
 
 
+@pytest.mark.parametrize("end", ["wrap", "pad"])
+def test_find_also_tells_what_fills_up_the_epoch(dataset, end):
+    options = ["--shuffle", "5", "--batch", "7", "--world", "3", "--end", end]
+    last = sum(SIZES) // 21
+    repeated = [record for rank in range(3)
+                for record in replayed(dataset, *options, "--rank", str(rank), "--step", str(last))]
+    whole = all_records(dataset, "--shuffle", "5")
+    twice = set(repeated) & set(whole[:21])
+    assert len(twice) == 21 - sum(SIZES) % 21
+    for record in sorted(twice)[:3]:
+        first, again = succeed("replay", dataset, "--json", *options, "--find", str(record)).json
+        assert "repeated" not in first and again["repeated"] and again["step"] == last
+        text = succeed("replay", dataset, *options, "--find", str(record)).out.decode()
+        assert f"record {record} of epoch 0 is also at position" in text and "to fill up the epoch" in text
+
+
 @pytest.mark.parametrize("io", ["auto", "uring", "threads", "mmap"])
 @pytest.mark.parametrize("order", [[], ["--order", "interleave"], ["--shuffle"],
                                    ["--shuffle", "1", "--window", "all"]], ids=str)
