@@ -328,7 +328,7 @@ def integer_of(value: Any, function: str, what: str) -> int:
     except TypeError:
         raise TypeError(f"{function} must return {what}, an integer, not {shown(value)}") from None
     if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{function} returned {what} of {shown(number)}")
+        raise ValueError(f"{function} returned {what} of {shown(number)}, which is beyond 64 bits")
     return number
 
 
