@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,6 +50,72 @@ std::optional<uint64_t> NumberIn(std::string_view format, std::string_view prefi
 
 BitView Validity(const ArrowArray& array) {
   return {static_cast<const uint8_t*>(array.buffers[0]), static_cast<uint64_t>(array.offset)};
+}
+
+// The value of a key of a schema's metadata; nullopt: it has none. The metadata is the number of
+// pairs, and for each one the sizes of key and value, each before its bytes.
+std::optional<std::string_view> MetadataOf(const ArrowSchema& schema, std::string_view key) {
+  const char* at = schema.metadata;
+  if (at == nullptr) return std::nullopt;
+  const auto take = [&at] {
+    int32_t number;
+    std::memcpy(&number, at, sizeof(number));
+    at += sizeof(number);
+    return number;
+  };
+  const auto text = [&] {
+    const auto size = static_cast<size_t>(std::max(take(), 0));
+    const std::string_view found(at, size);
+    at += size;
+    return found;
+  };
+  for (int32_t pairs = take(); pairs > 0; --pairs) {
+    const std::string_view name = text();
+    const std::string_view value = text();
+    if (name == key) return value;
+  }
+  return std::nullopt;
+}
+
+// Whether the description of a tensor's type gives its sizes in the order of its values.
+bool IsInOrder(std::string_view description) {
+  constexpr std::string_view kKey = "\"permutation\"";
+  size_t at = description.find(kKey);
+  if (at == description.npos) return true;
+  at = description.find('[', at);
+  int64_t next = 0;
+  for (; at < description.size() && description[at] != ']'; ++at) {
+    if (description[at] < '0' || description[at] > '9') continue;
+    int64_t size = -1;
+    const char* const end = description.data() + description.size();
+    at = static_cast<size_t>(std::from_chars(description.data() + at, end, size).ptr -
+                             description.data()) -
+         1;
+    if (size != next++) return false;
+  }
+  return true;
+}
+
+// Refuses extension types whose values are more than those of their storage.
+absl::Status CheckExtension(std::string_view name, const ArrowSchema& schema) {
+  const std::optional<std::string_view> extension = MetadataOf(schema, "ARROW:extension:name");
+  if (!extension) return absl::OkStatus();
+  constexpr std::string_view kTensor = "arrow.fixed_shape_tensor";
+  constexpr std::string_view kStored[] = {"arrow.uuid", "arrow.json", "arrow.bool8",
+                                          "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"};
+  if (*extension == kTensor) {
+    const std::string_view description =
+        MetadataOf(schema, "ARROW:extension:metadata").value_or("");
+    if (IsInOrder(description)) return absl::OkStatus();
+    return Refuse(name,
+                  "it has permuted tensors, whose values lie in another order than that of "
+                  "their sizes; make them contiguous");
+  }
+  if (std::ranges::find(kStored, *extension) != std::end(kStored)) return absl::OkStatus();
+  return Refuse(name, fmt::format("its type is the extension {} of Arrow, whose values are not "
+                                  "known here; cast it to its storage type if those values are to "
+                                  "be written",
+                                  *extension));
 }
 
 // Checks what a type says of its array's structure.
@@ -223,6 +291,7 @@ absl::Status TakeDictionary(std::string_view name, const ArrowSchema& schema,
 // bits of those that have a value.
 absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,
                         ExampleColumn* column) {
+  if (absl::Status status = CheckExtension(name, schema); !status.ok()) return status;
   if (schema.dictionary != nullptr || array.dictionary != nullptr) {
     return TakeDictionary(name, schema, array, column);
   }
@@ -230,7 +299,8 @@ absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const 
   const std::optional<Type> type = TypeOf(format);
   if (!type) return Refuse(name, NoCounterpart(format));
   column->type = *type;
-  if (*type == Type::kNull) return CheckShape(name, array, 0, 0);
+  // Some libraries have a buffer of validity here, although all values are missing.
+  if (*type == Type::kNull) return CheckShape(name, array, array.n_buffers == 1 ? 1 : 0, 0);
   const bool strings = *type == Type::kString32 || *type == Type::kString64;
   // Views have any number of buffers with bytes, followed by one with their sizes.
   const bool views = *type == Type::kArrowView;
@@ -284,7 +354,8 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
     }
     return column;
   }
-  absl::Status status = CheckShape(column.name, array, fixed ? 1 : 2, 1);
+  absl::Status status = CheckExtension(column.name, schema);
+  if (status.ok()) status = CheckShape(column.name, array, fixed ? 1 : 2, 1);
   if (status.ok() && (schema.n_children != 1 || schema.children == nullptr ||
                       schema.children[0]->format == nullptr || array.children == nullptr)) {
     status = Refuse(column.name, "its list has no elements' type");

@@ -465,6 +465,17 @@ Wrong RecordTypes::WrongRows(std::string_view name, TypedColumn* typed, uint64_t
   return WrongNumbers(name, &column, rows);
 }
 
+namespace {
+
+// 0: no row has a value, so the column does not tell what the feature is.
+char KindOfRows(const ExampleColumn& column, uint64_t rows) {
+  uint64_t row = 0;
+  while (row < rows && !column.row_is_set[row]) ++row;
+  return row < rows || rows == 0 ? KindOfColumn(column.type) : char{0};
+}
+
+}  // namespace
+
 Wrong RecordTypes::CheckColumn(TypedColumn* typed, uint64_t rows) {
   const std::string_view name = typed->column.name;
   const Declared* const declared = Find(name);
@@ -475,7 +486,7 @@ Wrong RecordTypes::CheckColumn(TypedColumn* typed, uint64_t rows) {
         declared != nullptr && declared->raw_bytes == 0 && IsAnyLength(typed->shape) &&
         !IsAnyLength(declared->shape) && typed->shape.size() == declared->shape.size() &&
         std::equal(typed->shape.begin() + 1, typed->shape.end(), declared->shape.begin() + 1);
-    wrong = WrongType(name, {KindOfColumn(typed->column.type), typed->dtype,
+    wrong = WrongType(name, {KindOfRows(typed->column, rows), typed->dtype,
                              lists ? declared->shape : typed->shape});
     if (lists && !wrong && typed->column.type != Type::kNull) {
       const uint64_t wanted = ValuesOf(declared->shape);

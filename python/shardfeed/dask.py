@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Optional, Sequence, Union
 
-from .arguments import Size, checked, specs_of
+from .arguments import Size, checked, shown, specs_of
 from .jobs import WriteJob, write_job
 from .splits import Columns, Split, arrow_schema, columns_of, splits
 
@@ -68,6 +68,8 @@ def write(frame: Any, spec: PathLike, **options: Any) -> Dict[str, int]:
     number of partitions of the frame differs from the number of shards in `spec`; repartition
     it."""
     import dask
+    if not hasattr(frame, "to_delayed"):
+        raise TypeError(f"write: expected a dataframe of Dask, not {shown(frame)}; dask.dataframe.from_pandas makes one")
     parts = frame.to_delayed()
     name = os.fspath(spec)
     job = write_job(name, None if "@" in os.path.basename(name) else len(parts), **options)

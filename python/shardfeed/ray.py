@@ -9,7 +9,7 @@ import ray.data
 from ray.data import Datasink, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
-from .arguments import Size, checked, specs_of
+from .arguments import Size, checked, shown, specs_of
 from .dataset import Dataset
 from .jobs import WriteJob, with_empty_parts, write_job
 from .ranks import rank_and_world
@@ -78,9 +78,15 @@ class _Sink(Datasink):
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> str:
         from ray.data.block import BlockAccessor
+        from ray.data.extensions import ArrowPythonObjectType
         with self._job.shard(ctx.task_idx) as writer:
             for block in blocks:
-                writer.write_batch(BlockAccessor.for_block(block).to_arrow())
+                table = BlockAccessor.for_block(block).to_arrow()
+                for field in table.schema:
+                    if isinstance(field.type, ArrowPythonObjectType):
+                        raise TypeError(f"column {field.name!r} holds Python objects, which Ray keeps as pickles; make "
+                                        "its values numbers, bytes, str or lists of one type and length")
+                writer.write_batch(table)
         return writer.message
 
     def on_write_complete(self, write_result: Any) -> None:
@@ -100,6 +106,8 @@ def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] 
     block i becomes shard i. Options are those of sf.write_job.
 
     Whatever happens to workers, the dataset appears as a whole, or does not appear."""
+    if not isinstance(dataset, ray.data.Dataset):
+        raise TypeError(f"write: expected a ray.data.Dataset, not {shown(dataset)}")
     job = write_job(spec, **options)
     try:
         sink = _Sink(job, made_by)

@@ -354,6 +354,7 @@ absl::Status WriteJob::CheckOneType(const std::vector<PartMessage>& parts) const
     for (const auto& [name, feature] : part.shard.schema.features()) {
       // Without a type, the records came as bytes, which are the writer's own affair.
       if (feature.type.dtype.empty() || feature.kind == FeatureKind::kNone) continue;
+      if (feature.records == 0) continue;  // all values of its column were missing
       const auto [it, is_new] = seen.try_emplace(name, Seen{&part, &feature});
       if (is_new) continue;
       const Seen& first = it->second;

@@ -35,6 +35,17 @@ class TestRay:
         assert empty == {"shards": 3, "records": 1, "bytes": empty["bytes"]}
         assert in_order(tmp_path / "one@3") == [1]
 
+    def test_python_objects_are_refused(self, ray, tmp_path):
+        """Ray keeps columns that it cannot convert as pickles."""
+        import shardfeed.ray
+        for name, value in [("big", 2 ** 63), ("any", object())]:
+            with pytest.raises(Exception, match=f"column '{name}' holds Python objects"):
+                shardfeed.ray.write(ray.data.from_items([{name: value}]), tmp_path / "new@1")
+        assert nothing_is_left(tmp_path / "new@1")
+        for wrong in (None, [1]):
+            with pytest.raises(TypeError, match="write: expected a ray.data.Dataset"):
+                shardfeed.ray.write(wrong, tmp_path / "new@1")
+
     def test_failing_tasks_leave_nothing(self, ray, dataset, tmp_path):
         import shardfeed.ray
 

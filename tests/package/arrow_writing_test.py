@@ -1,0 +1,88 @@
+"""Batches of Arrow that writers refuse or take although their types say little."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from package_data import sf
+
+
+def write(spec, *tables, **options):
+    with sf.write(spec, **options) as writer:
+        for table in tables:
+            writer.write_batch(table)
+    return list(sf.read(spec).parse())
+
+
+def commit(spec, *tables):
+    job = sf.write_job(spec)
+    try:
+        messages = []
+        for part, table in enumerate(tables):
+            with job.shard(part) as writer:
+                writer.write_batch(table)
+            messages.append(writer.message)
+        job.commit(messages)
+    finally:
+        job.abort()
+
+
+class Period(pa.ExtensionType):
+    def __init__(self):
+        super().__init__(pa.int64(), "test.period")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls()
+
+
+def test_values_of_unknown_extensions_are_not_guessed(tmp_path):
+    period = pa.ExtensionArray.from_storage(Period(), pa.array([1, 2]))
+    for array in (period, pa.ListArray.from_arrays([0, 1, 2], period)):
+        with pytest.raises(ValueError, match="column 'p': its type is the extension test.period of Arrow"):
+            write(tmp_path / "a@1", pa.table({"p": array}))
+    assert [row["p"] for row in write(tmp_path / "b@1", pa.table({"p": period.storage}))] == [1, 2]
+
+
+def test_tensors_keep_the_order_of_their_values(tmp_path):
+    values = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(values)
+    rows = write(tmp_path / "a@1", pa.table({"t": tensors}))
+    assert [np.ravel(row["t"]).tolist() for row in rows] == values.reshape(2, 6).tolist()
+    permuted = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), [2, 3], permutation=[1, 0]),
+                                              tensors.storage)
+    with pytest.raises(ValueError, match="column 't': it has permuted tensors"):
+        write(tmp_path / "b@1", pa.table({"t": permuted}))
+
+
+@pytest.mark.parametrize("nothing", [pa.array([None], pa.float64()), pa.array([None], pa.int64()), pa.nulls(1)])
+def test_a_column_of_missing_values_is_of_any_kind(tmp_path, nothing):
+    """As a partition of a table of text in which pandas has only NaN."""
+    text, missing = pa.table({"a": ["x"]}), pa.table({"a": nothing})
+    for name, tables in [("a", (text, missing)), ("b", (missing, text))]:
+        commit(tmp_path / f"{name}@2", *tables)
+        write(tmp_path / f"{name}{name}@1", *tables)
+        for spec in (f"{name}@2", f"{name}{name}@1"):
+            batch, = sf.read(tmp_path / spec).parse({"a": sf.bytes(default=b"none")}).batch(2)
+            assert sorted(batch["a"].tolist()) == [b"none", b"x"]
+
+
+def test_missing_values_may_have_a_buffer(tmp_path):
+    """As polars hands over columns of its type Null."""
+    class Schema:
+        def __arrow_c_array__(self, requested=None):
+            import ctypes
+            schema, array = pa.record_batch({"a": [1, 2], "b": pa.nulls(2)}).__arrow_c_array__()
+            ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+            ctypes.pythonapi.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+            at = ctypes.pythonapi.PyCapsule_GetPointer(array, b"arrow_array")
+            # ArrowArray: length, null_count, offset, n_buffers, n_children, buffers, children
+            children = ctypes.cast(at + 6 * 8, ctypes.POINTER(ctypes.POINTER(ctypes.POINTER(ctypes.c_int64))))[0]
+            self.kept = (ctypes.c_void_p * 1)(None)
+            children[1][3] = 1
+            children[1][5] = ctypes.addressof(self.kept)
+            return schema, array
+    rows = write(tmp_path / "a@1", Schema())
+    assert [row["a"] for row in rows] == [1, 2] and set(rows[0]) == {"a"}
