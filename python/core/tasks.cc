@@ -16,6 +16,7 @@
 #include "python/core/errors.h"
 #include "python/core/gil.h"
 #include "shard/indexing/index_pack_write.h"
+#include "shard/manifest/manifest.h"
 #include "shard/names/braces.h"
 #include "shard/names/names.h"
 #include "shard/verify/shard_report.h"
@@ -48,9 +49,24 @@ std::vector<std::string> Resolve(const std::vector<std::string>& specs) {
   return Check(std::move(set)).paths;
 }
 
+// The digests of the shards' records, as the manifest has them; empty without a manifest of them.
+std::vector<uint32_t> DigestsOf(const std::vector<std::string>& specs) {
+  const GilRelease release;
+  const absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
+  if (!set.ok() || !set->sharded_name) return {};
+  const absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set->directory, set->stem));
+  if (!manifest.ok() || manifest->shards.size() != set->paths.size()) return {};
+  std::vector<uint32_t> digests;
+  for (size_t i = 0; i < manifest->shards.size(); ++i) {
+    if (SplitPath(set->paths[i]).name != manifest->shards[i].file) return {};
+    digests.push_back(manifest->shards[i].records_digest);
+  }
+  return digests;
+}
+
 // (number of records, [(name, kind, is a feature list, records, least and most values, records of
-// another kind)], whether there may be others): of the manifest or, without one, of records that
-// were looked at.
+// another kind, whether it is declared as one value)], whether there may be others): of the
+// manifest or, without one, of records that were looked at.
 nb::tuple FeaturesOfSpecs(const std::vector<std::string>& specs) {
   absl::StatusOr<FoundSchema> found;
   {
@@ -63,10 +79,10 @@ nb::tuple FeaturesOfSpecs(const std::vector<std::string>& specs) {
   nb::list features;
   for (const auto& [name, feature] : schema.features()) {
     const bool has_values = feature.max_values >= feature.min_values;
-    features.append(nb::make_tuple(name, std::string(FeatureKindName(feature.kind)),
-                                   feature.is_list, feature.records,
-                                   has_values ? feature.min_values : 0,
-                                   has_values ? feature.max_values : 0, feature.mixed_kinds));
+    features.append(nb::make_tuple(
+        name, std::string(FeatureKindName(feature.kind)), feature.is_list, feature.records,
+        has_values ? feature.min_values : 0, has_values ? feature.max_values : 0,
+        feature.mixed_kinds, !feature.type.dtype.empty() && feature.type.shape.empty()));
   }
   return nb::make_tuple(schema.records(), features, all.sampled);
 }
@@ -84,7 +100,7 @@ std::string VerifyPath(const std::string& path, const std::string& level) {
     };
     report = VerifyShardOfSet(path, options);
   }
-  return ShardReportToText(report.ok() ? *report : UnreadableShard(path, report.status()));
+  return ShardReportToText(report.ok() ? *report : UnreadableShard(path, report.status()), level);
 }
 
 nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::string>& texts,
@@ -102,8 +118,15 @@ nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::str
       }
       std::vector<ShardReport> reports;
       for (size_t i = 0; i < texts.size(); ++i) {
-        absl::StatusOr<ShardReport> report = ShardReportFromText(texts[i]);
+        std::string found;
+        absl::StatusOr<ShardReport> report = ShardReportFromText(texts[i], &found);
         if (!report.ok()) return report.status();
+        if (found != level) {
+          return absl::InvalidArgumentError(
+              fmt::format("the report on {} is of level '{}', not '{}': give merge_reports the "
+                          "level of the reports",
+                          report->shard, found, level));
+        }
         // Tasks may know the folder by another name.
         const std::string& path = set->paths[i];
         if (SplitPath(report->shard).name != SplitPath(path).name) {
@@ -161,6 +184,7 @@ nb::dict Commit(const std::string& name, const std::string& job, bool overwrite,
 
 void BindTasks(nb::module_& m) {
   m.def("resolve_shards", &Resolve);
+  m.def("digests_of_shards", &DigestsOf);
   m.def("names_in_braces", [](const std::string& name) { return Check(NamesInBraces(name)); });
   m.def("find_features", &FeaturesOfSpecs);
   m.def("verify_shard", &VerifyPath);

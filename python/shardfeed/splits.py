@@ -36,7 +36,7 @@ def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
     """The columns of all features of a dataset. A warning names features without a column."""
     records, features, sampled = _core.find_features(specs)
     fields: List[Field] = []
-    for name, kind, is_list, count, least, most, mixed in features:
+    for name, kind, is_list, _, least, most, mixed, is_single in features:
         if is_list or kind == "none":
             why = ("is a feature list of SequenceExamples" if is_list
                    else "has no kind in any record that was looked at")
@@ -46,7 +46,8 @@ def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
             raise ValueError(f"feature {name!r} is of kind {kind} in some records and of another "
                              f"kind in {mixed}; name the columns that you want")
         else:
-            fields.append(Field(name, kind, 0 if least == most == 1 else -1, sampled))
+            single = least == most == 1 or (most == 0 and is_single)
+            fields.append(Field(name, kind, 0 if single else -1, sampled))
     if not fields:
         raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns, or "
                          "read the records themselves")
@@ -101,10 +102,11 @@ class Split(NamedTuple):
 
     - `paths`: of its shards.
     - `sizes`: of their files in bytes, as they were when the dataset was split.
-    - `digests`: of their records, if indexes have them.
+    - `digests`: of their records, if indexes or the manifest have them.
     - `first`, `records`: it has `records` records, from number `first` of its shards on; None:
       all of whole shards, without an index that counts them.
-    - `bytes`: approximate number of bytes of the files that it reads."""
+    - `bytes`: approximate number of bytes of the files that it reads.
+    - `specs`: of the whole dataset."""
 
     number: int
     paths: Tuple[str, ...]
@@ -113,6 +115,7 @@ class Split(NamedTuple):
     first: int
     records: Optional[int]
     bytes: int
+    specs: Tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -122,7 +125,8 @@ class Split(NamedTuple):
     def read(self, **options: Any) -> Dataset:
         """Returns its records as a chain, in order; `options` are those of sf.read.
 
-        RuntimeError: a shard has changed since the dataset was split."""
+        RuntimeError: a shard has changed since the dataset was split, as its size tells, or the digest of
+        its records if that is known."""
         if "records" in options:
             raise TypeError("read: a split has its own records; take and skip choose among them")
         ranges = None if self.records is None else [(self.first, self.records)]
@@ -149,13 +153,17 @@ class Split(NamedTuple):
         - `rows`: the maximum number of rows in a batch. Batches also end at 64 MiB.
 
         A record that does not fit raises ValueError; the message names shard and record."""
-        return self.batches(columns_of(list(self.paths), columns, record), rows, **options)
+        return self.batches(columns_of(list(self.specs or self.paths), columns, record), rows, **options)
 
     @checked
     def batches(self, fields: Optional[Sequence[Field]], rows: Optional[Size] = None,
                 **options: Any) -> Any:
         """`arrow` with columns that `columns_of` has found; of whole datasets, which have them in
         common."""
+        for name in ("batch", "end"):
+            if name in options:
+                raise TypeError(f"{name}: all records of a split are read, so there are no rounds of batches to complete; "
+                                "`rows` limits those of a batch")
         return self._batches(self.read(**options), fields, rows)
 
     def _batches(self, ds: Dataset, fields: Optional[Sequence[Field]], rows: Optional[Size]) -> Any:
@@ -190,9 +198,9 @@ def batches_with_places(split: Split, fields: Optional[Sequence[Field]], rows: O
         numbers = np.asarray(batch.numbers, np.int64) + split.first
         shard_of = np.searchsorted(begins, numbers, side="right") - 1
         made = pa.record_batch(batch)
-        yield pa.RecordBatch.from_arrays(
-            [*made.columns, paths.take(pa.array(shard_of)), pa.array(numbers - begins[shard_of])],
-            names=[*made.schema.names, *PLACE_COLUMNS])
+        places = [paths.take(pa.array(shard_of)), pa.array(numbers - begins[shard_of])]
+        schema = pa.schema([*made.schema, *(pa.field(name, place.type) for name, place in zip(PLACE_COLUMNS, places))])
+        yield pa.RecordBatch.from_arrays([*made.columns, *places], schema=schema)
 
 
 def tables_of(split: Split, fields: Optional[Tuple[Field, ...]], options: Dict[str, Any]) -> Iterator[Any]:
@@ -202,7 +210,7 @@ def tables_of(split: Split, fields: Optional[Tuple[Field, ...]], options: Dict[s
     yield from (pa.Table.from_batches([batch]) for batch in reader)
 
 
-def _cut(shards: List[Tuple[str, int, int, int, int]], ends: List[int]) -> Iterator[Split]:
+def _cut(specs: List[str], shards: List[Tuple[str, int, int, int, int]], ends: List[int]) -> Iterator[Split]:
     """Splits that end before these record numbers. `shards`: see Records.shards of the core."""
     begins = [0]
     for _, records, *_ in shards:
@@ -221,7 +229,7 @@ def _cut(shards: List[Tuple[str, int, int, int, int]], ends: List[int]) -> Itera
             inside = min(end, begins[i + 1]) - max(begin, begins[i])
             share += shards[i][2] * inside // records if records else 0
         yield Split(number, tuple(s[0] for s in mine), tuple(s[2] for s in mine),
-                    tuple(s[4] for s in mine), begin - begins[shard], end - begin, share)
+                    tuple(s[4] for s in mine), begin - begins[shard], end - begin, share, tuple(specs))
         begin = end
 
 
@@ -240,7 +248,7 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
     Together the splits have every record once, in order."""
     if n is not None and bytes is not None:
         raise ValueError("splits: give n or bytes, not both")
-    specs = specs_of(spec)
+    specs = [one if "://" in one else os.path.abspath(one) for one in specs_of(spec)]
     if n is None and bytes is None:
         paths = [path if "://" in path else os.path.abspath(path)
                  for path in _core.resolve_shards(specs)]
@@ -249,7 +257,8 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
             sizes = [os.path.getsize(path) for path in paths]
         else:
             sizes = [shard[2] for shard in read(specs)._records.shards()]
-        return [Split(i, (path,), (size,), None, 0, None, size)
+        digests = _core.digests_of_shards(specs)
+        return [Split(i, (path,), (size,), (digests[i],) if digests else None, 0, None, size, tuple(specs))
                 for i, (path, size) in enumerate(zip(paths, sizes))]
     ds = read(specs)
     table = ds._records
@@ -260,7 +269,7 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
         n = max(1, -(-sum(shard[2] for shard in shards) // bytes))
     assert n is not None
     n = max(1, min(n, total))
-    return list(_cut(shards, [total * (i + 1) // n for i in range(n)]))
+    return list(_cut(specs, shards, [total * (i + 1) // n for i in range(n)]))
 
 
 @checked
@@ -277,7 +286,7 @@ def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]
                   reports: Sequence[Union[str, Sequence[str]]], *, level: Level = "payload") -> VerifyReport:
     """Merges the reports on all shards, in the order of the splits (or the lists that verify_split
     returns), into the report that `sf.verify` would have given. The manifest is compared with
-    them."""
+    them. ValueError: `level` is not that of the reports."""
     specs = specs_of(spec)
     texts = [text for one in reports for text in ([one] if isinstance(one, str) else one)]
     merged = _core.merge_reports(specs, texts, level)

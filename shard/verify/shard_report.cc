@@ -11,7 +11,7 @@
 
 namespace shardfeed {
 
-std::string ShardReportToText(const ShardReport& report) {
+std::string ShardReportToText(const ShardReport& report, std::string_view level) {
   nlohmann::json defects = nlohmann::json::array();
   for (const Defect& defect : report.defects) {
     defects.push_back({{"kind", defect.kind},
@@ -20,6 +20,7 @@ std::string ShardReportToText(const ShardReport& report) {
                        {"detail", defect.detail}});
   }
   nlohmann::json json = {{"shard", report.shard},
+                         {"level", level},
                          {"was_read", report.was_read},
                          {"compression", CompressionName(report.compression)},
                          {"bytes", report.bytes},
@@ -38,7 +39,7 @@ std::string ShardReportToText(const ShardReport& report) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text) {
+absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text, std::string* level) {
   const auto broken = [](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("not the report on a shard: {}", what));
   };
@@ -49,6 +50,7 @@ absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text) {
   JsonMembers members;
   ShardReport report;
   report.shard = members.Text(json, "shard");
+  *level = members.Text(json, "level");
   report.was_read = members.Flag(json, "was_read");
   const std::optional<Compression> compression =
       ParseCompression(members.Text(json, "compression"));

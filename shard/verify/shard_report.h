@@ -32,10 +32,10 @@ absl::StatusOr<ShardReport> VerifyShardOfSet(const std::string& path, const Veri
 absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<ShardReport> shards,
                                                VerifyLevel level);
 
-// A report as text, for other processes: JSON without line feeds.
-std::string ShardReportToText(const ShardReport& report);
+// A report as text, for other processes: JSON without line feeds. `level` names what was checked.
+std::string ShardReportToText(const ShardReport& report, std::string_view level);
 // InvalidArgument: ShardReportToText cannot have written `text`.
-absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text);
+absl::StatusOr<ShardReport> ShardReportFromText(std::string_view text, std::string* level);
 
 }  // namespace shardfeed
 

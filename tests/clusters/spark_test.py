@@ -59,6 +59,8 @@ class TestSpark:
         assert [(r["_record"], r["n"]) for r in some.collect()] == [(number, n) for _, number, n in expected]
         places = spark.read.format("shardfeed").option("places", "true").schema("_record bigint").load(dataset)
         assert [r["_record"] for r in places.collect()] == [number for _, number, _ in expected]
+        raw = spark.read.format("shardfeed").options(places="true", record="raw").load(dataset).collect()
+        assert [r["_record"] for r in raw] == [number for _, number, _ in expected] and all(r["record"] for r in raw)
         with pytest.raises(Exception, match="column '_record': expected bigint, got string"):
             spark.read.format("shardfeed").option("places", "true").schema("_record string").load(dataset).collect()
 

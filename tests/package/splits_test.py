@@ -295,6 +295,40 @@ def test_shards_are_verified_as_tasks(dataset, tmp_path):
     assert missing
 
 
+def test_reports_are_of_the_level_that_is_merged(dataset):
+    reports = [sf.verify_split(split, level="headers") for split in sf.splits(dataset)]
+    with pytest.raises(ValueError, match="train-00000-of-00004 is of level 'headers', not 'payload': give merge_reports the"):
+        sf.merge_reports(dataset, reports)
+
+
+def test_records_in_another_order_are_a_change(tmp_path):
+    """Although all files have the same sizes."""
+    spec = written(tmp_path / "a@2", [{"n": n} for n in (1, 2, 3, 4)])
+    found = sf.splits(spec)
+    assert len(records_of(found[:1])) == 2
+    written(tmp_path / "a@2", [{"n": n} for n in (2, 1, 4, 3)], overwrite=True)
+    with pytest.raises(RuntimeError, match="a-00001-of-00002: the shard has changed since the dataset was split"):
+        records_of(found[1:])
+
+
+def test_batches_of_all_splits_have_the_columns_of_the_dataset(tmp_path):
+    with sf.write(tmp_path / "a@3") as writer:  # record i goes to shard i modulo 3
+        for i in range(6):
+            row = {"n": i, "v": np.arange(2.0) if i % 3 == 1 else np.arange(1.0)}
+            writer.write({**row, "x": 1.5} if i % 3 == 0 else row)
+    tables = [pa.RecordBatchReader.from_stream(split.arrow()).read_all() for split in sf.splits(tmp_path / "a@3")]
+    assert len({table.schema for table in tables}) == 1
+    assert sorted(pa.concat_tables(tables)["n"].to_pylist()) == list(range(6))
+    assert [table["x"].null_count for table in tables] == [0, 2, 2]
+    with sf.write(tmp_path / "b@2", features={"n": sf.int64, "l": sf.var(sf.bytes)}) as writer:
+        writer.write({"n": 1, "l": [b"x"]})
+    empty = pa.RecordBatchReader.from_stream(sf.splits(tmp_path / "b@2")[1].arrow()).read_all()
+    assert empty.num_rows == 0 and empty.schema.field("n").type == pa.int64()
+    for option in ({"batch": 4}, {"end": "drop"}):
+        with pytest.raises(TypeError, match="all records of a split are read"):
+            sf.splits(tmp_path / "a@3")[0].arrow(**option)
+
+
 def test_shards_are_indexed_as_tasks(dataset, tmp_path):
     folder = tmp_path / "d"
     shutil.copytree(pathlib.Path(dataset).parent, folder)
