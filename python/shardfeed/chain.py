@@ -51,6 +51,7 @@ class Chain(Viewable):
         if method == "parse":
             self._sparse += arguments[2]
         # Whether the rank is found when the chain runs.
+        self._group = 1  # of the ranks that share the part which the step takes
         self._finds_rank: bool = self._waits_for_rank() or any(ds._finds_rank for ds in self._inputs)
         self._epochs = iterator.Epochs()
         self._made: Any = None
@@ -69,7 +70,7 @@ class Chain(Viewable):
         if self._made is None or self._made_for != wanted:
             arguments = self._arguments
             if wanted[1] is not None and self._waits_for_rank():
-                arguments = (*arguments[:-2], *wanted[1])
+                arguments = (*arguments[:-2], *ranks.grouped(*wanted[1], self._group))
             self._made = _core_of(self._method, self._inputs, arguments)
             self._records_made = None
             self._made_for = wanted

@@ -11,6 +11,7 @@ from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
 from .choices import Exhausted, PackCost, PackHow, StepEnds
 from .metrics import address_of
+from .ranks import grouped, warn_if_alone
 from .row_steps import RowSteps
 
 _ANY_LENGTH = 2**64 - 1
@@ -390,17 +391,27 @@ class Dataset(RowSteps):
                           text=f"rejection_resample({functions.name_of(classes)}, {target}, "
                           f"seed={seed})")
 
-    def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> "Dataset":
+    def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None, *, group: Size = 1) -> "Dataset":
         """Delivers the part of rank `rank` of `world`. Without them, both are found when
-        iteration begins: see rank_and_world.
+        iteration begins: see rank_and_world. `group`: this number of consecutive ranks share a part, so
+        that all of a tensor-parallel or pipeline-parallel group get the same batches.
 
         Directly after read(), each rank reads only its own records, and all ranks get the same
         number of them, as the arguments `batch` and `end` of read say. After other steps, element i
         goes to rank i modulo world, so some ranks may get one element more."""
         check_part(rank, world)
-        if rank is None:
-            return self._then("shard", None, None, text="shard()")
-        return self._then("shard", rank, world, text=f"shard({rank}, {world})")
+        text = f"shard({'' if rank is None else f'{rank}, {world}'}"
+        if group > 1:
+            text += f"{'' if rank is None else ', '}group={group}"
+        if rank is None or world is None:
+            made = self._then("shard", None, None, text=text + ")")
+            made._group, made._made = group, None
+            made._core  # noqa: B018  report errors now
+            return made
+        if rank >= world:  # before it is one of a group
+            raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
+        warn_if_alone(rank, world)
+        return self._then("shard", *grouped(rank, world, group), text=text + ")")
 
     def enumerate(self, name: str = "index", start: int = 0) -> "Dataset":
         """Adds a column with the numbers of the rows."""

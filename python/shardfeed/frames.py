@@ -16,6 +16,7 @@ from .dataset import Dataset, check_part
 from .exact import exact_array
 from .globs import expanded
 from .ragged import Ragged
+from .ranks import grouped, warn_if_alone
 from .sources import from_arrays
 
 _ROWS = 1000  # rows of a Hugging Face dataset that are in memory while it is written
@@ -420,12 +421,18 @@ class _RowGroups(Dataset):
         window = window or _SHUFFLED_GROUPS * max(rows, 1)
         return _RowGroups(self._order._replace(seed=seed, window=window), self._options)
 
-    def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> Dataset:
+    def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None, *, group: Size = 1) -> Dataset:
         if self._order.part != (0, 1):
-            return super().shard(rank, world)
+            return super().shard(rank, world, group=group)
         check_part(rank, world)
-        if rank is not None and world is not None and rank >= world:
+        if rank is None or world is None:
+            if group > 1:
+                raise ValueError("shard: give rank and world with a group, directly after from_parquet(stream=True)")
+        elif rank >= world:
             raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
+        else:
+            warn_if_alone(rank, world)
+            rank, world = grouped(rank, world, group)
         return _RowGroups(self._order._replace(part=(rank, world)), self._options)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional, Tuple
+import warnings
+from typing import Any, List, Optional, Set, Tuple
+
+_MOST_RANKS = (1 << 32) - 1
 
 # Variables with which launchers tell a process its rank and the number of ranks.
 _VARIABLES = (
@@ -22,12 +25,46 @@ def rank_and_world() -> Tuple[int, int]:
     if jax.distributed is initialized; the variables of torchrun, Open MPI, MPICH, MVAPICH
     and srun; TF_CONFIG. Otherwise (0, 1).
 
-    ValueError: a launcher's variables are not a rank below its number of ranks."""
+    ValueError: a launcher's variables are not a rank below its number of ranks. A warning tells of
+    variables that name more ranks than one, where one was found, and of a rank without a number of ranks."""
     for find in (_of_torch, _of_ray, _of_jax, _of_variables, _of_tf_config):
         found = find()
         if found is not None:
+            warn_if_alone(*found)
             return found
+    warn_if_alone(0, 1)
     return 0, 1
+
+
+def grouped(rank: int, world: int, group: int) -> Tuple[int, int]:
+    """The rank and the number of ranks for data that `group` consecutive ranks share. A rank that is alone has all."""
+    if world == 1:
+        return rank, world
+    if world % group != 0:
+        raise ValueError(f"shard: {world} ranks are not groups of {group}")
+    return rank // group, world // group
+
+
+_warned: Set[str] = set()
+
+
+def warn_if_alone(rank: int, world: int) -> None:
+    """Warns, once, if this process takes itself for the only rank and its environment says otherwise."""
+    if (rank, world) != (0, 1):
+        return
+    why = ""
+    for of_rank, of_world in _VARIABLES:
+        text = os.environ.get(of_world, "")
+        if text.isdecimal() and int(text) > 1:
+            why = f"{of_world}={text}" + ("" if of_rank in os.environ else f", without {of_rank}")
+        elif of_rank in os.environ and not text and os.environ[of_rank] != "0":
+            why = f"{of_rank}={os.environ[of_rank]}, without {of_world}"
+        if why:
+            break
+    if why and why not in _warned:
+        _warned.add(why)
+        warnings.warn(f"this process reads as the only rank, but its environment has {why}; if there are more, each "
+                      "reads everything: pass rank and world to shard()", stacklevel=3)
 
 
 def _of_torch() -> Optional[Tuple[int, int]]:
@@ -75,12 +112,32 @@ def _of_tf_config() -> Optional[Tuple[int, int]]:
     try:
         config = json.loads(text)
         cluster, task = config.get("cluster", {}), config.get("task", {})
-        tasks = [(kind, i) for kind in ("chief", "worker")
-                 for i in range(len(cluster.get(kind, ())))]
-        of_this = (task.get("type"), int(task.get("index", 0)))
+        tasks = [(kind, i) for kind in ("chief", "worker") for i in _numbers(cluster.get(kind, ()))]
+        of_this = (task.get("type"), _index(task.get("index", 0)))
     except (ValueError, TypeError, AttributeError) as e:
         raise ValueError(f"TF_CONFIG={text!r} is not in TensorFlow's format: {e}") from None
-    return (tasks.index(of_this), len(tasks)) if of_this in tasks else None
+    if of_this in tasks:
+        return tasks.index(of_this), len(tasks)
+    if of_this[0] in ("chief", "worker"):
+        raise ValueError(f"TF_CONFIG={text!r} has no {of_this[0]} of index {of_this[1]}")
+    return None
+
+
+def _numbers(tasks: Any) -> List[int]:
+    """The indexes of the tasks of a kind, which are a list of addresses, or a dict of them by index."""
+    if isinstance(tasks, dict):
+        return sorted(_index(number) for number in tasks)
+    if isinstance(tasks, str):
+        raise ValueError(f"expected a list of addresses, not {tasks!r}")
+    return list(range(len(tasks)))
+
+
+def _index(number: Any) -> int:
+    if isinstance(number, str) and number.isdecimal():
+        return int(number)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    raise ValueError(f"the index of a task must be an integer, not {number!r}")
 
 
 def _checked(said: str, rank: str, world: str) -> Tuple[int, int]:
@@ -91,4 +148,6 @@ def _checked(said: str, rank: str, world: str) -> Tuple[int, int]:
     if not 0 <= found[0] < found[1]:
         raise ValueError(f"{said}: the rank must be below the number of ranks; set them, or pass rank "
                          "and world")
+    if found[1] > _MOST_RANKS:
+        raise ValueError(f"{said}: there can be at most {_MOST_RANKS} ranks")
     return found

@@ -26,7 +26,7 @@ from .channel import Channel
 from .dataset import Dataset
 from .processes import RemoteTraceback
 from .ragged import Ragged
-from .ranks import rank_and_world
+from .ranks import grouped, rank_and_world
 from .views import RunElsewhere
 
 # Variables by which the processes of one machine know that they belong together, and how many there are.
@@ -186,7 +186,7 @@ def with_rank(chain: Any) -> Any:
     found.__dict__.update(chain.__dict__)
     found._inputs = tuple(map(with_rank, chain._inputs))
     if chain._waits_for_rank():
-        found._arguments = (*chain._arguments[:-2], *rank_and_world())
+        found._arguments = (*chain._arguments[:-2], *grouped(*rank_and_world(), chain._group))
     found._finds_rank = False
     found._made = found._records_made = found._made_for = None
     return found
@@ -195,7 +195,7 @@ def with_rank(chain: Any) -> Any:
 def _num_parts(chain: Any) -> int:
     """Returns the number of parts of which the chain takes one."""
     if chain._method in ("shard", "shard_sources", "slices"):
-        return int(rank_and_world()[1] if chain._waits_for_rank() else chain._arguments[-1])
+        return int(grouped(*rank_and_world(), chain._group)[1] if chain._waits_for_rank() else chain._arguments[-1])
     return max((_num_parts(ds) for ds in chain._inputs), default=1)
 
 

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -183,6 +184,12 @@ def test_the_rank_is_found_when_iteration_begins(dataset, monkeypatch):
     ({"TF_CONFIG": '{"cluster": {"worker": ["b"]}, "task": {"type": "ps", "index": 0}}'}, (0, 1)),
     ({"RANK": "3", "WORLD_SIZE": "3"}, "RANK=3, WORLD_SIZE=3"),
     ({"RANK": "x", "WORLD_SIZE": "3"}, "RANK=x"), ({"TF_CONFIG": "{"}, "TF_CONFIG"),
+    ({"RANK": "0", "WORLD_SIZE": "9" * 30}, "there can be at most 4294967295 ranks"),
+    ({"TF_CONFIG": '{"cluster": {"worker": {"0": "a", "3": "b"}}, "task": {"type": "worker", "index": 3}}'}, (1, 2)),
+    ({"TF_CONFIG": '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 2}}'}, "no worker of index 2"),
+    ({"TF_CONFIG": '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": -1}}'}, "no worker of index -1"),
+    ({"TF_CONFIG": '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0.7}}'}, "must be an integer, not 0.7"),
+    ({"TF_CONFIG": '{"cluster": {"worker": "a"}, "task": {"type": "worker", "index": 0}}'}, "expected a list of addresses"),
 ])
 def test_launchers_tell_the_rank(monkeypatch, variables, found):
     from shardfeed.ranks import rank_and_world
@@ -196,6 +203,48 @@ def test_launchers_tell_the_rank(monkeypatch, variables, found):
             rank_and_world()
     else:
         assert rank_and_world() == found
+
+
+@pytest.mark.parametrize("variables, arguments, why", [
+    ({"WORLD_SIZE": "4"}, (), "WORLD_SIZE=4, without RANK"), ({"RANK": "3"}, (), "RANK=3, without WORLD_SIZE"),
+    ({"RANK": "1", "WORLD_SIZE": "4"}, (0, 1), "WORLD_SIZE=4"),
+    ({"RANK": "0", "WORLD_SIZE": "1", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}, (), "SLURM_STEP_NUM_TASKS=4"),
+])
+def test_the_only_rank_of_several_is_told(monkeypatch, variables, arguments, why):
+    from shardfeed import ranks
+    monkeypatch.setattr(ranks, "_warned", set())
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sf.range(4).shard(*arguments)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.warns(UserWarning, match=f"reads as the only rank, but its environment has {why};"):
+        list(sf.range(4).shard(*arguments))
+    with warnings.catch_warnings():  # once
+        warnings.simplefilter("error")
+        list(sf.range(4).shard(*arguments))
+
+
+def test_groups_of_ranks_share_a_part(dataset, monkeypatch):
+    def numbers(ds):
+        return [row["n"] for row in ds.parse({"n": sf.int64})]
+    parts = [numbers(sf.read(dataset).shard(rank, 6, group=2)) for rank in range(6)]
+    assert parts == [numbers(sf.read(dataset).shard(rank // 2, 3)) for rank in range(6)]
+    ds = sf.read(dataset).shard(group=3)
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    for rank in range(6):
+        monkeypatch.setenv("RANK", str(rank))
+        assert numbers(ds) == numbers(sf.read(dataset).shard(rank // 3, 2))
+        assert numbers(pickle.loads(pickle.dumps(ds))) == numbers(ds)
+    assert "shard(group=3)" in repr(ds) and "shard(1, 6, group=2)" in repr(sf.read(dataset).shard(1, 6, group=2))
+    with pytest.raises(ValueError, match="shard: 6 ranks are not groups of 4"):
+        sf.read(dataset).shard(0, 6, group=4)
+    with pytest.raises(ValueError, match="shard: 6 ranks are not groups of 4"):
+        sf.read(dataset).shard(group=4)
+    with pytest.raises(ValueError, match="rank 6 of 6"):
+        sf.read(dataset).shard(6, 6, group=2)
 
 
 def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
