@@ -1,5 +1,6 @@
 #include "pipeline/live_run.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +9,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -32,11 +32,20 @@ constexpr uint64_t kVersion = 2;
 constexpr size_t kMostBytes = 1 << 20;    // maximum size of a file
 constexpr size_t kMostCommand = 1 << 10;  // bytes of a command line
 
+// Empty for what is not a file: to open a pipe would wait for its writer.
 std::string ReadAtMost(const std::string& path, size_t most) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(most, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(most));
-  text.resize(static_cast<size_t>(file.gcount()));
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return "";
+  struct stat info;
+  std::string text;
+  if (::fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
+    text.resize(most);
+    size_t size = 0;
+    ssize_t n = 0;
+    while (size < most && (n = ::read(file, text.data() + size, most - size)) > 0) size += n;
+    text.resize(size);
+  }
+  ::close(file);
   return text;
 }
 
@@ -68,19 +77,29 @@ std::string PathOf(const LiveRun& run) {
   return folder.empty() ? "" : fmt::format("{}/{}-{}.json", folder, run.pid, run.number);
 }
 
-// The process whose file has that name; 0 if it is another file.
-uint64_t PidIn(std::string_view name) {
+// The process that began to write the file of that name, "17-1.json.tmp"; 0: it is another file.
+uint64_t WriterOf(std::string_view name) {
+  constexpr std::string_view kEnd = ".json.tmp";
+  if (!name.ends_with(kEnd)) return 0;
+  name.remove_suffix(kEnd.size());
   uint64_t pid = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-  return error == std::errc() && end != name.data() + name.size() && *end == '-' ? pid : 0;
+  uint64_t number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [dash, wrong] = std::from_chars(name.data(), end, pid);
+  if (wrong != std::errc() || dash == end || *dash != '-') return 0;
+  const auto [stop, error] = std::from_chars(dash + 1, end, number);
+  return error == std::errc() && stop == end ? pid : 0;
 }
 
-// Whether the folder exists or could be created, and nobody else can write to it.
-bool MakePrivateFolder(const std::string& path) {
+// Whether the folder exists, is none of another user, and nobody else can write to it.
+bool IsPrivateFolder(const std::string& path) {
   struct stat info;
-  ::mkdir(path.c_str(), 0700);
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
          (info.st_mode & 022) == 0;
+}
+bool MakePrivateFolder(const std::string& path) {
+  ::mkdir(path.c_str(), 0700);
+  return IsPrivateFolder(path);
 }
 
 // The increase of a count. Loading a state may have made the count smaller.
@@ -224,16 +243,25 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
   const absl::StatusOr<std::vector<std::string>> names = NamesIn(folder);
   if (absl::IsNotFound(names.status())) return runs;
   if (!names.ok()) return names.status();
+  if (!IsPrivateFolder(folder)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: others can write to this folder, or it is a link: runs are not reported "
+                    "there; remove it, or name another folder (SHARDFEED_LIVE_DIR)",
+                    folder));
+  }
   for (const std::string& name : *names) {
-    const uint64_t pid = PidIn(name);
-    if (pid == 0) continue;
     const std::string path = fmt::format("{}/{}", folder, name);
-    const std::optional<uint64_t> started = ProcessStart(pid);
-    std::optional<LiveRun> run = Parse(ReadAtMost(path, kMostBytes));
-    if (run && path != PathOf(*run)) continue;
-    if (!started || (run && run->process_start != *started)) {
+    if (const uint64_t pid = WriterOf(name); pid != 0 && !ProcessStart(pid)) {
       ::unlink(path.c_str());
-    } else if (run) {
+      continue;
+    }
+    std::optional<LiveRun> run = Parse(ReadAtMost(path, kMostBytes));
+    // Other files are somebody's own.
+    if (!run || path != PathOf(*run)) continue;
+    const std::optional<uint64_t> started = ProcessStart(run->pid);
+    if (!started || run->process_start != *started) {
+      ::unlink(path.c_str());
+    } else {
       runs.push_back(*std::move(run));
     }
   }

@@ -135,12 +135,22 @@ TEST_F(LiveRunTest, OtherFilesArePassedBy) {
   }
 }
 
+TEST_F(LiveRunTest, FilesThatAreNoRunsStay) {
+  const std::vector<std::string> names = {"2024999-report.csv", "4194303-thesis.txt",
+                                          "4194305-1.json", "4194305-x.json.tmp"};
+  for (const std::string& name : names) Write(name, "kept");
+  ASSERT_EQ(::mkfifo((folder() + "/1-1.json").c_str(), 0600), 0);  // no reader waits for it
+  EXPECT_THAT(ReadLiveRuns().value(), IsEmpty());
+  EXPECT_EQ(Files().size(), names.size() + 1);
+}
+
 TEST_F(LiveRunTest, AFolderThatOthersCanWriteToIsNotUsed) {
   std::filesystem::create_directories(folder());
   ASSERT_EQ(::chmod(folder().c_str(), 0777), 0);
   std::unique_ptr<LivePublisher> live = Publish("chain");
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_THAT(ReadLiveRuns().status().message(), HasSubstr("others can write to this folder"));
 }
 
 TEST_F(LiveRunTest, WithoutAFolderNothingIsTold) {
