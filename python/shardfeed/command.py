@@ -273,7 +273,7 @@ class Inspection:
     def _repr_html_(self) -> str:
         try:
             images = self._images()
-        except (DataLossError, OSError) as error:  # the data has changed since
+        except (DataLossError, OSError, RuntimeError, TypeError, ValueError) as error:  # or records are odd
             images = _paragraph(str(error))
         return (_paragraph(repr(self).splitlines()[0])
                 + _table(["feature", "kind", "values", "records"], self._rows()) + images)
@@ -290,7 +290,7 @@ class Inspection:
             for row in ds[:min(most, self.records)]:
                 for value in (v for values in row.values() for v in values):
                     kind = media_type(value) or ""
-                    if is_shown_by_browsers(kind):
+                    if is_shown_by_browsers(kind) and len(value) <= _MAX_IMAGE_BYTES:
                         data = base64.b64encode(value).decode()
                         tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
         return "".join(tags)
@@ -306,6 +306,9 @@ def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
     specs = specs_of(spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records),
                                   *_options({"statistics": statistics})))
+
+
+_MAX_IMAGE_BYTES = 256 << 10  # of an image that a notebook keeps
 
 
 class Drift(NamedTuple):

@@ -16,6 +16,7 @@ class _Server(http.server.ThreadingHTTPServer):
     """Serves the runs that are registered with it, for as long as the process lives."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, address: Tuple[str, int]):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -273,6 +273,19 @@ def test_other_values_are_found(table):
     assert dataset.find("", "contains", "row 99", 0)["records"] == [99, *range(990, 1000)]
 
 
+def test_steps_and_odd_records_are_searched(folder):
+    sequence = bytes.fromhex("0a07 0a05 0a0163 1200") + bytes.fromhex("1210 0a0e 0a01 74 1209 0a07 1a05 0a03 010203")
+    with sf.write(folder / "odd@1") as writer:
+        writer.write(sequence)
+        writer.write(b"no Example")
+        writer.write(sequence)
+    dataset = ViewedDataset(str(folder / "odd@1"))
+    assert dataset.find("t", "=", "3", 0) == {"records": [0, 2], "next": None}
+    assert dataset.find("t", "present", "", 0)["records"] == [0, 2]
+    with pytest.raises(Missing, match="'c' has no value in any record that was looked at"):
+        dataset.find("c", "present", "", 0)
+
+
 def test_a_search_goes_on_where_it_ended(table):
     dataset = ViewedDataset(table)
     found, at = [], 0
@@ -424,6 +437,13 @@ def test_a_run_that_fails_says_why(tmp_path):
     shutil.rmtree(tmp_path / ".shardfeed")  # whose manifest has statistics
     with pytest.raises(sf.DataLossError, match="payload CRC"):
         dataset.statistics.result()
+
+
+def test_values_of_an_order_are_no_other_options(server, tmp_path):
+    for value in (f"--cache={tmp_path}/cache", "--json", "--help", "1\0"):
+        answer, _ = ask(server, "api/batch", d=0, batch=2, shuffle=value)
+        assert answer.status == 404
+    assert not (tmp_path / "cache").exists()
 
 
 # ---- The commands

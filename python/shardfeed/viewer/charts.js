@@ -52,7 +52,7 @@ function featureTable(found, statistics) {
 }
 
 function className(classes, number) {
-  if (!classes) return null;
+  if (!classes?.names) return null;  // an object has members such as "constructor"
   const place = classes.numbers ? classes.numbers.indexOf(Number(number)) : Number(number);
   return place >= 0 && place < classes.names.length ? classes.names[place] : null;
 }

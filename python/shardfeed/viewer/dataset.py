@@ -8,7 +8,7 @@ import operator
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from . import examples, media
 SHOWN_VALUES = 32  # the list of records shows this many values of a feature
 SHOWN_BYTES = 300  # and this many bytes of a value
 MAX_AT_ONCE = 200  # records of one answer
+_ROWS_AT_ONCE = 4096  # of a search
+_NO_VALUE = (ValueError, DataLossError)  # what parsing a record raises
 _FIND_SECONDS = 1.0
 
 
@@ -30,7 +32,8 @@ class Missing(LookupError):
 
 
 class Task:
-    """A run of the program that answers with JSON, in the background. Starts once; thread-safe."""
+    """A run of the program that answers with JSON, in the background. Runs once, and after a failure only if
+    it is started `again`; thread-safe."""
 
     def __init__(self, *arguments: str):
         self._arguments = arguments
@@ -38,9 +41,9 @@ class Task:
         self._process: Optional["subprocess.Popen[bytes]"] = None
         self._state: Dict[str, Any] = {"state": "idle"}
 
-    def start(self) -> None:
+    def start(self, again: bool = False) -> None:
         with self._lock:
-            if self._state["state"] in ("running", "done"):
+            if self._state["state"] != "idle" and not (again and self._state["state"] == "failed"):
                 return
             self._state = {"state": "running", "since": time.monotonic()}
             self._process = subprocess.Popen([program(), *self._arguments, "--json"], stdin=subprocess.DEVNULL,
@@ -223,45 +226,82 @@ class ViewedDataset:
         holds, chain = self._matcher(feature, compare, text)
         found: List[int] = []
         until = time.monotonic() + _FIND_SECONDS
-        for batch in chain(first) if first < len(self) else ():
-            column = batch[feature] if isinstance(batch, dict) else batch
-            found += (first + np.flatnonzero(holds(column))).tolist()
-            first += len(column)
-            if len(found) >= most or time.monotonic() > until:
-                break
+
+        def look(count: int) -> Iterator[int]:
+            """Searches in `count` records, and returns how many of them have been looked at after each batch."""
+            nonlocal first
+            for batch in chain(first, count):
+                column = batch[feature] if isinstance(batch, dict) else batch
+                hits = (first + np.flatnonzero(holds(column))).tolist()
+                # A damaged record is read as an empty one.
+                found.extend(hits if compare != "missing" else [n for n in hits if not self.rows([n])[0].error])
+                first += len(column)
+                yield first
+
+        while first < len(self) and len(found) < most and time.monotonic() < until:
+            try:
+                for _ in look(len(self) - first):
+                    if len(found) >= most or time.monotonic() > until:
+                        break
+            except _NO_VALUE:
+                # A record of these is no Example, or has values of another kind: it has none that is searched for.
+                for _ in range(min(_ROWS_AT_ONCE, len(self) - first)):
+                    at = first
+                    try:
+                        for _ in look(1):
+                            pass
+                    except _NO_VALUE:
+                        first = at + 1
+                    if len(found) >= most or time.monotonic() > until:
+                        break
         if len(found) > most:
             first = found[most]
             del found[most:]
         return {"records": found, "next": first if first < len(self) else None}
 
     def _matcher(self, feature: str, compare: str, text: str) -> Tuple[Callable[[Any], np.ndarray],
-                                                                       Callable[[int], Any]]:
-        """Returns a function that tells which rows of a column match, and one that returns the batches of the records
-        from a number on."""
-        def records(first: int) -> Any:
+                                                                       Callable[[int, int], Any]]:
+        """Returns a function that tells which rows of a column match, and one that returns the batches of a number of
+        records from a record on."""
+        def records(first: int, count: int) -> Any:
             # A damaged record keeps its place, and is empty.
-            return read(self.spec, records=[(first, len(self) - first)], skip_damaged=True, max_skipped="100%")
+            return read(self.spec, records=[(first, count)], skip_damaged=True, max_skipped="100%")
         if feature == "":
             if compare != "contains":
                 raise Missing("whole records can only be searched for what they contain")
             whole = text.encode()
             return (lambda rows: np.fromiter((whole in rows[i] for i in range(len(rows))), bool, len(rows)),
-                    lambda first: records(first).batch(256))
-        kind = self.overview.result()["features"].get(feature, {}).get("kind")
+                    lambda first, count: records(first, count).batch(256))
+        try:
+            known = self.overview.result()["features"].get(feature, {})
+        except (DataLossError, RuntimeError) as error:
+            raise Missing(f"the features are not known: {error}") from None
+        kind = known.get("kind")
         if kind is None:
             raise Missing(f"there is no feature {feature!r}")
-        return (_comparison(feature, kind, compare, text),
-                lambda first: records(first).parse({feature: ragged("float32" if kind == "float" else kind)}).batch(4096))
+        if kind == "none":
+            raise Missing(f"{feature!r} has no value in any record that was looked at")
+        column = {feature: ragged("float32" if kind == "float" else kind, ragged_steps=bool(known.get("list")))}
+
+        def parsed(first: int, count: int) -> Any:
+            chain = records(first, count)
+            return (chain.parse(feature_lists=column) if known.get("list") else chain.parse(column)).batch(_ROWS_AT_ONCE)
+        try:
+            parsed(0, min(1, len(self)))
+        except (ValueError, TypeError) as error:
+            raise Missing(str(error)) from None
+        return _comparison(feature, kind, compare, text), parsed
 
     # ---- Order
 
     def batch(self, options: Dict[str, str]) -> List[Dict[str, Any]]:
         """Returns what `shardfeed replay` with these options lists: the records of a batch. Missing: wrong options."""
         flags = ["shuffle", "window", "rank", "world", "batch", "epoch", "step"]
-        arguments = [part for flag in flags if options.get(flag) for part in (f"--{flag}", options[flag])]
+        # With "=", so that no value is taken for another option.
+        arguments = [f"--{flag}={options[flag]}" for flag in flags if options.get(flag)]
         try:
             found = Task("replay", self.spec, *arguments).result()
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise Missing(str(error)) from None
         return list(found)
 

@@ -31,8 +31,9 @@ function fromReport(path, query) {
 
 // Asks until a task has ended; `tell` gets its states.
 async function finished(path, query, tell) {
-  for (let wait = 30; ; wait = Math.min(wait * 1.5, 1000)) {
-    const found = await call(path, query);
+  const {start, ...asked} = query;  // a task that fails is not started again
+  for (let wait = 30, first = true; ; wait = Math.min(wait * 1.5, 1000), first = false) {
+    const found = await call(path, first ? query : asked);
     tell(found);
     if (found.state !== "running") return found;
     await new Promise((resolve) => setTimeout(resolve, wait));

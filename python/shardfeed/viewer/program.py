@@ -120,6 +120,8 @@ def _report(given: argparse.Namespace) -> int:
     if len(given.datasets) != 2:
         raise Misuse("expected a dataset and the file to write: shardfeed report out/train@64 train.html")
     spec, path = given.datasets
+    if path in ("", "-"):
+        raise Misuse("expected the name of the file to write")
     if os.path.exists(path) and not given.overwrite:
         raise Misuse(f"{path} exists; pass --overwrite to replace it")
     dataset = _open(given, spec)

@@ -57,7 +57,10 @@ def _images_of(record: Dict[str, Any]) -> Sequence[Any]:
 
 def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
     """Writes the file, whole or not at all, and returns its size. OSError: it cannot be written."""
-    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise FileExistsError(f"{path}: is no regular file, so no report takes its place")
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
     try:
         # Before the dataset is read, which may take long.
         handle, temporary = tempfile.mkstemp(prefix=".shardfeed-report-", dir=folder)
@@ -73,7 +76,7 @@ def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise

@@ -30,6 +30,7 @@ class Server(ThreadingHTTPServer):
     http://127.0.0.1:PORT/TOKEN/. `port` 0 takes a free one. OSError: the port is taken."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, datasets: Sequence[ViewedDataset], port: int = 0, chain: Optional[ViewedChain] = None):
         self.datasets = datasets
@@ -124,8 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._task(self.server.diffs.setdefault(key, Task("diff", first.spec, second.spec, *first.flags)), query)
 
     def _task(self, task: Task, query: Dict[str, str]) -> None:
-        if query.get("start"):
-            task.start()
+        if query.get("start"):  # of a click; what follows it only asks
+            task.start(again=True)
         self._json(task.state())
 
     def _records(self, query: Dict[str, str]) -> None:
