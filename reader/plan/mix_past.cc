@@ -45,7 +45,8 @@ absl::Status MixPast::Differs(uint64_t epoch, uint64_t place) const {
       "their draws differ before position {} of epoch {}; weights may change only after what was "
       "delivered{}, and sources that had none yet may be added at the end",
       RecordsBefore(place), epoch,
-      plan_ == nullptr ? "" : fmt::format(", in whole windows of {} records", plan_->window_records())));
+      plan_ == nullptr ? ""
+                       : fmt::format(", in whole windows of {} records", plan_->window_records())));
 }
 
 }  // namespace shardfeed

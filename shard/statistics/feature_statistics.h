@@ -27,7 +27,7 @@ namespace shardfeed {
 class FeatureStatistics {
  public:
   // If a record has kLongList values or more, only a sample at random places is looked at: at least
-  // kSampleOfList of them, and fewer than twice as many. The statistics "of all values" below take
+  // kSampleOfList of them, and at most twice as many. The statistics "of all values" below take
   // all values into account, and the others take the sample.
   static constexpr size_t kLongList = 32;
   static constexpr size_t kSampleOfList = 8;
