@@ -269,6 +269,9 @@ def test_other_values_are_found(table):
     assert dataset.find("text", "=", "row 99", 0)["records"] == [99]
     assert dataset.find("y", "missing", "", 0)["records"][:3] == [0, 10, 20]
     assert dataset.find("y", "=", "0.6", 0)["records"][0] == 6  # stored with 24 bits
+    assert dataset.find("y", "=", "1e39", 0)["records"] == dataset.find("y", ">", "inf", 0)["records"] == []
+    assert dataset.find("x", "=", "5.0", 0)["records"] == [5] and dataset.find("x", "<", "1e99999999", 1)["records"][0] == 1
+    assert dataset.find("x", "=", "5.5", 0)["records"] == dataset.find("x", "=", "nan", 0)["records"] == []
     assert dataset.find("half", "=", "-1.5", 0)["records"] == list(range(50))  # one of the values is enough
     assert dataset.find("", "contains", "row 99", 0)["records"] == [99, *range(990, 1000)]
 

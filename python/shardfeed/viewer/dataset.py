@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 import operator
@@ -22,6 +23,7 @@ from . import examples, media
 SHOWN_VALUES = 32  # the list of records shows this many values of a feature
 SHOWN_BYTES = 300  # and this many bytes of a value
 MAX_AT_ONCE = 200  # records of one answer
+_MOST_FLOAT = float(np.finfo(np.float32).max)
 _ROWS_AT_ONCE = 4096  # of a search
 _NO_VALUE = (ValueError, DataLossError)  # what parsing a record raises
 _FIND_SECONDS = 1.0
@@ -184,14 +186,13 @@ class ViewedDataset:
     def image(self, number: int, feature: str, index: int) -> Tuple[str, bytes]:
         """Returns the media type and the bytes of what a browser can show as an image: encoded images as they are,
         others, raw pixels and arrays as PNG. Missing: it is none."""
-        if feature == "image/raw":
-            row = self.rows([number])[0]
-            pixels = _pixels_of(examples.features_of(row.record)) if not row.error else None
+        value = self.value(number, feature, index)
+        kind = media.media_type(value)
+        if feature == "image/raw" and kind is None:
+            pixels = _pixels_of(examples.features_of(self.rows([number])[0].record))
             if pixels is None:
                 raise Missing(f"the pixels of record {number} do not have the size that it states")
             return "image/png", media.png(pixels)
-        value = self.value(number, feature, index)
-        kind = media.media_type(value)
         if kind == "array/npy":
             shown = _npy_image(value)
             if shown is not None:
@@ -326,11 +327,16 @@ def _comparison(feature: str, kind: str, compare: str, text: str) -> Callable[[A
     if compare not in compares:
         raise Missing(f"{feature!r} has numbers, which can be searched by: {', '.join(compares)}, missing, present")
     try:
-        number: Any = int(text) if kind == "int64" and text.strip().lstrip("+-").isdigit() else float(text)
-    except ValueError:
+        exact = decimal.Decimal(text)
+    except decimal.InvalidOperation:
         raise Missing(f"{text!r} is not a number, but {feature!r} has numbers") from None
-    if kind == "float" and compare in ("=", "!="):
+    number: Any = float(exact)
+    if kind == "int64" and abs(number) < 1 << 70 and exact == exact.to_integral_value():
+        number = int(exact)
+    if kind == "float" and compare in ("=", "!=") and (abs(number) <= _MOST_FLOAT or math.isinf(exact)):
         number = np.float32(number)  # as it is stored: 0.1 is found
+    elif kind == "float":
+        number = np.float64(number)
     return lambda column: _any_of(column, compares[compare](column.values, number))
 
 
