@@ -48,6 +48,10 @@ from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourc
 from shardfeed.jobs import with_empty_parts
 from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_places, columns_of, splits
 
+# In lower case, as Spark keeps them.
+_READING = ("path", "record", "columns", "split", "rows_per_batch", "skip_damaged", "places", "pushdown")
+_WRITING = ("path", "compression", "level", "sync")
+_OF_STREAMS = ("checkpointlocation", "queryname", "outputmode")  # Spark's own
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -165,11 +169,18 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "shardfeed"
 
+    _writing: Sequence[str] = _WRITING
+
     def _path(self) -> str:
         path = self.options.get("path")
         if not path:
             raise ValueError('shardfeed: name the dataset: .load("out/train@16") or .save("out/new@8")')
         return path
+
+    def _check_options(self, known: Sequence[str]) -> None:
+        for name in self.options:
+            if name.lower() not in known:
+                raise ValueError(f"shardfeed: there is no option {name!r} here; there are: {', '.join(known[1:])}")
 
     def _flag(self, name: str, default: str) -> bool:
         text = self.options.get(name, default).lower()
@@ -194,6 +205,7 @@ class DefaultSource(DataSource):
         return columns_of([self._path()], columns, record == "raw")
 
     def schema(self) -> Any:
+        self._check_options(_READING)
         schema = _spark_schema(self._fields())
         if self._flag("places", "false"):
             for name, kind in _place_types().items():
@@ -204,6 +216,7 @@ class DefaultSource(DataSource):
         return schema
 
     def reader(self, schema: Any) -> DataSourceReader:
+        self._check_options(_READING)
         if self._flag("pushdown", "false"):
             raise ValueError("option pushdown: no filter can be pushed down, since neither a manifest nor an "
                              "index tells which records have which values; Spark filters the rows itself")
@@ -227,10 +240,12 @@ class DefaultSource(DataSource):
                        self._number("rows_per_batch", 0, 1) or None, self._flag("skip_damaged", "false"), columns)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
+        self._check_options(self._writing)
         return _Writer(self._job(overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         from .streaming import StreamWriter
+        self._check_options((*self._writing, *_OF_STREAMS))
         if overwrite:
             raise ValueError("shardfeed: a stream is written by outputMode 'append' or 'update': each micro-batch "
                              "becomes a dataset of its own, and 'complete' would replace them all")

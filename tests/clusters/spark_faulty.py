@@ -7,6 +7,8 @@ import pyspark_shardfeed
 
 
 class FaultySource(pyspark_shardfeed.DefaultSource):
+    _writing = (*pyspark_shardfeed.DefaultSource._writing, "fault")
+
     @classmethod
     def name(cls):
         return "faulty"

@@ -64,6 +64,14 @@ class TestSpark:
         with pytest.raises(Exception, match="column '_record': expected bigint, got string"):
             spark.read.format("shardfeed").option("places", "true").schema("_record string").load(dataset).collect()
 
+    def test_options_that_do_not_exist_are_refused(self, spark, dataset, tmp_path):
+        for reader in (spark.read.format("shardfeed"), spark.read.format("shardfeed").schema("n bigint")):
+            with pytest.raises(Exception, match="there is no option 'on_error' here; there are: record, columns, split"):
+                reader.option("on_error", "skip").load(dataset).collect()
+        df = spark.read.format("shardfeed").load(dataset)
+        with pytest.raises(Exception, match="there is no option 'codec' here; there are: compression, level, sync"):
+            df.write.format("shardfeed").mode("append").option("codec", "gzip").save(f"{tmp_path}/new@4")
+
     def test_damaged_records_are_left_out(self, spark, tmp_path):
         with sf.write(tmp_path / "a@1") as writer:
             for n in range(20):
