@@ -1,6 +1,5 @@
 #include "pipeline/live_run.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -17,6 +17,7 @@
 
 #include "fmt/format.h"
 #include "io/bounded_json.h"
+#include "io/file.h"
 #include "io/folder.h"
 #include "io/output_file.h"
 #include "io/thread.h"
@@ -32,20 +33,11 @@ constexpr uint64_t kVersion = 2;
 constexpr size_t kMostBytes = 1 << 20;    // maximum size of a file
 constexpr size_t kMostCommand = 1 << 10;  // bytes of a command line
 
-// Empty for what is not a file: to open a pipe would wait for its writer.
 std::string ReadAtMost(const std::string& path, size_t most) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) return "";
-  struct stat info;
-  std::string text;
-  if (::fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
-    text.resize(most);
-    size_t size = 0;
-    ssize_t n = 0;
-    while (size < most && (n = ::read(file, text.data() + size, most - size)) > 0) size += n;
-    text.resize(size);
-  }
-  ::close(file);
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(most));
+  text.resize(static_cast<size_t>(file.gcount()));
   return text;
 }
 
@@ -255,7 +247,8 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
       ::unlink(path.c_str());
       continue;
     }
-    std::optional<LiveRun> run = Parse(ReadAtMost(path, kMostBytes));
+    // ReadFile does not wait for the other end of a pipe.
+    std::optional<LiveRun> run = Parse(ReadFile(path, kMostBytes).value_or(""));
     // Other files are somebody's own.
     if (!run || path != PathOf(*run)) continue;
     const std::optional<uint64_t> started = ProcessStart(run->pid);

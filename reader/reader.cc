@@ -430,9 +430,7 @@ std::string Reader::OrderText(const ReadPlace& place) const {
 }
 
 uint64_t Reader::PastOf(const ReadPlace& place) const {
-  uint64_t past = DataBefore(place);
-  for (char c : OrderText(place)) past = DeriveKey(past, static_cast<unsigned char>(c));
-  return past;
+  return DeriveKey(DataBefore(place), OrderText(place));
 }
 
 absl::StatusOr<std::string> Reader::StateDict() const {

@@ -1,6 +1,8 @@
 #include "python/core/tasks.h"
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "decode/images/image_check.h"
 #include "fmt/format.h"
 #include "nanobind/stl/optional.h"
+#include "nanobind/stl/pair.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "pipeline/data/known_features.h"
@@ -39,29 +42,23 @@ VerifyLevel LevelOf(const std::string& level) {
           .c_str());
 }
 
-// Paths of the shards.
-std::vector<std::string> Resolve(const std::vector<std::string>& specs) {
+// (path, digest of its records in the manifest, None without one) of each shard.
+std::vector<std::pair<std::string, std::optional<uint32_t>>> Resolve(
+    const std::vector<std::string>& specs) {
   absl::StatusOr<ShardSet> set;
+  std::shared_ptr<const Manifest> manifest;
   {
     const GilRelease release;
     set = ResolveSpecs(specs);
+    if (set.ok()) manifest = FindManifest(*set);
   }
-  return Check(std::move(set)).paths;
-}
-
-// The digests of the shards' records, as the manifest has them; empty without a manifest of them.
-std::vector<uint32_t> DigestsOf(const std::vector<std::string>& specs) {
-  const GilRelease release;
-  const absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
-  if (!set.ok() || !set->sharded_name) return {};
-  const absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set->directory, set->stem));
-  if (!manifest.ok() || manifest->shards.size() != set->paths.size()) return {};
-  std::vector<uint32_t> digests;
-  for (size_t i = 0; i < manifest->shards.size(); ++i) {
-    if (SplitPath(set->paths[i]).name != manifest->shards[i].file) return {};
-    digests.push_back(manifest->shards[i].records_digest);
+  std::vector<std::pair<std::string, std::optional<uint32_t>>> shards;
+  for (std::string& path : Check(std::move(set)).paths) {
+    std::optional<uint32_t> digest;
+    if (manifest != nullptr) digest = manifest->shards[shards.size()].records_digest;
+    shards.emplace_back(std::move(path), digest);
   }
-  return digests;
+  return shards;
 }
 
 // (number of records, [(name, kind, is a feature list, records, least and most values, records of
@@ -184,7 +181,6 @@ nb::dict Commit(const std::string& name, const std::string& job, bool overwrite,
 
 void BindTasks(nb::module_& m) {
   m.def("resolve_shards", &Resolve);
-  m.def("digests_of_shards", &DigestsOf);
   m.def("names_in_braces", [](const std::string& name) { return Check(NamesInBraces(name)); });
   m.def("find_features", &FeaturesOfSpecs);
   m.def("verify_shard", &VerifyPath);

@@ -50,7 +50,6 @@ from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_pl
 
 # In lower case, as Spark keeps them.
 _READING = ("path", "record", "columns", "split", "rows_per_batch", "skip_damaged", "places", "pushdown")
-_WRITING = ("path", "compression", "level", "sync")
 _OF_STREAMS = ("checkpointlocation", "queryname", "outputmode")  # Spark's own
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -169,7 +168,7 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "shardfeed"
 
-    _writing: Sequence[str] = _WRITING
+    _writing: Sequence[str] = ("path", "compression", "level", "sync")
 
     def _path(self) -> str:
         path = self.options.get("path")

@@ -13,7 +13,7 @@ import os
 import pathlib
 import types
 import typing
-from typing import Annotated, Any, Callable, Dict, List, Literal, NamedTuple, Sequence, Tuple, TypeVar, Union
+from typing import Annotated, Any, Callable, Dict, List, Literal, Mapping, NamedTuple, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -77,7 +77,10 @@ def checked(fn: F) -> F:
         try:
             bound = facts["signature"].bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{fn.__name__.strip('_')}: {error}{_near(facts['signature'], kwargs)}") from None
+            known = {name: name for name in facts["signature"].parameters}
+            unknown = [name for name in kwargs if name not in known]
+            near = did_you_mean(unknown[0], known) if unknown else ""
+            raise TypeError(f"{fn.__name__.strip('_')}: {error}{near}") from None
         for name, value in bound.arguments.items():
             hint = facts["hints"].get(name, Any)
             if hint is Any or name == "self":
@@ -95,13 +98,10 @@ def checked(fn: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _near(signature: inspect.Signature, given: Dict[str, Any]) -> str:
-    """Suggests the parameter that an unknown name may mean."""
-    for name in given:
-        if name not in signature.parameters:
-            near = difflib.get_close_matches(name, signature.parameters, 1)
-            return f"; did you mean '{near[0]}'?" if near else ""
-    return ""
+def did_you_mean(name: str, known: Mapping[str, Any]) -> str:
+    """The end of a message about a name that is not known. Values of `known` are what is shown for its names."""
+    near = difflib.get_close_matches(name, known, 1, 0.7)
+    return f"; did you mean '{known[near[0]]}'?" if near else ""
 
 
 def checked_methods(cls: C) -> C:

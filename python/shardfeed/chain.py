@@ -50,8 +50,8 @@ class Chain(Viewable):
         self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
         if method == "parse":
             self._sparse += arguments[2]
+        self._group = 1  # number of ranks that share the part which the step takes
         # Whether the rank is found when the chain runs.
-        self._group = 1  # of the ranks that share the part which the step takes
         self._finds_rank: bool = self._waits_for_rank() or any(ds._finds_rank for ds in self._inputs)
         self._epochs = iterator.Epochs()
         self._made: Any = None

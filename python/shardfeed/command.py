@@ -281,7 +281,7 @@ class Inspection:
     def _images(self, most: int = 4) -> str:
         import base64
         from .sources import read
-        from .viewer.media import is_shown_by_browsers, media_type
+        from .viewer.media import MAX_IMAGE_BYTES, is_shown_by_browsers, media_type
         names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]
         tags = []
         if names and self.records:
@@ -290,7 +290,7 @@ class Inspection:
             for row in ds[:min(most, self.records)]:
                 for value in (v for values in row.values() for v in values):
                     kind = media_type(value) or ""
-                    if is_shown_by_browsers(kind) and len(value) <= _MAX_IMAGE_BYTES:
+                    if is_shown_by_browsers(kind) and len(value) <= MAX_IMAGE_BYTES:
                         data = base64.b64encode(value).decode()
                         tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
         return "".join(tags)
@@ -306,9 +306,6 @@ def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
     specs = specs_of(spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records),
                                   *_options({"statistics": statistics})))
-
-
-_MAX_IMAGE_BYTES = 256 << 10  # of an image that a notebook keeps
 
 
 class Drift(NamedTuple):

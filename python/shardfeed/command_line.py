@@ -4,9 +4,10 @@ They are those of the program (docs/command_line.md)."""
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from typing import Any, List, NoReturn, Sequence
+
+from .arguments import did_you_mean
 
 
 class Misuse(ValueError):
@@ -25,8 +26,7 @@ class Parser(argparse.ArgumentParser):
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
             if match[1][0] == "-":
                 options = {option.lstrip("-"): option for option in self._option_string_actions}
-                near = difflib.get_close_matches(match[1].partition("=")[0].lstrip("-"), options, 1, 0.7)
-                message = f"there is no option {match[1]}" + (f"; did you mean '{options[near[0]]}'?" if near else "")
+                message = f"there is no option {match[1]}" + did_you_mean(match[1].partition("=")[0].lstrip("-"), options)
             else:
                 message = f"unexpected argument '{match[1]}'"
         elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):

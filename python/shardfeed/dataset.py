@@ -11,7 +11,7 @@ from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
 from .choices import Exhausted, PackCost, PackHow, StepEnds
 from .metrics import address_of
-from .ranks import grouped, warn_if_alone
+from .ranks import part_of
 from .row_steps import RowSteps
 
 _ANY_LENGTH = 2**64 - 1
@@ -408,10 +408,7 @@ class Dataset(RowSteps):
             made._group, made._made = group, None
             made._core  # noqa: B018  report errors now
             return made
-        if rank >= world:  # before it is one of a group
-            raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
-        warn_if_alone(rank, world)
-        return self._then("shard", *grouped(rank, world, group), text=text + ")")
+        return self._then("shard", *part_of(rank, world, group), text=text + ")")
 
     def enumerate(self, name: str = "index", start: int = 0) -> "Dataset":
         """Adds a column with the numbers of the rows."""

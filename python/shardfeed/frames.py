@@ -16,7 +16,7 @@ from .dataset import Dataset, check_part
 from .exact import exact_array
 from .globs import expanded
 from .ragged import Ragged
-from .ranks import grouped, warn_if_alone
+from .ranks import part_of
 from .sources import from_arrays
 
 _ROWS = 1000  # rows of a Hugging Face dataset that are in memory while it is written
@@ -428,11 +428,8 @@ class _RowGroups(Dataset):
         if rank is None or world is None:
             if group > 1:
                 raise ValueError("shard: give rank and world with a group, directly after from_parquet(stream=True)")
-        elif rank >= world:
-            raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
         else:
-            warn_if_alone(rank, world)
-            rank, world = grouped(rank, world, group)
+            rank, world = part_of(rank, world, group)
         return _RowGroups(self._order._replace(part=(rank, world)), self._options)
 
 

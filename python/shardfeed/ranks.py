@@ -45,6 +45,14 @@ def grouped(rank: int, world: int, group: int) -> Tuple[int, int]:
     return rank // group, world // group
 
 
+def part_of(rank: int, world: int, group: int) -> Tuple[int, int]:
+    """The same for a rank that the user gives."""
+    if rank >= world:
+        raise ValueError(f"shard: rank {rank} of {world}: ranks are numbered from 0")
+    warn_if_alone(rank, world)
+    return grouped(rank, world, group)
+
+
 _warned: Set[str] = set()
 
 

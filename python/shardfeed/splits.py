@@ -233,6 +233,10 @@ def _cut(specs: List[str], shards: List[Tuple[str, int, int, int, int]], ends: L
         begin = end
 
 
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
 @checked
 def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: Optional[Size] = None,
            *, bytes: Optional[Size] = None) -> List[Split]:
@@ -248,22 +252,20 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
     Together the splits have every record once, in order."""
     if n is not None and bytes is not None:
         raise ValueError("splits: give n or bytes, not both")
-    specs = [one if "://" in one else os.path.abspath(one) for one in specs_of(spec)]
+    specs = [_absolute(one) for one in specs_of(spec)]
     if n is None and bytes is None:
-        paths = [path if "://" in path else os.path.abspath(path)
-                 for path in _core.resolve_shards(specs)]
+        found = [(_absolute(path), digest) for path, digest in _core.resolve_shards(specs)]
+        paths = [path for path, _ in found]
         local = not any("://" in path for path in paths)
         if local:
             sizes = [os.path.getsize(path) for path in paths]
         else:
             sizes = [shard[2] for shard in read(specs)._records.shards()]
-        digests = _core.digests_of_shards(specs)
-        return [Split(i, (path,), (size,), (digests[i],) if digests else None, 0, None, size, tuple(specs))
-                for i, (path, size) in enumerate(zip(paths, sizes))]
+        return [Split(i, (path,), (size,), None if digest is None else (digest,), 0, None, size, tuple(specs))
+                for i, ((path, digest), size) in enumerate(zip(found, sizes))]
     ds = read(specs)
     table = ds._records
-    shards = [(path if "://" in path else os.path.abspath(path), *rest)
-              for path, *rest in table.shards()]
+    shards = [(_absolute(path), *rest) for path, *rest in table.shards()]
     total = len(table)
     if bytes is not None:
         n = max(1, -(-sum(shard[2] for shard in shards) // bytes))

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 
 #include "base/rounding.h"
 #include "reader/order/divider.h"
@@ -24,6 +25,12 @@ inline uint64_t MixBits(uint64_t x) {
 // A key derived from a key and another number.
 inline uint64_t DeriveKey(uint64_t key, uint64_t number) {
   return MixBits(key + 0x9e3779b97f4a7c15 * (number + 1));
+}
+
+// A key derived from a key and a text.
+inline uint64_t DeriveKey(uint64_t key, std::string_view text) {
+  for (char c : text) key = DeriveKey(key, uint64_t{static_cast<unsigned char>(c)});
+  return key;
 }
 
 // The permutations of [0, n), one for each key. Copying is cheap; all methods take constant time,

@@ -34,9 +34,7 @@ uint64_t MixPast::Data(uint64_t epoch, uint64_t place) const {
 }
 
 uint64_t MixPast::Key(uint64_t epoch, uint64_t place) const {
-  uint64_t key = Data(epoch, place);
-  for (char c : Describe(epoch, place)) key = DeriveKey(key, static_cast<unsigned char>(c));
-  return key;
+  return DeriveKey(Data(epoch, place), Describe(epoch, place));
 }
 
 absl::Status MixPast::Differs(uint64_t epoch, uint64_t place) const {

@@ -1,13 +1,8 @@
 """States of mixtures, resumed by the same mixture and by edited ones: what was delivered must be the same in both."""
 
-import sys
-
 import numpy as np
 import pytest
-from harness import REPOSITORY, run
-
-sys.path.insert(0, str(REPOSITORY / "python"))
-sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+from package_data import sf, write_sources
 
 SIZES = {"a": 300, "b": 40, "c": 1000}
 LENGTH = 5000  # records of an epoch
@@ -18,11 +13,7 @@ FEATURES = {"id": sf.int64, "tokens": sf.var(sf.int64)}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     at = str(tmp_path_factory.mktemp("edits"))
-    for number, (name, size) in enumerate(SIZES.items()):
-        with sf.write(f"{at}/{name}@3", sync=False) as out:
-            for i in range(size):
-                out.write({"id": 1000 * number + i, "tokens": np.full(1 + (i * 37 + number) % 60, 1000 * number + i)})
-        assert run("index", f"{at}/{name}@3", "--length", "tokens").status == 0
+    write_sources(at, SIZES, lambda number, length: np.full(length, number))
     return at
 
 

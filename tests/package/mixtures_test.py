@@ -6,14 +6,11 @@ import os
 import pickle
 import random
 import re
-import sys
 
 import numpy as np
 import pytest
-from harness import REPOSITORY, run
-
-sys.path.insert(0, str(REPOSITORY / "python"))
-sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+from harness import run
+from package_data import sf, write_sources
 
 HERE_AND_IN_STORE = True
 SIZES = {"a": 300, "b": 40, "c": 1000}
@@ -22,12 +19,7 @@ SIZES = {"a": 300, "b": 40, "c": 1000}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     at = str(tmp_path_factory.mktemp("mixtures"))
-    for number, (name, size) in enumerate(SIZES.items()):
-        with sf.write(f"{at}/{name}@3", sync=False) as out:
-            for i in range(size):
-                out.write({"id": 1000 * number + i,
-                           "tokens": np.arange(1 + (i * 37 + number) % 60, dtype=np.int64)})
-        assert run("index", f"{at}/{name}@3", "--length", "tokens").status == 0
+    write_sources(at, SIZES, lambda number, length: np.arange(length, dtype=np.int64))
     return at
 
 

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from harness import REPOSITORY
+from harness import REPOSITORY, run
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -35,6 +35,16 @@ def dataset(tmp_path_factory):
 @pytest.fixture
 def parsed(dataset):
     return sf.read(dataset).parse(SPEC)
+
+
+def write_sources(at, sizes, tokens):
+    """Writes datasets of these sizes by name, `at`/NAME@3, with ids that no other source has, and indexes the
+    lengths of their tokens: tokens(id, length)."""
+    for number, (name, size) in enumerate(sizes.items()):
+        with sf.write(f"{at}/{name}@3", sync=False) as out:
+            for i in range(size):
+                out.write({"id": 1000 * number + i, "tokens": tokens(1000 * number + i, 1 + (i * 37 + number) % 60)})
+        assert run("index", f"{at}/{name}@3", "--length", "tokens").status == 0
 
 
 def numbers(ds):

@@ -332,28 +332,36 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
   }
 }
 
+void Resampler::MixRowsInFloat(const uint8_t* from, size_t row_bytes, uint32_t y) {
+  std::fill(exact_row_.begin(), exact_row_.end(), 0.0f);
+  for (uint32_t k = 0; k < rows_.count[y]; ++k, from += row_bytes) {
+    const float weight = rows_.exact[rows_.offset[y] + k];
+    for (size_t i = 0; i < exact_row_.size(); ++i) exact_row_[i] += weight * from[i];
+  }
+}
+
+template <typename Value>
+void Resampler::MixColumnsInFloat(const Value* row, int channels, bool flip, uint32_t width,
+                                  uint8_t* out) const {
+  for (uint32_t x = 0; x < width; ++x) {
+    const uint32_t pixel = flip ? width - 1 - x : x;
+    const Value* from = row + size_t{columns_.first[pixel]} * channels;
+    const float* weights = &columns_.exact[columns_.offset[pixel]];
+    for (int c = 0; c < channels; ++c) {
+      float sum = 0;
+      for (uint32_t k = 0; k < columns_.count[pixel]; ++k)
+        sum += weights[k] * from[k * channels + c];
+      *out++ = Level(sum);
+    }
+  }
+}
+
 void Resampler::ResizeInFloat(const PixelRows& source, int channels, bool flip, uint32_t width,
                               uint32_t height, uint8_t* out, size_t row_bytes) {
-  const size_t n = size_t{source.width} * channels;
-  exact_row_.resize(n);
-  for (uint32_t y = 0; y < height; ++y) {
-    std::fill(exact_row_.begin(), exact_row_.end(), 0.0f);
-    for (uint32_t k = 0; k < rows_.count[y]; ++k) {
-      const uint8_t* from = source.data + (size_t{rows_.first[y]} + k) * source.row_bytes;
-      const float weight = rows_.exact[rows_.offset[y] + k];
-      for (size_t i = 0; i < n; ++i) exact_row_[i] += weight * from[i];
-    }
-    for (uint32_t x = 0; x < width; ++x) {
-      const uint32_t pixel = flip ? width - 1 - x : x;
-      const float* from = &exact_row_[size_t{columns_.first[pixel]} * channels];
-      const float* weights = &columns_.exact[columns_.offset[pixel]];
-      for (int c = 0; c < channels; ++c) {
-        float sum = 0;
-        for (uint32_t k = 0; k < columns_.count[pixel]; ++k)
-          sum += weights[k] * from[k * channels + c];
-        out[y * row_bytes + x * channels + c] = Level(sum);
-      }
-    }
+  exact_row_.resize(size_t{source.width} * channels);
+  for (uint32_t y = 0; y < height; ++y, out += row_bytes) {
+    MixRowsInFloat(source.data + rows_.first[y] * source.row_bytes, source.row_bytes, y);
+    MixColumnsInFloat(exact_row_.data(), channels, flip, width, out);
   }
 }
 
@@ -381,18 +389,7 @@ void Resampler::ResizeRowsFirst(const PixelRows& source, int channels, bool flip
       (channels, row_.data(), starts_.data(), steps_, spread_.data(), weight_bits, width, to);
       continue;
     }
-    for (uint32_t x = 0; x < width; ++x) {
-      const uint32_t pixel = flip ? width - 1 - x : x;
-      const uint8_t* first = from + size_t{columns_.first[pixel]} * channels;
-      const float* weights = &columns_.exact[columns_.offset[pixel]];
-      for (int c = 0; c < channels; ++c) {
-        float sum = 0;
-        for (uint32_t k = 0; k < columns_.count[pixel]; ++k) {
-          sum += weights[k] * first[k * channels + c];
-        }
-        *to++ = Level(sum);
-      }
-    }
+    MixColumnsInFloat(from, channels, flip, width, to);
   }
   row_.resize(std::max(row_.size(), n));
   exact_row_.resize(in_float ? n : 0);
@@ -404,11 +401,7 @@ void Resampler::ResizeRowsFirst(const PixelRows& source, int channels, bool flip
       HWY_DYNAMIC_DISPATCH(RoundRow)(row_.data(), n, out);
       continue;
     }
-    std::fill(exact_row_.begin(), exact_row_.end(), 0.0f);
-    for (uint32_t k = 0; k < rows_.count[y]; ++k, from += n) {
-      const float weight = rows_.exact[rows_.offset[y] + k];
-      for (size_t i = 0; i < n; ++i) exact_row_[i] += weight * from[i];
-    }
+    MixRowsInFloat(from, n, y);
     for (size_t i = 0; i < n; ++i) out[i] = Level(exact_row_[i]);
   }
 }

@@ -71,6 +71,11 @@ class Resampler {
   void SpreadWeights(int channels, uint32_t width, bool flip);
   // Prepares MixColumns; returns the first of the `n` values of a row that it reads.
   size_t StartColumns(const PixelRows& source, int channels, uint32_t width, bool flip, size_t* n);
+  // Sets exact_row_ to output row y; `from` is the first of the rows that make it up.
+  void MixRowsInFloat(const uint8_t* from, size_t row_bytes, uint32_t y);
+  template <typename Value>
+  void MixColumnsInFloat(const Value* row, int channels, bool flip, uint32_t width,
+                         uint8_t* out) const;
   void ResizeInFloat(const PixelRows& source, int channels, bool flip, uint32_t width,
                      uint32_t height, uint8_t* out, size_t row_bytes);
   void ResizeRowsFirst(const PixelRows& source, int channels, bool flip, bool in_float,

@@ -9,7 +9,7 @@ import operator
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -228,8 +228,11 @@ class ViewedDataset:
         found: List[int] = []
         until = time.monotonic() + _FIND_SECONDS
 
-        def look(count: int) -> Iterator[int]:
-            """Searches in `count` records, and returns how many of them have been looked at after each batch."""
+        def enough() -> bool:
+            return first >= len(self) or len(found) >= most or time.monotonic() > until
+
+        def look(count: int) -> None:
+            """Searches in the next `count` records."""
             nonlocal first
             for batch in chain(first, count):
                 column = batch[feature] if isinstance(batch, dict) else batch
@@ -237,24 +240,21 @@ class ViewedDataset:
                 # A damaged record is read as an empty one.
                 found.extend(hits if compare != "missing" else [n for n in hits if not self.rows([n])[0].error])
                 first += len(column)
-                yield first
+                if enough():
+                    return
 
-        while first < len(self) and len(found) < most and time.monotonic() < until:
+        while not enough():
             try:
-                for _ in look(len(self) - first):
-                    if len(found) >= most or time.monotonic() > until:
-                        break
+                look(len(self) - first)
             except _NO_VALUE:
                 # A record of these is no Example, or has values of another kind: it has none that is searched for.
-                for _ in range(min(_ROWS_AT_ONCE, len(self) - first)):
+                end = first + _ROWS_AT_ONCE
+                while first < end and not enough():
                     at = first
                     try:
-                        for _ in look(1):
-                            pass
+                        look(1)
                     except _NO_VALUE:
                         first = at + 1
-                    if len(found) >= most or time.monotonic() > until:
-                        break
         if len(found) > most:
             first = found[most]
             del found[most:]

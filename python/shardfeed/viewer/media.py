@@ -30,6 +30,9 @@ def _colors(most: int) -> np.ndarray:
 _COLORS = _colors(40).round().astype(np.uint8)
 
 
+MAX_IMAGE_BYTES = 256 << 10  # of an image in a report, which is for mailing, or in a notebook
+
+
 def media_type(value: bytes) -> Optional[str]:
     """Returns the media type of an image or a sound, "array/npy", or None."""
     if value[:4] == b"RIFF":

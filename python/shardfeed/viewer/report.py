@@ -9,10 +9,8 @@ import tempfile
 from typing import Any, Dict, List, Sequence
 
 from .dataset import Missing, ViewedDataset
+from .media import MAX_IMAGE_BYTES
 from .server import SCRIPTS, page_file
-
-# An image that is larger is left out of a report, which is for mailing.
-_MAX_IMAGE_BYTES = 256 << 10
 
 
 def report_page(dataset: ViewedDataset, records: int) -> str:
@@ -31,7 +29,7 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
                 kind, image = dataset.image(record["record"], name, index)
             except Missing:
                 continue
-            if len(image) <= _MAX_IMAGE_BYTES:
+            if len(image) <= MAX_IMAGE_BYTES:
                 text = base64.b64encode(image).decode()
                 images[f"{record['record']}/{name}/{index}"] = f"data:{kind};base64,{text}"
     data = {"datasets": [{"spec": dataset.spec, "records": len(dataset)}], "overview": overview,
