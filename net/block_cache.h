@@ -64,7 +64,7 @@ struct BlockCacheStats {
   uint64_t stored = 0;        // blocks fetched into the cache
   uint64_t stored_bytes = 0;  // bytes of these
   uint64_t waits = 0;         // blocks that another process was fetching
-  uint64_t refused = 0;       // blocks that found no room
+  uint64_t refused = 0;       // blocks that found no room within the limit
   uint64_t damaged = 0;       // blocks that were removed, because they differed from their CRC
   std::string trouble;        // the first error of a cache; empty: none
 };

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/little_endian.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
@@ -134,6 +135,15 @@ absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool 
   }
   const std::string state = CacheStatePath(path);
   OpenedCacheFolder opened;
+  if (const std::string text = Env("SHARDFEED_CACHE_RESERVE"); !text.empty()) {
+    uint64_t reserve = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), reserve);
+    if (error != std::errc() || stop != text.data() + text.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("SHARDFEED_CACHE_RESERVE: expected a number of bytes, got '{}'", text));
+    }
+    opened.reserve = reserve;
+  }
   opened.path = path;
   opened.fd = ::open(state.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (opened.fd < 0 && IsReadOnly(errno)) {
@@ -267,12 +277,17 @@ void CacheFolder::AddUsed(int64_t bytes) {
   (void)WriteUsed(bytes < 0 ? *used - std::min(*used, less) : *used + bytes);
 }
 
-bool CacheFolder::HasFree(uint64_t bytes) const {
+absl::Status CacheFolder::HasFree(uint64_t bytes) const {
   struct statvfs info;
-  if (::fstatvfs(opened_.fd, &info) != 0) return true;  // writing will tell
+  if (::fstatvfs(opened_.fd, &info) != 0) return absl::OkStatus();  // writing will tell
   const uint64_t all = uint64_t{info.f_blocks} * info.f_frsize;
-  const uint64_t reserve = std::min(all / kReservedShare, kMostReserved);
-  return uint64_t{info.f_bavail} * info.f_frsize >= reserve + bytes;
+  const uint64_t reserve = opened_.reserve.value_or(std::min(all / kReservedShare, kMostReserved));
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
+  if (free >= bytes && free - bytes >= reserve) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "{}: {} bytes of its file system are free, of which a cache leaves {}; free some, "
+      "name a folder elsewhere, or set SHARDFEED_CACHE_RESERVE",
+      path(), free, reserve));
 }
 
 absl::StatusOr<std::vector<CacheFolder::Dataset>> CacheFolder::Scan() const {
@@ -352,7 +367,7 @@ absl::StatusOr<uint64_t> CacheFolder::MakeRoom(uint64_t bytes, uint64_t limit) {
   }
   const uint64_t slack = std::max(bytes, std::min(limit / kSlackShare, kMostSlack));
   const auto fits = [&](uint64_t more) {
-    return used <= limit && limit - used >= more && HasFree(more);
+    return used <= limit && limit - used >= more && HasFree(more).ok();
   };
   if (fits(bytes)) return used;
   for (const Dataset& dataset : *datasets) {
@@ -373,16 +388,18 @@ absl::StatusOr<std::optional<int>> CacheFolder::Reserve(const BlockName& name, u
   if (!status.ok()) return status;
   std::optional<uint64_t> used = ReadUsed();
   const auto fits = [&] { return used && *used <= limit && limit - *used >= bytes; };
-  if (!used || !fits() || !HasFree(bytes)) {
+  if (!used || !fits() || !HasFree(bytes).ok()) {
     const auto now = std::chrono::steady_clock::now();
     if (now < look_again_) return std::nullopt;
     absl::StatusOr<uint64_t> left = MakeRoom(bytes, limit);
     if (!left.ok()) return left.status();
     used = *left;
-    if (!fits() || !HasFree(bytes)) {
+    const absl::Status free = HasFree(bytes);
+    if (!fits() || !free.ok()) {
       look_again_ = now + kLookAgain;
       status = WriteUsed(*used);
       if (!status.ok()) return status;
+      if (fits()) return free;
       return std::nullopt;
     }
   }

@@ -43,6 +43,8 @@ struct OpenedCacheFolder {
   std::string path;
   int fd = -1;
   bool writable = true;  // false: the file system, or the folder's permissions, allow reading alone
+  // How many bytes of the file system stay free; nullopt: 5 %, at most 10 GiB.
+  std::optional<uint64_t> reserve;
   // Identity of the file shardfeed-cache.
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -52,9 +54,10 @@ struct OpenedCacheFolder {
 std::string CacheStatePath(const std::string& folder);
 
 // Opens the folder of a cache, which is made if `create` and there is none. A process must open
-// each once. InvalidArgument: a URL, or a folder that has something else in it. NotFound: there is
-// none. PermissionDenied: it belongs to another user, whose blocks are not trusted. Others:
-// see ErrnoStatus.
+// each once. SHARDFEED_CACHE_RESERVE of the environment is its reserve in bytes. InvalidArgument: a
+// URL, a folder that has something else in it, or a reserve that is no number. NotFound: there is
+// none. PermissionDenied: it belongs to another user, whose blocks are not trusted. Others: see
+// ErrnoStatus.
 absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool create);
 
 // One version of an object, as `shardfeed cache ls` lists it.
@@ -96,8 +99,9 @@ class CacheFolder {
   // Makes room for a file of `bytes`, so that all files have no more than `limit` together and the
   // file system keeps its reserve, creates the block's temporary file, of that size, and returns
   // its descriptor; the block must be locked. Datasets that nobody uses are evicted for it, the
-  // least recently used first. Nullopt: there is no room. Errors: see ErrnoStatus;
-  // Unavailable: another process keeps the folder locked.
+  // least recently used first. Nullopt: the limit, or an attempt of the last 30 s, leaves no room.
+  // Errors: see ErrnoStatus; Unavailable: another process keeps the folder locked;
+  // ResourceExhausted: the file system has no more than its reserve.
   absl::StatusOr<std::optional<int>> Reserve(const BlockName& name, uint64_t bytes, uint64_t limit);
   // The temporary file of `bytes` becomes the block, or is removed. Either closes the descriptor.
   absl::Status Keep(const BlockName& name, int fd, uint64_t bytes);
@@ -136,7 +140,8 @@ class CacheFolder {
   // Lets go until `bytes` more fit. Returns how many bytes are used then.
   absl::StatusOr<uint64_t> MakeRoom(uint64_t bytes, uint64_t limit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasFree(uint64_t bytes) const;
+  // ResourceExhausted: the file system would have less than its reserve.
+  absl::Status HasFree(uint64_t bytes) const;
   std::optional<uint64_t> ReadUsed() const;
   absl::Status WriteUsed(uint64_t used) const;
   void AddUsed(int64_t bytes);

@@ -101,7 +101,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     - `cache`: a folder of this machine that keeps what is read from a store, for all of its
       processes and for later runs; it is created if it does not exist. Local shards are not kept.
     - `cache_size`: how much the folder may hold: bytes, or a text such as "200GB". The default is
-      the size of its disk, less a reserve of 5 % (at most 10 GiB).
+      the size of its disk, less a reserve of 5 % (at most 10 GiB, or SHARDFEED_CACHE_RESERVE).
     - `number`: the name of an int64 column with the number of each record, beside the bytes column
       "record", which parse() takes. It is the number that ds[7] uses without `records`, and that `cat -r` and `replay` use.
 
@@ -130,7 +130,7 @@ def cache_stats() -> Dict[str, Any]:
     - "misses": blocks that were not there, counted each time they were needed
     - "stored", "stored_bytes": blocks that this process has fetched into the cache
     - "waits": blocks that another process was fetching
-    - "refused": how often there was no room for a block
+    - "refused": how often there was no room for a block within `cache_size`
     - "damaged": blocks that were fetched again because they did not match their CRC
     - "trouble": the first error of a cache, which does not end a run; "": none"""
     return dict(_core.cache_stats())

@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "base/environment.h"
+#include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "net/block_file.h"
 #include "tests/testing/files.h"
@@ -178,6 +180,40 @@ TEST_F(CacheFolderTest, WhatIsNoCacheIsRefused) {
   struct stat info;
   ASSERT_EQ(::stat((folder_ / "a/b/c").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700);
+}
+
+TEST_F(CacheFolderTest, AFileSystemKeepsItsReserve) {
+  OpenedCacheFolder opened = opened_;
+  opened.reserve = UINT64_MAX;
+  CacheFolder full(opened);
+  EXPECT_FAILS(full.Reserve(Name(1, 1), kFile, UINT64_MAX).status(), kResourceExhausted,
+               "of which a cache leaves 18446744073709551615; free some");
+  const auto again = full.Reserve(Name(1, 1), kFile, UINT64_MAX);  // it does not look again yet
+  ASSERT_OK(again);
+  EXPECT_FALSE(again->has_value());
+  opened.reserve = 0;
+  CacheFolder folder(opened);
+  EXPECT_TRUE(Add(folder, Name(1, 1), UINT64_MAX));
+}
+
+TEST(OpenCacheFolder, TheReserveIsOfTheEnvironment) {
+  const TestFolder folder;
+  const auto open = [&](const char* reserve) {
+    const std::string before = Env("SHARDFEED_CACHE_RESERVE");
+    setenv("SHARDFEED_CACHE_RESERVE", reserve, 1);
+    auto opened = OpenCacheFolder(folder / "cache", /*create=*/true);
+    setenv("SHARDFEED_CACHE_RESERVE", before.c_str(), 1);
+    return opened;
+  };
+  const auto opened = open("12345678901234");
+  ASSERT_OK(opened);
+  EXPECT_EQ(opened->reserve, 12345678901234);
+  ::close(opened->fd);
+  for (const char* text : {"-1", "5%", "10GiB", " 1", "99999999999999999999"}) {
+    EXPECT_FAILS(
+        open(text).status(), kInvalidArgument,
+        fmt::format("SHARDFEED_CACHE_RESERVE: expected a number of bytes, got '{}'", text));
+  }
 }
 
 TEST_F(CacheFolderTest, NoMoreThanTheLimitIsKept) {

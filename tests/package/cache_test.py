@@ -313,6 +313,15 @@ def test_trouble_is_told_once(folder, url, tmp_path, faults):
     assert "cannot rename" in told
 
 
+def test_a_file_system_without_room_is_told(url, tmp_path):
+    code = READ.format(package=str(REPOSITORY / "python"), url=url, cache=str(tmp_path / "c"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "SHARDFEED_CACHE_RESERVE": str(2**63)})
+    assert done.stderr.count("the cache was not used for everything") == 1
+    assert f"of which a cache leaves {2**63}" in done.stderr
+    assert not blocks(tmp_path / "c")
+
+
 def test_damaged_files_are_fetched_anew(folder, store, url, tmp_path):
     cache = tmp_path / "c"
     first = digest(sf.read(url, cache=cache))
