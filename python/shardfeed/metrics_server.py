@@ -67,7 +67,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
         """Does not log requests, which would appear on the consumer's screen."""

@@ -92,6 +92,9 @@ def test_only_metrics_are_served(parsed, address):  # noqa: F811
         with pytest.raises(urllib.error.HTTPError, match="404"):
             fetch(address, "/etc/passwd")
         assert fetch(address, "/metrics?x=1").endswith("# EOF\n")
+        asked = urllib.request.Request(f"http://{address}/metrics", method="HEAD")
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert answer.status == 200 and answer.read() == b""
 
 
 def test_wrong_addresses(parsed, address):  # noqa: F811

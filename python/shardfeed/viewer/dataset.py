@@ -6,10 +6,11 @@ import decimal
 import json
 import math
 import operator
+import os
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from . import examples, media
 SHOWN_VALUES = 32  # the list of records shows this many values of a feature
 SHOWN_BYTES = 300  # and this many bytes of a value
 MAX_AT_ONCE = 200  # records of one answer
+_BYTES_AT_ONCE = 32 << 20  # of records, as far as those before tell their size
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _ROWS_AT_ONCE = 4096  # of a search
 _NO_VALUE = (ValueError, DataLossError)  # what parsing a record raises
@@ -105,6 +107,9 @@ class ViewedDataset:
         self.chain = read(spec)
         self._records = self.chain._records
         self._lock = threading.Lock()
+        self._files: Dict[str, Tuple[int, ...]] = {}  # the shards seen so far, as they were then
+        # Whoever writes the dataset anew replaces all of its shards.
+        self._check_unchanged({0, len(self) - 1} if len(self) else ())
         self.overview = Task("inspect", spec, "--records", "0", *flags)
         self.statistics = Task("inspect", spec, "--records", "0", "--statistics", *flags)
         self.verify = Task("verify", spec, *flags)
@@ -125,6 +130,7 @@ class ViewedDataset:
                 raise Missing(f"there is no record {number}: {self.spec} has {len(self):,} records")
         if not numbers:
             return []
+        self._check_unchanged({0, *numbers})
         try:
             with self._lock:
                 found = self._records.get(list(numbers), 1)
@@ -134,11 +140,32 @@ class ViewedDataset:
                 return [Row(numbers[0], b"", str(error))]
         return [row for number in numbers for row in self.rows([number])]
 
+    def _check_unchanged(self, numbers: Iterable[int]) -> None:
+        """Missing: a local shard of these records is no longer the file that it was."""
+        try:
+            paths = {self._records.place(number)[0] for number in numbers}
+        except (OSError, DataLossError):
+            return  # of the index, without which nothing is read
+        for path in paths:
+            try:
+                info = os.stat(path)
+            except OSError:
+                continue  # in a store, whose versions the reader compares; or gone, which reading will tell
+            now = info.st_ino, info.st_size, info.st_mtime_ns
+            if self._files.setdefault(path, now) != now:
+                raise Missing(f"{path}: was replaced or changed after the dataset was opened; run the command again")
+
     def records(self, numbers: Sequence[int]) -> List[Dict[str, Any]]:
         """Returns records for lists: of each feature, its first values."""
         if len(numbers) > MAX_AT_ONCE:
             raise Missing(f"{len(numbers)} records are more than {MAX_AT_ONCE} at once")
-        return [self._shown(row, SHOWN_VALUES) for row in self.rows(numbers)]
+        shown: List[Dict[str, Any]] = []
+        count = 1
+        while len(shown) < len(numbers):
+            rows = self.rows(numbers[len(shown):len(shown) + count])
+            shown += [self._shown(row, SHOWN_VALUES) for row in rows]
+            count = 1 + _BYTES_AT_ONCE // max(1, *(len(row.record) for row in rows))
+        return shown
 
     def record(self, number: int) -> Dict[str, Any]:
         """Returns a record with more of its values, and its place."""
@@ -166,19 +193,19 @@ class ViewedDataset:
         row = self.rows([number])[0]
         if row.error:
             raise Missing(row.error)
-        if feature == "" and index == 0:
-            return row.record
-        one = self._feature(row.record, feature)
+        try:
+            one = self._feature(row.record, feature)
+        except examples.NotAnExample as error:
+            if feature == "" and index == 0:
+                return row.record
+            raise Missing(f"the record is not an Example: {error}") from None
         if one.kind != "bytes" or not 0 <= index < len(one.values):
             raise Missing(f"feature {feature!r} of record {number} has no value {index} of bytes")
         value: bytes = one.values[index]
         return value
 
     def _feature(self, record: bytes, name: str) -> examples.Feature:
-        try:
-            found = next((one for one in examples.features_of(record) if one.name == name), None)
-        except examples.NotAnExample as error:
-            raise Missing(f"the record is not an Example: {error}") from None
+        found = next((one for one in examples.features_of(record) if one.name == name), None)
         if found is None:
             raise Missing(f"there is no feature {name!r}")
         return found

@@ -75,7 +75,9 @@ def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and temporary in (error.filename, error.filename2):
+            raise type(error)(f"{path}: cannot write: {error.strerror}") from None
         raise
     return len(page)
