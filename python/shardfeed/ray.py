@@ -64,6 +64,27 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
     return ray.data.read_datasource(_Source(parts, fields, options), override_num_blocks=len(parts))
 
 
+class _MoreTasks(RuntimeError):
+    """Ray runs more tasks than the dataset has shards."""
+
+
+def _one_task_per_split(dataset: Any, shards: int) -> bool:
+    """Whether Ray can write what a task of ours has read in the same task, without moving blocks, and has a task for
+    each shard then: after our source, only steps that Ray fuses with it. Looks at Ray's logical plan, which is no
+    public interface: False if it is another than that of Ray 2.60."""
+    try:
+        step = dataset._logical_plan.dag
+        while type(step).__name__ != "Read":
+            alone = type(step).__name__ in ("MapBatches", "MapRows", "FlatMap", "Filter", "Project")
+            plain = not step.ray_remote_args and step.min_rows_per_bundled_input is None
+            if not alone or not plain or step.compute != ray.data.TaskPoolStrategy():
+                return False
+            [step] = step.input_dependencies
+        return isinstance(step.datasource, _Source) and len(step.datasource._parts) == shards
+    except (AttributeError, ValueError):
+        return False
+
+
 class _Sink(Datasink):
     def __init__(self, job: WriteJob, made_by: Optional[Mapping[str, str]]):
         self._job = job
@@ -79,6 +100,8 @@ class _Sink(Datasink):
     def write(self, blocks: Iterable[Any], ctx: Any) -> str:
         from ray.data.block import BlockAccessor
         from ray.data.extensions import ArrowPythonObjectType
+        if ctx.task_idx >= len(self._job):
+            raise _MoreTasks
         with self._job.shard(ctx.task_idx) as writer:
             for block in blocks:
                 table = BlockAccessor.for_block(block).to_arrow()
@@ -102,21 +125,31 @@ class _Sink(Datasink):
 def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] = None,
           **options: Any) -> Dict[str, int]:
     """Writes the rows of a ray.data.Dataset as tf.train.Examples, and returns {"shards",
-    "records", "bytes"}. The rows are repartitioned to as many blocks as `spec` has shards ("out/new@8"),
-    block i becomes shard i. Options are those of sf.write_job.
+    "records", "bytes"}. What read() has made with as many splits as `spec` has shards ("out/new@8"), followed
+    by nothing but steps of single rows or batches, is written by the tasks that read it: split i becomes
+    shard i. All else is repartitioned to as many blocks, and block i becomes shard i. Options are those of
+    sf.write_job.
 
     Whatever happens to workers, the dataset appears as a whole, or does not appear."""
     if not isinstance(dataset, ray.data.Dataset):
         raise TypeError(f"write: expected a ray.data.Dataset, not {shown(dataset)}")
+    def run(job: WriteJob, blocks: Any) -> Dict[str, int]:
+        try:
+            sink = _Sink(job, made_by)
+            blocks.write_datasink(sink)
+            assert sink.report is not None
+            return sink.report
+        except BaseException:
+            job.abort()
+            raise
+
     job = write_job(spec, **options)
-    try:
-        sink = _Sink(job, made_by)
-        dataset.repartition(len(job)).write_datasink(sink)
-        assert sink.report is not None
-        return sink.report
-    except BaseException:
-        job.abort()
-        raise
+    if _one_task_per_split(dataset, len(job)):
+        try:
+            return run(job, dataset)
+        except _MoreTasks:
+            job = write_job(spec, **options)
+    return run(job, dataset.repartition(len(job)))
 
 
 @checked

@@ -63,6 +63,14 @@ def nothing_is_left(spec):
     return not list(spec.parent.rglob("new*"))
 
 
+def example(name):
+    """Runs a program of examples/python, and returns what it prints."""
+    done = subprocess.run([sys.executable, REPOSITORY / "examples/python" / name], capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 class DiesOnce:
     """A function of a batch that kills its process the first time that it meets a number."""
 

@@ -1,7 +1,7 @@
 """Datasets read and written by Dask, on a local cluster."""
 
 import pytest
-from cluster_data import ROWS, SHARDS, DiesOnce, dataset, in_order, left_behind, nothing_is_left, row, sf
+from cluster_data import ROWS, SHARDS, DiesOnce, dataset, example, in_order, left_behind, nothing_is_left, row, sf
 
 
 class TestDask:
@@ -64,3 +64,7 @@ class TestDask:
         assert (tmp_path / "died").exists()
         assert list(sf.read(tmp_path / "d/new@4")) == list(sf.read(dataset))
         assert not left_behind(tmp_path / "d/new@4")
+
+    def test_example(self, client):
+        said = example("dask_sensors.py")
+        assert "8000 records in 8 shards\nmean 0.000, deviation 1.000\n" in said and "64 rows of 8 sensors" in said

@@ -1,7 +1,7 @@
 """Datasets read by Hugging Face's library."""
 
 import pytest
-from cluster_data import SHARDS, dataset, in_order, sf
+from cluster_data import SHARDS, dataset, example, in_order, sf
 
 
 class TestHuggingFace:
@@ -19,3 +19,8 @@ class TestHuggingFace:
         again.load_state_dict(state)
         assert first + [r["n"] for r in again] == order
         assert [r["record"] for r in shardfeed.hf.load(dataset, record=True)] == list(sf.read(dataset))
+
+    def test_example(self):
+        pytest.importorskip("datasets")
+        said = example("hugging_face_text.py")
+        assert "2200 words, 350 records of them after resuming\n" in said and "has 8 rows" in said

@@ -5,7 +5,7 @@ import pathlib
 import pickle
 
 import pytest
-from cluster_data import ROWS, DiesOnce, dataset, in_order, left_behind, nothing_is_left, records, row, sf
+from cluster_data import ROWS, DiesOnce, dataset, example, in_order, left_behind, nothing_is_left, records, row, sf
 
 
 class TestRay:
@@ -34,6 +34,28 @@ class TestRay:
         empty = shardfeed.ray.write(ray.data.from_items([{"n": 1}]), tmp_path / "one@3")
         assert empty == {"shards": 3, "records": 1, "bytes": empty["bytes"]}
         assert in_order(tmp_path / "one@3") == [1]
+
+    def test_a_task_writes_what_it_has_read_where_ray_can_fuse_both(self, ray, dataset, tmp_path, monkeypatch):
+        import shardfeed.ray
+        repartitioned = []
+        plain = type(ray.data.range(1)).repartition
+        monkeypatch.setattr("ray.data.Dataset.repartition", lambda ds, n: repartitioned.append(n) or plain(ds, n))
+        found = shardfeed.ray.read(dataset)
+        shardfeed.ray.write(found.filter(lambda r: r["n"] % 3 == 0), tmp_path / "few@4")
+        assert in_order(tmp_path / "few@4") == [n for n in in_order(dataset) if n % 3 == 0]
+        assert [len(sf.read(p)) for p in sorted(tmp_path.glob("few-*"))] == [
+            sum(n % 3 == 0 for n in in_order(p)) for p in sorted(pathlib.Path(dataset).parent.glob("train-*"))]
+        assert repartitioned == []
+        for other in (found.sort("n"), found.map(lambda r: r, num_cpus=2), shardfeed.ray.read(dataset, n=2),
+                      found.materialize()):
+            shardfeed.ray.write(other, tmp_path / f"new{len(repartitioned)}@4")
+            assert records(tmp_path / f"new{len(repartitioned) - 1}@4") == records(dataset)
+        assert repartitioned == [4] * 4
+        # Ray's plan is no public interface: where it runs more tasks than foreseen, it writes again.
+        monkeypatch.setattr("shardfeed.ray._one_task_per_split", lambda *_: True)
+        shardfeed.ray.write(shardfeed.ray.read(dataset, n=6), tmp_path / "again@4")
+        assert in_order(tmp_path / "again@4") == in_order(dataset) and repartitioned == [4] * 5
+        assert not left_behind(tmp_path / "again@4")
 
     def test_python_objects_are_refused(self, ray, tmp_path):
         """Ray keeps columns that it cannot convert as pickles."""
@@ -204,3 +226,9 @@ class TestRay:
         import shardfeed.ray
         with pytest.raises(RuntimeError, match="this is not a worker of Ray Train"):
             shardfeed.ray.feed(sf.read(dataset))
+
+
+def test_example():
+    pytest.importorskip("ray")
+    said = example("ray_train.py")
+    assert said == "2048 records in 4 shards\nrank 0: 20480 rows, error 0.0000\nrank 1: 20480 rows, error 0.0000\n"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from cluster_data import ROWS, SHARDS, DiesOnce, dataset, in_order, left_behind, records, row, sf
+from cluster_data import ROWS, SHARDS, DiesOnce, dataset, example, in_order, left_behind, records, row, sf
 
 
 class TestSpark:
@@ -195,3 +195,7 @@ class TestSpark:
         assert (tmp_path / "died").exists()
         assert list(sf.read(tmp_path / "d/new@4")) == list(sf.read(dataset))
         assert not left_behind(tmp_path / "d/new@4")
+
+    def test_example(self, spark):
+        said = example("spark_flights.py")
+        assert "BER: 30.0 minutes late\n" in said and "9800 rows for training" in said
