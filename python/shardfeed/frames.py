@@ -549,9 +549,11 @@ def _table(columns: Columns) -> Tuple[Any, Dict[str, List[int]]]:
     for name, column in columns:
         array = _plain(pa, column)
         if isinstance(array, pa.ExtensionArray):
-            values = _Values(pa, name).value(array, None, False)
-            shapes[name] = list(values.shape[1:])
-            values = values.reshape(len(values), -1)
-            array = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+            present = np.asarray(array.is_valid())
+            found = _Values(pa, name).value(array.filter(array.is_valid()) if array.null_count else array, None, False)
+            shapes[name] = list(found.shape[1:])
+            values = np.full((len(array), math.prod(shapes[name])), b"" if found.dtype == object else 0, found.dtype)
+            values[present] = found.reshape(len(found), values.shape[1])
+            array = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1], mask=pa.array(~present))
         arrays.append(array)
     return pa.Table.from_arrays(arrays, [name for name, _ in columns]), shapes

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from package_data import dataset, python, sf
 
+from shardfeed.viewer.examples import features_of
+
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 
@@ -396,6 +398,16 @@ def test_arrays_of_another_shape_than_declared(datasets, tmp_path, values, told)
     with pytest.raises(ValueError, match="column 'c': " + told):
         writer.write_batch(data)
     writer.abort()
+
+
+@pytest.mark.parametrize("values", [[[[1, 2], [3, 4]], None, [[5, 6], [7, 8]]], [None, None]])
+def test_arrays_that_are_missing_are_written_as_such(datasets, tmp_path, values):
+    features = datasets.Features({"c": datasets.Array2D((2, 2), "int64"), "n": datasets.Value("int64")})
+    data = datasets.Dataset.from_dict({"c": values, "n": list(range(len(values)))}, features=features)
+    with sf.write(str(tmp_path / "d@1")) as writer:
+        writer.write_batch(data)
+    found = [{one.name: one.values.tolist() for one in features_of(record)} for record in sf.read(str(tmp_path / "d@1"))]
+    assert found == [{"n": [i]} if value is None else {"c": sum(value, []), "n": [i]} for i, value in enumerate(values)]
 
 
 def test_objects_of_polars_are_not_written(pl, tmp_path):
