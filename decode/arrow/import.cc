@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "nlohmann/json.hpp"
 
 namespace shardfeed {
 namespace {
@@ -77,45 +78,45 @@ std::optional<std::string_view> MetadataOf(const ArrowSchema& schema, std::strin
   return std::nullopt;
 }
 
-// Whether the description of a tensor's type gives its sizes in the order of its values.
-bool IsInOrder(std::string_view description) {
-  constexpr std::string_view kKey = "\"permutation\"";
-  size_t at = description.find(kKey);
-  if (at == description.npos) return true;
-  at = description.find('[', at);
-  int64_t next = 0;
-  for (; at < description.size() && description[at] != ']'; ++at) {
-    if (description[at] < '0' || description[at] > '9') continue;
-    int64_t size = -1;
-    const char* const end = description.data() + description.size();
-    at = static_cast<size_t>(std::from_chars(description.data() + at, end, size).ptr -
-                             description.data()) -
-         1;
-    if (size != next++) return false;
-  }
-  return true;
-}
-
-// Refuses extension types whose values are more than those of their storage.
-absl::Status CheckExtension(std::string_view name, const ArrowSchema& schema) {
+// Refuses extension types whose values are more than those of their storage. Returns the shape of a
+// row of tensors, which is JSON; empty: the type has none.
+absl::StatusOr<std::vector<int64_t>> ShapeOfExtension(std::string_view name,
+                                                      const ArrowSchema& schema) {
+  std::vector<int64_t> shape;
   const std::optional<std::string_view> extension = MetadataOf(schema, "ARROW:extension:name");
-  if (!extension) return absl::OkStatus();
+  if (!extension) return shape;
   constexpr std::string_view kTensor = "arrow.fixed_shape_tensor";
-  constexpr std::string_view kStored[] = {"arrow.uuid", "arrow.json", "arrow.bool8",
-                                          "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"};
-  if (*extension == kTensor) {
-    const std::string_view description =
-        MetadataOf(schema, "ARROW:extension:metadata").value_or("");
-    if (IsInOrder(description)) return absl::OkStatus();
-    return Refuse(name,
-                  "it has permuted tensors, whose values lie in another order than that of "
-                  "their sizes; make them contiguous");
+  constexpr std::string_view kRaysTensors[] = {"ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"};
+  constexpr std::string_view kStored[] = {"arrow.uuid", "arrow.json", "arrow.bool8"};
+  const bool is_rays = std::ranges::find(kRaysTensors, *extension) != std::end(kRaysTensors);
+  if (*extension != kTensor && !is_rays) {
+    if (std::ranges::find(kStored, *extension) != std::end(kStored)) return shape;
+    return Refuse(name, fmt::format("its type is the extension {} of Arrow, whose values are not "
+                                    "known here; cast it to its storage type if those values are "
+                                    "to be written",
+                                    *extension));
   }
-  if (std::ranges::find(kStored, *extension) != std::end(kStored)) return absl::OkStatus();
-  return Refuse(name, fmt::format("its type is the extension {} of Arrow, whose values are not "
-                                  "known here; cast it to its storage type if those values are to "
-                                  "be written",
-                                  *extension));
+  using Json = nlohmann::json;
+  const Json type = Json::parse(MetadataOf(schema, "ARROW:extension:metadata").value_or(""),
+                                nullptr, /*allow_exceptions=*/false);
+  if (type.is_object() && type.contains("permutation")) {
+    const Json& order = type["permutation"];
+    if (!order.is_null() && !std::is_sorted(order.begin(), order.end())) {
+      return Refuse(name,
+                    "it has permuted tensors, whose values lie in another order than that of "
+                    "their sizes; make them contiguous");
+    }
+  }
+  // Old versions of Ray pickle it, so their tensors are lists.
+  const Json sizes = is_rays ? type : type.is_object() ? type.value("shape", Json()) : Json();
+  if (!sizes.is_array()) return shape;
+  for (const Json& size : sizes) {
+    if (!size.is_number_unsigned() || size.get<uint64_t>() > INT64_MAX) {
+      return Refuse(name, "the shape of its tensors is not one of whole numbers");
+    }
+    shape.push_back(size.get<int64_t>());
+  }
+  return shape;
 }
 
 // Checks what a type says of its array's structure.
@@ -291,7 +292,7 @@ absl::Status TakeDictionary(std::string_view name, const ArrowSchema& schema,
 // bits of those that have a value.
 absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,
                         ExampleColumn* column) {
-  if (absl::Status status = CheckExtension(name, schema); !status.ok()) return status;
+  if (const auto shape = ShapeOfExtension(name, schema); !shape.ok()) return shape.status();
   if (schema.dictionary != nullptr || array.dictionary != nullptr) {
     return TakeDictionary(name, schema, array, column);
   }
@@ -354,7 +355,8 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
     }
     return column;
   }
-  absl::Status status = CheckExtension(column.name, schema);
+  absl::StatusOr<std::vector<int64_t>> shape = ShapeOfExtension(column.name, schema);
+  absl::Status status = shape.status();
   if (status.ok()) status = CheckShape(column.name, array, fixed ? 1 : 2, 1);
   if (status.ok() && (schema.n_children != 1 || schema.children == nullptr ||
                       schema.children[0]->format == nullptr || array.children == nullptr)) {
@@ -374,18 +376,31 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
     column.element_is_set.offset = 0;  // elements are counted with the array's offset
   }
   column.is_list = true;
+  column.shape = *std::move(shape);
+  uint64_t size = 1;
+  for (const int64_t length : column.shape) {
+    if (__builtin_mul_overflow(size, static_cast<uint64_t>(length), &size)) {
+      return Refuse(column.name, "its tensors are too large");
+    }
+  }
   // Lists of nothing have the kind of their elements, which nothing tells.
   const auto begin = static_cast<uint64_t>(array.offset) + first;
   uint64_t last = 0;
   if (fixed) {
     column.width = *fixed;
+    if (!column.shape.empty() && size != *fixed) {
+      return Refuse(column.name, "its lists do not have the size of its tensors");
+    }
     column.first += begin * *fixed;
     last = (begin + static_cast<uint64_t>(rows)) * *fixed;
   } else if (rows > 0) {
     if (array.buffers[1] == nullptr) return Refuse(column.name, "its lists have no offsets");
+    bool even = true;
     const auto check = [&](const auto* splits) {
       for (int64_t i = 0; i < rows; ++i) {
         if (splits[i] < 0 || splits[i + 1] < splits[i]) return false;
+        even = even && (static_cast<uint64_t>(splits[i + 1] - splits[i]) == size ||
+                        splits[i + 1] == splits[i]);  // a null row
       }
       last = static_cast<uint64_t>(splits[rows]);
       return true;
@@ -399,6 +414,9 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
       sound = check(column.splits64);
     }
     if (!sound) return Refuse(column.name, "the offsets of its lists fall");
+    if (!column.shape.empty() && !even) {
+      return Refuse(column.name, "its lists do not have the size of its tensors");
+    }
   }
   if (last > static_cast<uint64_t>(elements.length)) {
     return Refuse(column.name, "its lists reach beyond their elements");

@@ -135,6 +135,8 @@ class RecordSink {
           const auto shape = shapes.find(column.name);
           if (shape != shapes.end()) {
             one.shape = shape->second;
+          } else if (!column.shape.empty()) {
+            one.shape = column.shape;
           } else if (column.splits32 != nullptr || column.splits64 != nullptr) {
             one.shape = {-1};
           } else if (column.is_list) {

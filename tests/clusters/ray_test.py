@@ -57,6 +57,19 @@ class TestRay:
         assert in_order(tmp_path / "again@4") == in_order(dataset) and repartitioned == [4] * 5
         assert not left_behind(tmp_path / "again@4")
 
+    def test_tensors_of_blocks_keep_their_shape_or_are_refused(self, ray, tmp_path):
+        import numpy as np
+        import shardfeed.ray
+
+        def tensors(rows):
+            return lambda batch: {"t": np.zeros((len(batch["id"]), rows(batch), 3), np.float32)}
+        ids = ray.data.range(20, override_num_blocks=4)
+        shardfeed.ray.write(ids.map_batches(tensors(lambda batch: 2)), tmp_path / "even@4")
+        assert {r["t"].shape for r in sf.read(tmp_path / "even@4").parse()} == {(2, 3)}
+        with pytest.raises(ValueError, match=r"feature 't' has the shape \[2, 3\] in record 0 of part 0, and \[3, 3\]"):
+            shardfeed.ray.write(ids.map_batches(tensors(lambda batch: 2 + int(batch["id"][0] > 9))), tmp_path / "odd@4")
+        assert nothing_is_left(tmp_path / "odd@4")
+
     def test_python_objects_are_refused(self, ray, tmp_path):
         """Ray keeps columns that it cannot convert as pickles."""
         import shardfeed.ray

@@ -50,11 +50,42 @@ def test_tensors_keep_the_order_of_their_values(tmp_path):
     values = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(values)
     rows = write(tmp_path / "a@1", pa.table({"t": tensors}))
-    assert [np.ravel(row["t"]).tolist() for row in rows] == values.reshape(2, 6).tolist()
+    assert [row["t"].tolist() for row in rows] == values.tolist()
+    assert sf.inspect(tmp_path / "a@1").data["features"]["t"]["shape"] == [2, 3]
     permuted = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), [2, 3], permutation=[1, 0]),
                                               tensors.storage)
     with pytest.raises(ValueError, match="column 't': it has permuted tensors"):
         write(tmp_path / "b@1", pa.table({"t": permuted}))
+
+
+class RaysTensor(pa.ExtensionType):
+    """A type of tensors as Ray's blocks have it: stored as lists of any length, with the shape as JSON."""
+
+    def __init__(self, shape, storage):
+        self.shape = shape
+        super().__init__(storage, "ray.data.arrow_tensor_v2")
+
+    def __arrow_ext_serialize__(self):
+        return self.shape.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls(serialized.decode(), storage)
+
+
+def test_tensors_of_ray_keep_their_shape(tmp_path):
+    def tensors(shape, lists, kind=pa.large_list(pa.float32())):
+        return pa.table({"t": pa.ExtensionArray.from_storage(RaysTensor(shape, kind), pa.array(lists, kind))})
+    rows = write(tmp_path / "a@1", tensors("[2, 3]", [[1, 2, 3, 4, 5, 6], None, [0] * 6]))
+    assert rows[0]["t"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert [row["t"].tolist() for row in write(tmp_path / "b@1", tensors("pickled", [[1, 2], [3]]))] == [[1, 2], [3]]
+    for shape, lists, why in [("[2, 3]", [[1] * 6, [1] * 5], "its lists do not have the size of its tensors"),
+                              ("[-1]", [[1]], "not one of whole numbers"), ('["2"]', [[1]], "not one of whole numbers"),
+                              (f"[{2**40}, {2**40}]", [[1]], "its tensors are too large")]:
+        with pytest.raises(ValueError, match="column 't': .*" + why):
+            write(tmp_path / "c@1", tensors(shape, lists))
+    with pytest.raises(ValueError, match="its lists do not have the size of its tensors"):
+        write(tmp_path / "c@1", tensors("[2, 3]", [[1] * 5], pa.list_(pa.float32(), 5)))
 
 
 @pytest.mark.parametrize("nothing", [pa.array([None], pa.float64()), pa.array([None], pa.int64()), pa.nulls(1)])
