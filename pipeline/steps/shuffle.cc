@@ -146,8 +146,8 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window, uint64_t chunk, uint64_
   }
   if (window == 0 || window == OrderSpec::kAll) {
     return Dataset(absl::InvalidArgumentError(
-        "shuffle: after other steps it needs a window, in elements; or put it first, where it "
-        "shuffles everything"));
+        "shuffle: it needs a window, in elements; only directly after read() does it shuffle "
+        "everything without one"));
   }
   if (!ordinary) {
     return Dataset(

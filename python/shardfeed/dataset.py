@@ -423,8 +423,8 @@ class Dataset(RowSteps):
         (0: a default that depends on the records' size; None: the exact permutation, read
         record by record). `chunk` neighboring records are read at once (0: about 1 MiB of
         them; object stores are read best in chunks of about 8 MiB), and `lanes` parts of the
-        epoch in turn; both are parts of the order. After other steps, it permutes stretches of
-        `window` elements, and chunk and lanes are refused."""
+        epoch in turn; both are parts of the order. After other steps and sources, it permutes
+        stretches of `window` elements, and chunk and lanes are refused."""
         text = ", ".join([str(seed)] + [f"window={window}"] * (window != 0) +
                          [f"chunk={chunk}"] * (chunk != 0) + [f"lanes={lanes}"] * (lanes != 64))
         return self._then("shuffle", seed, window, chunk, lanes, text=f"shuffle({text})")

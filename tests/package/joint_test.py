@@ -325,6 +325,15 @@ def test_points_of_objects_leave_with_their_boxes():
     assert row["points/visible"].tolist() == [[1, 1, 1]]
 
 
+def test_points_that_are_nan_stay_so():
+    points = np.array([[[np.nan, 3], [3, np.nan], [np.nan, np.nan], [4, 5]]], np.float32)
+    ds = sf.from_arrays({"image": np.zeros((1, 20, 40, 3), np.uint8), "points": points})
+    for steps in ([], [A.RandomHorizontalFlip(1)], [A.RandomAffine(30)]):
+        row = rows(ds.augment("image", steps, points="points"))[0]
+        assert row["points/visible"].tolist() == [0, 0, 0, 1]
+        assert np.isnan(row["points"][:3]).any(axis=1).all() and np.isfinite(row["points"][3]).all()
+
+
 def test_repeats_and_resumes(arrays):
     ds = sf.from_arrays(arrays).augment("image", EVERYTHING, seed=1, **JOINT)
     wanted = rows(ds)

@@ -159,7 +159,7 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Map({}, MapFn(), {"x"}), "map: there is no column 'x'");
   fails(range.Parse({{.name = "x"}}), "there is no bytes column 'record'");
   fails(range.Shard(3, 3), "rank 3 of 3");
-  fails(range.Shuffle(1), "it needs a window");
+  fails(range.Shuffle(1), "it needs a window, in elements; only directly after read()");
   fails(range.Shuffle(1, 10, 4), "chunk and lanes affect how shards are read");
   fails(range.Shuffle(1, 10, 0, 2), "chunk and lanes affect how shards are read");
   fails(range.Enumerate("value"), "column 'value' already exists");
