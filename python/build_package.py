@@ -35,12 +35,12 @@ def abi():
 def build():
     """Builds both files, copies them into the package, and returns their paths."""
     startup = os.environ.get("SHARDFEED_BAZEL_STARTUP", "").split()
+    flags = ["--config=opt", *os.environ.get("SHARDFEED_BAZEL_FLAGS", "").split()]
     bazel = ["bazel", *startup]
     environment = {**os.environ, "SHARDFEED_PYTHON": sys.executable}
     quiet = ["--noshow_progress", "--ui_event_filters=-info"]
-    subprocess.run([*bazel, "build", "--config=opt", *quiet, *TARGETS], cwd=ROOT, check=True,
-                   env=environment)
-    output = subprocess.run([*bazel, "info", "--config=opt", "bazel-bin"], cwd=ROOT, check=True,
+    subprocess.run([*bazel, "build", *flags, *quiet, *TARGETS], cwd=ROOT, check=True, env=environment)
+    output = subprocess.run([*bazel, "info", *flags, "bazel-bin"], cwd=ROOT, check=True,
                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             text=True).stdout.strip()
     extension = PACKAGE / f"_core{abi()[2]}"
@@ -51,7 +51,6 @@ def build():
         staged = target.with_name(target.name + ".new")
         shutil.copyfile(pathlib.Path(output) / source, staged)
         staged.chmod(0o755)
-        subprocess.run(["strip", staged], check=True)
         staged.replace(target)
     return extension, program
 

@@ -14,13 +14,15 @@ import numpy as np
 import shardfeed as sf
 
 PACKAGE = pathlib.Path(sf.__file__).parent
+# Of another processor, whose programs the kernel does not start.
+EMULATOR = os.environ.get("SHARDFEED_EMULATOR")
 # Their archives are linked into the extension.
 LINKED = {"libbrotlicommon", "libbrotlidec", "libcrypto", "libcurl", "liblzma", "libpugixml", "libssl", "libzstd"}
 
 
 def check_that_code_is_there_once():
     program = PACKAGE / "bin/shardfeed"
-    assert program.stat().st_size < 50_000, (
+    assert program.stat().st_size < 100_000, (  # of which aarch64, with large pages, takes 64 KiB to align
         f"{program} has {program.stat().st_size} bytes: it must only call the command line in the extension")
     extensions = [path.name for path in PACKAGE.rglob("*.so")]
     assert len(extensions) == 1, f"the wheel needs one extension, not {extensions}"
@@ -42,8 +44,10 @@ def png(path):
 
 
 def shardfeed(*arguments):
-    return subprocess.run([sys.executable, "-m", "shardfeed", *map(str, arguments)], capture_output=True,
-                          text=True)
+    command = [sys.executable, "-m", "shardfeed"]
+    if EMULATOR:
+        command = [EMULATOR, PACKAGE / "bin/shardfeed"]
+    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
 
 
 check_that_code_is_there_once()
@@ -54,7 +58,8 @@ with tempfile.TemporaryDirectory() as folder:
             writer.write({"n": i, "x": np.arange(3, dtype=np.float32) + i})
     ds = sf.read(folder / "train@2").shuffle(seed=1).parse({"n": sf.int64, "x": sf.fixed(3)}).batch(10)
     assert sorted(n for batch in ds for n in batch["n"].tolist()) == list(range(100))
-    assert sf.verify(folder / "train@2")
+    assert shardfeed("verify", folder / "train@2").returncode == 0
+    assert EMULATOR or sf.verify(folder / "train@2")
 
     assert shardfeed("--version").stdout.strip() == f"shardfeed {sf.__version__}"
     (folder / "table.csv").write_text("a,b\n1,2\n3,4\n")
