@@ -8,9 +8,12 @@ namespace {
 
 void AppendEscaped(std::string_view text, bool quoted, std::string* out) {
   const bool utf8 = IsUtf8(text);
-  for (char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    if (quoted && (c == '"' || c == '\\')) {
+    if (utf8 && BeginsWithC1Control(text.substr(i))) {
+      *out += fmt::format("\\u00{:02x}", static_cast<unsigned char>(text[++i]));
+    } else if (quoted && (c == '"' || c == '\\')) {
       *out += '\\';
       *out += c;
     } else if (c == '\n') {

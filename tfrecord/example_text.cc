@@ -165,7 +165,20 @@ Json ToJson(const std::map<std::string, Feature>& features) {
   return json;
 }
 
-std::string Dump(const Json& json) { return json.dump(); }
+std::string Dump(const Json& json) {
+  std::string text = json.dump();
+  if (text.find('\xc2') == text.npos) return text;
+  // JSON may have them, but a terminal would obey them.
+  std::string escaped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (BeginsWithC1Control(std::string_view(text).substr(i))) {
+      escaped += fmt::format("\\u00{:02x}", static_cast<unsigned char>(text[++i]));
+    } else {
+      escaped += text[i];
+    }
+  }
+  return escaped;
+}
 
 constexpr size_t kValuesShown = 8;
 constexpr size_t kTextShown = 60;

@@ -213,6 +213,33 @@ absl::Status ReadLike(const ConvertFlags& flags, const CLI::App& command,
   return absl::OkStatus();
 }
 
+// Takes over from the dataset of --like the options that determine what values mean, as if they had
+// been given. InvalidArgument: another value was given.
+absl::Status TakeOptionsOfLike(CLI::App& command, const NamedManifest& like) {
+  const auto& made_by = like.manifest.made_by;
+  const auto by = made_by.find("command");
+  if (by == made_by.end() || !by->second.starts_with("convert ")) return absl::OkStatus();
+  for (CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const bool of_images = name == "--jpeg" || name == "--resize-shorter" || name == "--quality";
+    if (!of_images && name != "--dates" && name != "--na") continue;
+    const std::optional<std::string> theirs = OptionOf(like.manifest, name);
+    if (option->count() == 0) {
+      if (!theirs) continue;
+      option->add_result(*theirs);
+      option->run_callback();
+      continue;
+    }
+    const std::string given = fmt::format("{}", fmt::join(option->results(), " "));
+    // Without dates or texts for missing values, these options have no meaning.
+    if (theirs ? given == *theirs : !of_images) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{} {}: {} was written {}; leave one of {} and --like out", name, given, like.name,
+        theirs ? fmt::format("with {} {}", name, *theirs) : "without it", name));
+  }
+  return absl::OkStatus();
+}
+
 // Returns the number of skipped records: those that the source skipped, which every manifest
 // counts, and those skipped while each dataset was written.
 uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) {
@@ -224,7 +251,22 @@ uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) 
   return sum;
 }
 
-int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std::string>& common,
+// The first of the paths that was modified after a dataset was written; empty: none. A folder is
+// modified when files are added to it.
+std::string FirstNewer(const std::vector<std::string>& paths, const std::string& manifest) {
+  struct stat written;
+  if (::stat(manifest.c_str(), &written) != 0) return "";
+  const auto time_of = [](const struct stat& info) {
+    return std::pair(info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+  };
+  for (const std::string& path : paths) {
+    struct stat info;
+    if (::stat(path.c_str(), &info) == 0 && time_of(info) > time_of(written)) return path;
+  }
+  return "";
+}
+
+int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::string>& common,
             const MakeSource& make_source, const ConvertFlags& flags,
             const CommandOptions& options) {
   const Stopwatch watch;
@@ -292,14 +334,18 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   if (converting.skip_defects) converting.made_by["on_error"] = "skip";
   if (converting.deduplicate) converting.made_by["dedup"] = "by content";
   if (!flags.splits.empty()) converting.made_by["split"] = flags.splits;
+  if (absl::Status status = ReadLike(flags, command, converting); !status.ok()) {
+    return ReportError(status);
+  }
+  if (converting.like) {
+    const absl::Status taken = TakeOptionsOfLike(command, *converting.like);
+    if (!taken.ok()) return ReportError(taken);
+  }
   if (const std::string given = KindOptions(command, common, &converting.fingerprint);
       !given.empty()) {
     converting.made_by["options"] = given;
   }
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
-  if (absl::Status status = ReadLike(flags, command, converting); !status.ok()) {
-    return ReportError(status);
-  }
   if (flags.tfds && converting.encode.compression != Compression::kNone) {
     return ReportError(absl::InvalidArgumentError(
         "--tfds cannot be combined with --compression: TFDS reads raw shards only"));
@@ -322,6 +368,8 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     converting.reword = [&inputs](std::string text) { return WithNames(inputs, std::move(text)); };
   }
   const uint64_t input_bytes = InputBytes(*paths);
+  const std::vector<std::string> inputs_to_resume =
+      flags.resume ? *paths : std::vector<std::string>();
   absl::StatusOr<std::unique_ptr<Source>> source =
       make_source(*std::move(paths), converting.like ? &*converting.like : nullptr);
   if (!source.ok()) return report_error(source.status());
@@ -360,6 +408,16 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   if (converting.only_shards.empty()) {
     AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
                     &report.notes);
+  }
+  if (progress.datasets_complete > 0) {
+    const std::string newer =
+        FirstNewer(inputs_to_resume, ManifestPath(spec->directory, manifests->front().stem));
+    if (!newer.empty()) {
+      report.notes.push_back(fmt::format(
+          "{} was modified after the dataset, which is kept, was written; pass --overwrite to "
+          "convert it again",
+          newer));
+    }
   }
   report.skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
   report.manifests = *std::move(manifests);

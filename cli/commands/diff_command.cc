@@ -14,7 +14,9 @@
 #include "cli/terminal/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "shard/manifest/manifest.h"
 #include "shard/names/file_names.h"
+#include "shard/schema/class_names.h"
 #include "shard/spec/spec.h"
 #include "shard/statistics/dataset_statistics.h"
 
@@ -58,6 +60,7 @@ std::string SideOf(const DatasetStatistics& statistics, const Drift& drift) {
 int Diff(const DiffFlags& flags, const CommandOptions& options) {
   absl::StatusOr<DatasetStatistics> sides[2];
   bool from_manifest[2];
+  FeatureClasses classes[2];
   const std::string* specs[2] = {&flags.first, &flags.second};
   for (int i = 0; i < 2; ++i) {
     absl::StatusOr<ShardSet> set = ResolveSpecs({*specs[i]});
@@ -65,6 +68,7 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
     std::optional<DatasetStatistics> stored;
     if (!flags.recompute) stored = StoredStatistics(*set);
     from_manifest[i] = stored.has_value();
+    if (const auto manifest = FindManifest(*set)) classes[i] = manifest->classes;
     if (stored) {
       sides[i] = *std::move(stored);
       // The manifest may be that of a dataset that has taken the place of the shards.
@@ -76,7 +80,15 @@ int Diff(const DiffFlags& flags, const CommandOptions& options) {
   }
   const DatasetStatistics& first = *sides[0];
   const DatasetStatistics& second = *sides[1];
-  const DatasetDifference difference = Compare(first, second, flags.first, flags.second);
+  DatasetDifference difference = Compare(first, second, flags.first, flags.second);
+  for (const auto& [feature, names] : classes[0]) {
+    const auto theirs = classes[1].find(feature);
+    if (theirs == classes[1].end()) continue;
+    const std::string contradiction =
+        Contradiction(names, flags.first, theirs->second, flags.second);
+    if (contradiction.empty()) continue;
+    difference.schema.push_back(fmt::format("{}: {}", QuotedName(feature), contradiction));
+  }
   const auto is_marked = [&flags](const Drift& drift) {
     return drift.significant && drift.distance > flags.max_drift;
   };

@@ -82,16 +82,14 @@ MakeSource DeclareImageFolder(CLI::App& command) {
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [classes, images](Paths paths,
                            const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<StoredImageOptions> options = images->options(like);
-    if (!options.ok()) return options.status();
     absl::StatusOr<std::string> metadata =
         classes->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
     if (!metadata.ok()) return metadata.status();
-    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, *options);
+    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, images->options());
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
     if (!map.ok()) return map.status();
     return MakeImageFolderSource(std::move(paths),
-                                 {.classes = *std::move(map), .images = *options});
+                                 {.classes = *std::move(map), .images = images->options()});
   };
 }
 
@@ -118,11 +116,9 @@ MakeSource DeclareImages(CLI::App& command) {
     absl::StatusOr<std::string> metadata =
         labels->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
     if (!metadata.ok()) return metadata.status();
-    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
-    if (!of_images.ok()) return of_images.status();
-    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, *of_images);
+    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, images->options());
     ImagesOptions options;
-    options.images = *of_images;
+    options.images = images->options();
     if (labels->empty()) {
       if (table->label_column.empty() && split->empty()) {
         absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, nullptr, false);
@@ -158,6 +154,7 @@ std::shared_ptr<ChoiceFlags> AddChoice(CLI::App& command) {
   auto flags = std::make_shared<ChoiceFlags>();
   command.add_option("--columns", flags->columns, "make features of these columns only")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("A,B,...");
   command
       .add_option("--schema", flags->schema,
@@ -226,9 +223,7 @@ MakeSource DeclareCaptions(CLI::App& command) {
       });
     }
     options->choice = *std::move(chosen);
-    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
-    if (!of_images.ok()) return of_images.status();
-    options->images = *of_images;
+    options->images = images->options();
     return MakeCaptionsSource(std::move(paths), *options);
   };
 }
@@ -239,14 +234,12 @@ MakeSource DeclareCoco(CLI::App& command) {
               "the folder that file names begin in; default: that of the annotation file");
   auto max_record = AddMaxRecord(command);
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
+  return [=](Paths paths, const NamedManifest*) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
     if (!size.ok()) return size.status();
-    absl::StatusOr<StoredImageOptions> options = images->options(like);
-    if (!options.ok()) return options.status();
     return MakeCocoSource(
         std::move(paths),
-        {.images_folder = *folder, .max_object_bytes = *size, .images = *options});
+        {.images_folder = *folder, .max_object_bytes = *size, .images = images->options()});
   };
 }
 
@@ -262,12 +255,10 @@ MakeSource DeclareVoc(CLI::App& command) {
   return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
     if (!map.ok()) return map.status();
-    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
-    if (!of_images.ok()) return of_images.status();
     return MakeVocSource(std::move(paths), {.subset = *subset,
                                             .classes = *std::move(map),
                                             .zero_based = options->zero_based,
-                                            .images = *of_images});
+                                            .images = images->options()});
   };
 }
 
@@ -276,10 +267,8 @@ MakeSource DeclareYolo(CLI::App& command) {
                         "train, val or test of data.yaml, or a folder in images/; needed if there "
                         "are several");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [=](Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<StoredImageOptions> options = images->options(like);
-    if (!options.ok()) return options.status();
-    return MakeYoloSource(std::move(paths), {.subset = *subset, .images = *options});
+  return [=](Paths paths, const NamedManifest*) -> absl::StatusOr<std::unique_ptr<Source>> {
+    return MakeYoloSource(std::move(paths), {.subset = *subset, .images = images->options()});
   };
 }
 
@@ -346,9 +335,7 @@ MakeSource DeclareTar(CLI::App& command) {
   auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
   return [options, choice, images](
              Paths paths, const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-    absl::StatusOr<StoredImageOptions> of_images = images->options(like);
-    if (!of_images.ok()) return of_images.status();
-    options->images = *of_images;
+    options->images = images->options();
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice, like, "json.");
     if (!chosen.ok()) return chosen.status();
     if (!options->parse_json && (!choice->columns.empty() || !choice->schema.empty())) {
@@ -567,10 +554,8 @@ std::vector<ConvertKind> ConvertKinds() {
          auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
          return MakeSource(
              [images](const Paths& paths,
-                      const NamedManifest* like) -> absl::StatusOr<std::unique_ptr<Source>> {
-               absl::StatusOr<StoredImageOptions> options = images->options(like);
-               if (!options.ok()) return options.status();
-               return MakeTfrecordSource(paths, *options);
+                      const NamedManifest*) -> absl::StatusOr<std::unique_ptr<Source>> {
+               return MakeTfrecordSource(paths, images->options());
              });
        }});
   return kinds;

@@ -2,29 +2,9 @@
 
 #include <cstdlib>
 
-#include "fmt/format.h"
-
 namespace shardfeed {
-namespace {
 
-// Takes an option of the images from the dataset of --like, if it is not `given`, and refuses
-// another value.
-absl::StatusOr<std::string> LikeOption(const std::string& name, const std::string& given,
-                                       const NamedManifest* like) {
-  const bool converted = like != nullptr && like->manifest.made_by.count("command") > 0 &&
-                         like->manifest.made_by.at("command").starts_with("convert ");
-  if (!converted) return given;
-  const std::string theirs = OptionOf(like->manifest, name).value_or("");
-  if (given.empty() || given == theirs) return theirs;
-  return absl::InvalidArgumentError(fmt::format(
-      "{} {}: {} was written {}; leave one of {} and --like out", name, given, like->name,
-      theirs.empty() ? "without it" : fmt::format("with {} {}", name, theirs), name));
-}
-
-}  // namespace
-
-ImageFlags::ImageFlags(CLI::App& command, JpegMode fallback, bool resizes)
-    : fallback_(fallback), resizes_(resizes) {
+ImageFlags::ImageFlags(CLI::App& command, JpegMode fallback, bool resizes) : fallback_(fallback) {
   CLI::Option* jpeg =
       command
           .add_option("--jpeg", jpeg_,
@@ -47,23 +27,13 @@ ImageFlags::ImageFlags(CLI::App& command, JpegMode fallback, bool resizes)
       ->needs(resize);
 }
 
-absl::StatusOr<StoredImageOptions> ImageFlags::options(const NamedManifest* like) const {
-  const absl::StatusOr<std::string> jpeg = LikeOption("--jpeg", jpeg_, like);
-  if (!jpeg.ok()) return jpeg.status();
+StoredImageOptions ImageFlags::options() const {
   StoredImageOptions options;
-  options.jpeg = jpeg->empty()         ? fallback_
-                 : *jpeg == "seekable" ? JpegMode::kSeekable
+  options.jpeg = jpeg_.empty()         ? fallback_
+                 : jpeg_ == "seekable" ? JpegMode::kSeekable
                                        : JpegMode::kKeep;
-  const auto number = [&](const std::string& name, const std::string& given,
-                          auto* value) -> absl::Status {
-    const absl::StatusOr<std::string> text = LikeOption(name, given, like);
-    if (text.ok() && !text->empty()) *value = std::atoi(text->c_str());
-    return text.status();
-  };
-  if (!resizes_) return options;
-  absl::Status status = number("--resize-shorter", shorter_, &options.resize_shorter);
-  if (status.ok()) status = number("--quality", quality_, &options.quality);
-  if (!status.ok()) return status;
+  if (!shorter_.empty()) options.resize_shorter = std::atoi(shorter_.c_str());
+  if (!quality_.empty()) options.quality = std::atoi(quality_.c_str());
   return options;
 }
 

@@ -19,13 +19,10 @@ class ImageFlags {
   // Adds the flags to the command.
   ImageFlags(CLI::App& command, JpegMode fallback, bool resizes);
 
-  // Returns what was given or, for the rest, what the dataset `like` was written with, if it is not
-  // null. InvalidArgument: another value than it has.
-  absl::StatusOr<StoredImageOptions> options(const NamedManifest* like) const;
+  StoredImageOptions options() const;
 
  private:
   JpegMode fallback_;
-  bool resizes_;
   std::string jpeg_;
   std::string shorter_;
   std::string quality_;

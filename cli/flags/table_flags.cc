@@ -68,6 +68,7 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
       .add_option("--names", flags->options.names,
                   "names of the columns; without --header, the files have no header")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("A,B,...");
   command.add_flag("--no-comments", flags->no_comments,
                    "do not skip lines at the beginning that start with #");

@@ -167,6 +167,7 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
       BuildFirst(source, converting, std::min(wanted, kSampledRecords), skipped);
   if (!sample.ok()) return sample.status();
   preview.sample = *std::move(sample);
+  preview.sample.schema.SetTypes(source.types());
   if (converting.like) {
     const bool whole = preview.sample.records + skipped.count >= wanted;
     AddFailure(CheckIsLike(preview.sample.schema, whole, input.name, *converting.like), &preview);

@@ -111,10 +111,13 @@ void PrintReport(const DatasetReport& report, const CommandOptions& options,
                                  report.job),
                Counted(manifest.num_records(), "record"), FormatSize(manifest.num_bytes()),
                Counted(manifest.shards.size(), "shard"),
-               one ? fmt::format(", {} ({} records/s, {}/s)", FormatDuration(report.seconds),
+               !one ? ""
+               // What was taken over took no time.
+               : report.shards_taken_over > 0
+                   ? fmt::format(", {}", FormatDuration(report.seconds))
+                   : fmt::format(", {} ({} records/s, {}/s)", FormatDuration(report.seconds),
                                  FormatCount(per_second(NumRecords(report))),
-                                 FormatSize(per_second(NumBytes(report))))
-                   : "");
+                                 FormatSize(per_second(NumBytes(report)))));
   }
 }
 

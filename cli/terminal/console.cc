@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/utf8.h"
 #include "cli/terminal/color.h"
 #include "cli/terminal/terminal.h"
 #include "fmt/format.h"
@@ -28,8 +29,11 @@ std::stop_source& InterruptSource() {
 
 std::string OneLine(std::string_view text) {
   std::string line;
-  for (const char c : text) {
-    if (c == '\n') {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (BeginsWithC1Control(text.substr(i))) {
+      line += fmt::format("\\u00{:02x}", static_cast<unsigned char>(text[++i]));
+    } else if (c == '\n') {
       line += "\\n";
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       line += fmt::format("\\x{:02x}", c);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convert/features/column.h"
+#include "convert/features/dates.h"
 
 namespace shardfeed {
 namespace {
@@ -69,7 +70,7 @@ bool HasBlanks(const Rows& rows, bool quotes) {
 }
 
 // kNumber includes true and false, which are values as unlikely to be names as numbers are.
-enum class CellSort { kMissing, kNumber, kText };
+enum class CellSort { kMissing, kNumber, kDate, kText };
 
 CellSort SortOf(std::string_view cell, const CellRules& rules) {
   const std::string_view text = Trimmed(cell);
@@ -79,7 +80,8 @@ CellSort SortOf(std::string_view cell, const CellRules& rules) {
   // Codes such as 01234 are no numbers, but as unlikely to be names.
   const bool number =
       (plain && KindOfText(*plain) != ColumnKind::kBytes) || ParseBool(text) || ParseAnyInt64(text);
-  return number ? CellSort::kNumber : CellSort::kText;
+  if (number) return CellSort::kNumber;
+  return ParseDate(text) ? CellSort::kDate : CellSort::kText;
 }
 
 // The first rows as one delimiter splits them.
@@ -156,28 +158,37 @@ char GuessDecimal(const Rows& rows) {
   return comma ? ',' : '.';
 }
 
-// The first row is data if it has numbers, or words for missing values, in columns of numbers and
-// no name above any of them.
+// The first row is data if it has numbers, or words for missing values, in columns of numbers, or
+// dates in columns of dates, and no name above any of them.
 bool GuessHeader(const Rows& rows, const CellRules& rules) {
   if (rows.size() < 2) return true;
   bool data = false;
   bool number = false;
+  bool date = false;
   for (size_t c = 0; c < rows[0].size(); ++c) {
     bool numbers = false;
+    bool dates = false;
     bool texts = false;
     for (size_t r = 1; r < rows.size() && !texts; ++r) {
       if (c >= rows[r].size()) continue;
       const CellSort sort = SortOf(rows[r][c].text, rules);
       numbers |= sort == CellSort::kNumber;
-      texts = sort == CellSort::kText;
+      dates |= sort == CellSort::kDate;
+      texts = sort == CellSort::kText || (numbers && dates);
     }
-    if (texts || !numbers) continue;
+    if (texts || (!numbers && !dates)) continue;
     const CellSort first = SortOf(rows[0][c].text, rules);
     if (first == CellSort::kText) return true;
+    if (dates) {
+      date |= first == CellSort::kDate;
+      continue;
+    }
+    if (first == CellSort::kDate) return true;  // as pivot tables have it
     number |= first == CellSort::kNumber;
     // A column may have no name, and one of row numbers has none.
     data |= first == CellSort::kNumber || (c > 0 && !Trimmed(rows[0][c].text).empty());
   }
+  if (date) return false;
   if (!data) return true;
   if (!number) return false;
   // Names of columns may be numbers that count: years, or 0, 1, 2.

@@ -288,7 +288,8 @@ absl::Status LabelFile::FindLabels() {
     const std::string_view label = LabelOf(row);
     if (label.empty()) continue;
     const std::optional<std::string_view> plain = rules_->Plain(label, &scratch);
-    const ColumnKind kind = plain ? KindOfText(*plain) : ColumnKind::kBytes;
+    const bool is_plain = plain && !label.starts_with('+');
+    const ColumnKind kind = is_plain ? KindOfText(*plain) : ColumnKind::kBytes;
     if (rules_->IsMissing(label)) {
       missing.Add(row);
     } else if (kind != ColumnKind::kBytes) {

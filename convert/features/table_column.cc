@@ -25,6 +25,12 @@ std::string NoteOfMissing(std::string_view column, uint64_t count, std::string_v
                      count == 1 ? "1 value is" : fmt::format("{} values are", count), first);
 }
 
+// A number without its sign, if that is a plus.
+std::string_view WithoutPlus(std::string_view text) {
+  const bool plus = text.size() > 1 && text[0] == '+' && (IsDigit(text[1]) || text[1] == '.');
+  return plus ? text.substr(1) : text;
+}
+
 // Whether the first of `a` stands before the first of `b`, if there is one.
 bool IsBefore(const Cells& a, const Cells& b) {
   if (a.count == 0 || b.count == 0) return a.count > 0;
@@ -75,6 +81,8 @@ std::optional<std::string_view> WithPlainMarks(std::string_view text, char decim
     ++at;
   }
   const std::string_view rest = text.substr(at);
+  // Nobody groups digits before an exponent: 1,344e+00 has a decimal mark.
+  if (grouped && !rest.empty() && (rest.front() == 'e' || rest.front() == 'E')) return std::nullopt;
   // Another point is no decimal mark, and marks in a fraction have no meaning.
   if (rest.find('.') != rest.npos || rest.find(decimal) != rest.npos) return std::nullopt;
   scratch->append(rest);
@@ -124,8 +132,9 @@ bool CellRules::IsMissing(std::string_view text) const {
 std::optional<std::string_view> CellRules::Plain(std::string_view cell,
                                                  std::string* scratch) const {
   const std::string_view text = Inside(cell);
-  if (options_.decimal == '.' && options_.thousands == '\0') return text;
-  return WithPlainMarks(text, options_.decimal, options_.thousands, scratch);
+  if (options_.decimal == '.' && options_.thousands == '\0') return WithoutPlus(text);
+  const auto plain = WithPlainMarks(text, options_.decimal, options_.thousands, scratch);
+  return plain ? std::optional(WithoutPlus(*plain)) : std::nullopt;
 }
 
 ColumnKind TableColumn::kind() const {
@@ -155,10 +164,19 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
   // Among other texts, dates are of no interest unless they would be numbers.
   const bool may_be_date = IsDigit(text.front()) && (texts_.count == 0 || rules_->counts_dates());
   if (may_be_date && AddDate(text, cell, place)) return;
+  const uint64_t before = texts_.count;
   texts_.Add(cell, place);
   if (!IsDigit(text.front()) && text.front() != '-') return;
   const char decimal = rules_->options().decimal;
   const char other = OtherMark(decimal);
+  for (size_t i = 0; i < kOtherThousands.size(); ++i) {
+    const char mark = kOtherThousands[i];
+    // Only a column of nothing but such numbers is of interest.
+    if (grouped_[i] == before) grouped_[i] += IsNumberWith(text, decimal, mark);
+    if (grouped_and_marked_[i] == before) {
+      grouped_and_marked_[i] += IsNumberWith(text, other, mark);
+    }
+  }
   if (text.find(other) == text.npos) return;
   with_thousands_ += IsNumberWith(text, decimal, other);
   if (!IsNumberWith(text, other, decimal)) return;
@@ -192,12 +210,13 @@ void TableColumn::AddSpecial(std::string_view cell, Place place) {
       ++(kind == ColumnKind::kInt64 ? ints_ : floats_);
       if (rules_->counts_dates()) numbers_.Add(cell, place);
       if (text.size() != cell.size()) padded_.Add(cell, place);
+      if (text.front() == '+') plus_.Add(cell, place);
       if (risky && IsLossyAsFloat(*number)) lossy_.Add(cell, place);
       return;
     }
-    // A chosen kind takes more forms: +16777217.0.
+    // A chosen kind takes more forms: 016777217.0.
     if (asked_ == ColumnKind::kFloat && number && ParseAnyFloat(*number) &&
-        IsLossyAsFloat(number->substr(number->starts_with('+') ? 1 : 0))) {
+        IsLossyAsFloat(*number)) {
       lossy_.Add(cell, place);
     }
   }
@@ -304,6 +323,20 @@ bool TableColumn::AddFeature(ColumnKind kind, const CsvCell& cell, ExampleBuilde
   return content != CellContent::kOther;
 }
 
+// The options with which all texts of the column are numbers, if their digits are grouped by other
+// marks than points and commas.
+std::string TableColumn::RemedyOfGroups(uint64_t texts, const SpellOption& spell) const {
+  const std::string other(1, OtherMark(rules_->options().decimal));
+  for (size_t i = 0; i < kOtherThousands.size(); ++i) {
+    const std::string thousands = spell("thousands", std::string(1, kOtherThousands[i]));
+    if (grouped_[i] == texts) return fmt::format("; {} reads them as numbers", thousands);
+    if (grouped_and_marked_[i] == texts && floats_ == 0) {
+      return fmt::format("; {} and {} read them as numbers", thousands, spell("decimal", other));
+    }
+  }
+  return "";
+}
+
 // Why the column is text, if that is worth telling.
 std::vector<std::string> TableColumn::NotesOfBytes(
     const std::string& column, const Cells& missing,
@@ -322,7 +355,11 @@ std::vector<std::string> TableColumn::NotesOfBytes(
   }
   std::string remedy;
   const std::string other(1, OtherMark(rules_->options().decimal));
-  if (spell && !of_dates && with_thousands_ > 0 && with_thousands_ == others.count) {
+  if (spell && !of_dates && with_thousands_ > 0 && with_thousands_ == others.count &&
+      with_decimal_ == others.count && floats_ == 0) {
+    remedy = fmt::format("; {} reads them as numbers, {} as fractions", spell("thousands", other),
+                         spell("decimal", other));
+  } else if (spell && !of_dates && with_thousands_ > 0 && with_thousands_ == others.count) {
     remedy = fmt::format("; {} reads them as numbers", spell("thousands", other));
   } else if (spell && !of_dates && with_decimal_ > 0 && with_decimal_ == others.count &&
              floats_ == 0) {
@@ -331,6 +368,8 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     remedy = with_both_ == 0 ? fmt::format("; {} reads them as numbers", spell("decimal", other))
                              : fmt::format("; {} and {} read them as numbers",
                                            spell("decimal", other), spell("thousands", thousands));
+  } else if (spell && !of_dates && others.count > 0) {
+    remedy = RemedyOfGroups(others.count, spell);
   }
   const auto because = [&](uint64_t good, std::string_view are) {
     notes.push_back(fmt::format("{} is bytes because of {}{}, {}; the other {} {}{}", column,
@@ -346,6 +385,13 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     because(dates_.count, dates_.count == 1 ? "is a date" : "are dates");
   } else if (numbers > others.count || (numbers > 0 && !remedy.empty())) {
     because(numbers, numbers == 1 ? "is a number" : "are numbers");
+  } else if (texts_.count + dates_.count > 0 && bools_.count > others.count) {
+    because(bools_.count, bools_.count == 1 ? "is true or false" : "are true or false");
+  } else if (numbers > 0 && bools_.count > 0 && texts_.count + dates_.count == 0) {
+    notes.push_back(fmt::format(
+        "{} is bytes because {} beside {} of true and false, the first {}", column,
+        numbers == 1 ? "1 value is a number" : fmt::format("{} values are numbers", numbers),
+        Values(bools_.count), first(bools_)));
   } else if (!remedy.empty()) {
     notes.push_back(fmt::format("{} is bytes because of marks in its numbers, the first {}{}",
                                 column, first(others), remedy));
@@ -408,6 +454,14 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
   if (padded_.count > 0) {
     notes.push_back(fmt::format("{}: blanks around {} were left out, first at {}", column,
                                 Values(padded_.count), name_of(padded_.place)));
+  }
+  if (plus_.count > 0 && !asked_) {
+    notes.push_back(
+        fmt::format("{}: the plus sign of {} was left out, the first is {}{}", column,
+                    Values(plus_.count), first(plus_),
+                    spell ? fmt::format("; declare the column as bytes with {} to keep it",
+                                        spell("schema", "FILE"))
+                          : ""));
   }
   if (kind() == ColumnKind::kFloat && lossy_.count > 0) {
     notes.push_back(NoteOfLossyFloats(column, lossy_, first(lossy_)));

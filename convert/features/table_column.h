@@ -98,6 +98,9 @@ class CellRules {
 // Spells an option of the front end for notes: ("thousands", ",") as "--thousands ,".
 using SpellOption = std::function<std::string(std::string_view option, std::string_view value)>;
 
+// Marks between groups of digits besides points and commas: those of Switzerland and France.
+inline constexpr std::array<char, 2> kOtherThousands = {'\'', ' '};
+
 enum class CellContent { kValue, kMissing, kOther };
 
 // Not thread-safe while cells are added.
@@ -191,6 +194,7 @@ class TableColumn {
   std::vector<std::string> NotesOfBytes(const std::string& column, const Cells& missing,
                                         const std::function<std::string(const Cells&)>& first,
                                         const SpellOption& spell) const;
+  std::string RemedyOfGroups(uint64_t texts, const SpellOption& spell) const;
   CellContent ReadOtherInt64(std::string_view cell, int64_t* value) const;
   CellContent ReadOtherFloat(std::string_view cell, float* value) const;
   bool IsWithoutValues() const {
@@ -212,6 +216,7 @@ class TableColumn {
   Cells blanks_;   // cells of blanks alone, which are missing except in text
   Cells nans_;     // "nan", a number or missing
   Cells padded_;   // numbers between blanks
+  Cells plus_;     // numbers with a plus sign
   Cells lossy_;    // numbers that lose digits as floats
   Cells numbers_;  // those of ints_ and floats_, where dates are to be numbers
   Cells dates_;
@@ -222,6 +227,10 @@ class TableColumn {
   uint64_t with_thousands_ = 0;
   uint64_t with_decimal_ = 0;
   uint64_t with_both_ = 0;
+  // The first texts that are all numbers with another mark for thousands, and with it and another
+  // decimal mark.
+  std::array<uint64_t, kOtherThousands.size()> grouped_ = {};
+  std::array<uint64_t, kOtherThousands.size()> grouped_and_marked_ = {};
 };
 
 }  // namespace shardfeed

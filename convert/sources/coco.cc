@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "base/excerpt.h"
 #include "convert/features/object_list.h"
+#include "convert/input/codec.h"
 #include "convert/input/json_array.h"
 #include "convert/input/json_document.h"
 #include "convert/input/json_object.h"
@@ -78,6 +79,7 @@ class CocoSource : public AnnotatedImages {
                              std::stop_token stop);
   absl::StatusOr<simdjson::dom::object> Parse(const JsonArray::Element& element) const;
   absl::Status At(uint64_t line, const absl::Status& status) const;
+  absl::Status CheckPlain() const;
   absl::Status ScanImage(const JsonArray::Element& element);
   absl::Status ScanCategory(const JsonArray::Element& element);
   absl::Status ScanAnnotation(const JsonArray::Element& element, uint64_t offset);
@@ -309,10 +311,25 @@ void CocoSource::SortPositions() {
   }
 }
 
+// Annotations are read again, in the order of the images, where they lie in the file.
+absl::Status CocoSource::CheckPlain() const {
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(json_.path(0));
+  if (!file.ok()) return file.status();
+  char start[kCodecMagicBytes];
+  const absl::StatusOr<size_t> n = (*file)->ReadAt(0, start);
+  if (!n.ok()) return n.status();
+  const Codec codec = CodecOf({start, *n});
+  if (codec == Codec::kNone) return absl::OkStatus();
+  return json_.Error(0, fmt::format("is compressed with {}, but annotations are read in place; "
+                                    "decompress it first ({} -d)",
+                                    CodecName(codec), CodecProgram(codec)));
+}
+
 absl::Status CocoSource::Scan(std::stop_token stop,
                               const std::function<void(uint64_t bytes)>& progress) {
   Clear();
   if (absl::Status status = json_.Stat(); !status.ok()) return status;
+  if (absl::Status status = CheckPlain(); !status.ok()) return status;
   if (absl::Status status = AddAnnotationFile(json_.path(0)); !status.ok()) return status;
   AddFolder(folder_);
   absl::StatusOr<std::unique_ptr<TextReader>> reader =

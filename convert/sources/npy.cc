@@ -6,7 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -14,11 +16,13 @@
 #include "base/excerpt.h"
 #include "base/half.h"
 #include "base/little_endian.h"
+#include "base/mutex.h"
 #include "base/utf8.h"
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
 #include "convert/input/codec.h"
 #include "convert/input/whole_file.h"
+#include "decode/features/float_digits.h"
 #include "decode/features/npy_header.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -60,6 +64,12 @@ class NpySource : public Source {
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
+  FeatureTypes types() const override;
+  std::vector<std::string> built_notes() const override;
+  void ForgetBuilt() override {
+    MutexLock lock(mutex_);
+    lossy_.clear();
+  }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -99,6 +109,14 @@ class NpySource : public Source {
   std::vector<std::shared_ptr<File>> open_;
   std::vector<Array> arrays_;  // arrays sorted by name
   uint64_t num_records_ = 0;
+  // Of each array of float64, the values that lost digits.
+  struct Lossy {
+    uint64_t count = 0;
+    uint64_t row = UINT64_MAX;  // of the first one
+    std::string first;          // "1e-50 in row 3 of a.npy"
+  };
+  mutable Mutex mutex_;
+  mutable std::map<std::string, Lossy> lossy_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<NpySource::Array> NpySource::ArrayOf(uint32_t file, const NpyHeader& header) const {
@@ -250,6 +268,31 @@ std::vector<std::string> NpySource::notes() const {
   return notes;
 }
 
+FeatureTypes NpySource::types() const {
+  FeatureTypes types;
+  for (const Array& array : arrays_) {
+    if (array.raw || array.kind == 'S' || array.kind == 'U') continue;
+    FeatureType& type = types[array.name];
+    type.dtype = array.kind == 'b' ? std::string("bool")
+                 : array.kind == 'f'
+                     ? fmt::format("float{}", 8 * array.value_bytes)
+                     : fmt::format("{}int{}", array.kind == 'u' ? "u" : "", 8 * array.value_bytes);
+    type.shape.assign(array.row_shape.begin(), array.row_shape.end());
+  }
+  return types;
+}
+
+std::vector<std::string> NpySource::built_notes() const {
+  std::vector<std::string> notes;
+  MutexLock lock(mutex_);
+  for (const auto& [name, lossy] : lossy_) {
+    Cells cells;
+    cells.count = lossy.count;
+    notes.push_back(NoteOfLossyFloats(Excerpt(name), cells, lossy.first));
+  }
+  return notes;
+}
+
 absl::Status NpySource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
   char number[kNumberBytes];
   for (uint64_t row = 0; row < num_records_; ++row) {
@@ -277,6 +320,8 @@ absl::Status NpySource::AddValues(const Array& array, const Part& part, uint64_t
   } else if (array.kind == 'f') {
     thread_local std::vector<float> floats;
     floats.clear();
+    uint64_t lossy = 0;
+    double first_lossy = 0;
     for (const char* at = bytes.data(); at != end; at += size) {
       if (size == 2) {
         floats.push_back(HalfToFloat(LoadLittleEndian<uint16_t>(at)));
@@ -287,6 +332,18 @@ absl::Status NpySource::AddValues(const Array& array, const Part& part, uint64_t
         const std::optional<float> narrow = ToFloat(value);
         if (!narrow) return beyond(fmt::format("the value {} is outside of float32", value));
         floats.push_back(*narrow);
+        if (!IsLossyAsFloat(value)) continue;
+        if (++lossy == 1) first_lossy = value;
+      }
+    }
+    if (lossy > 0) {
+      MutexLock lock(mutex_);
+      Lossy& all = lossy_[array.name];
+      all.count += lossy;
+      if (row < all.row) {
+        all.row = row;
+        all.first = fmt::format("{} in row {} of {}", first_lossy, row - part.first_row,
+                                files_.path(part.file));
       }
     }
     builder.AddFloatList(array.name, floats);

@@ -181,7 +181,7 @@ uint64_t Split(nb::handle splits, uint64_t elements, std::vector<nb::object>* he
   for (size_t i = 1; i < count; ++i) {
     if (ends[i] < ends[i - 1]) RefuseValue(column.name, fmt::format("row_splits fall at {}", i));
   }
-  if (static_cast<uint64_t>(ends[count - 1]) > elements) {
+  if (static_cast<uint64_t>(ends[count - 1]) != elements) {
     RefuseValue(column.name, fmt::format("row_splits end at {}, and there are {} elements",
                                          ends[count - 1], elements));
   }

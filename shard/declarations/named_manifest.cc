@@ -104,7 +104,8 @@ std::optional<std::string> OptionOf(const Manifest& manifest, std::string_view o
   const size_t at = text.find(start);
   if (at == text.npos) return std::nullopt;
   const size_t value = at + start.size();
-  return text.substr(value, text.find(' ', value) - value);
+  const size_t end = std::min(text.find(" --", value), text.size() - 1);
+  return text.substr(value, end - value);
 }
 
 }  // namespace shardfeed

@@ -256,6 +256,13 @@ TEST_F(CocoTest, BrokenImagesAndAnnotationsAreLeftOut) {
   EXPECT_EQ(source->num_records(), 1);
 }
 
+TEST_F(CocoTest, ACompressedFileIsRefused) {
+  auto source = *MakeCocoSource({Write("c.json", "\x1f\x8b\x08\0\0\0\0\0\0\3"s)}, {});
+  ExpectError(
+      Scan(*source), absl::StatusCode::kDataLoss,
+      "is compressed with gzip, but annotations are read in place; decompress it first (gzip -d)");
+}
+
 TEST_F(CocoTest, AFileThatChangesIsTold) {
   auto source = Open(File(kBox));
   ASSERT_TRUE(Scan(*source).ok());

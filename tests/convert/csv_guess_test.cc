@@ -54,6 +54,8 @@ TEST(CsvGuessTest, FindsTheDecimalMark) {
   EXPECT_EQ(Guess("a;b\n1,234;x\n"), "; header");
   EXPECT_EQ(Guess("a;b\n1,25;x\n1.25;y\n"), "; header");
   EXPECT_EQ(Guess("a,b\n\"1,5\",x\n"), ", header");
+  // Digits are not grouped before an exponent.
+  EXPECT_EQ(Guess("a;b\n1,234e+00;x\n"), "; header ','");
   EXPECT_EQ(Guess("a;b\n1,5;x\n", {.decimal = '.'}), "; header");
 }
 
@@ -74,6 +76,16 @@ TEST(CsvGuessTest, TakesNumbersAboveNumbersForData) {
   EXPECT_EQ(Guess("1,2,3\n4,5,6\n"), ",");
   EXPECT_EQ(Guess("1,x\n2,NA\nNA,y\n"), ",");
   EXPECT_EQ(Guess("x,01234,1.5\ny,98765,2.5\n"), ",");
+  EXPECT_EQ(Guess("x,+1.5\ny,+2.5\n"), ",");
+}
+
+TEST(CsvGuessTest, TakesDatesAboveDatesForData) {
+  EXPECT_EQ(Guess("2024-01-01,INFO,start\n2024-01-02,INFO,stop\n"), ",");
+  EXPECT_EQ(Guess("2024-01-01 10:00:00,NA\n2024-01-01 11:00:00,2.5\n"), ",");
+  EXPECT_EQ(Guess("day,level\n2024-01-01,INFO\n"), ", header");
+  EXPECT_EQ(Guess("2024-01-01,n\n2024-01-02,5\n"), ", header");
+  // Names of columns, as in a pivot table.
+  EXPECT_EQ(Guess("city,2024-01-01,2024-01-02\nBonn,5,6\n"), ", header");
 }
 
 TEST(CsvGuessTest, TakesNamesForAHeader) {

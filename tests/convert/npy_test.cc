@@ -3,6 +3,8 @@
 #include <random>
 
 #include "decode/features/npy_header.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {
@@ -64,6 +66,38 @@ TEST_F(NpyTest, Floats) {
   EXPECT_THAT(Read("'<f2'", "(6,)", "\0\x3c\0\xc0\1\0\xff\x7b\0\x7c\1\x7c"s),
               ElementsAre("x=float[1]", "x=float[-2]", "x=float[5.96046448e-08]", "x=float[65504]",
                           "x=float[inf]", "x=float[nan]"));
+}
+
+TEST_F(NpyTest, LostDigitsAreCounted) {
+  // 2^24 + 1, 1.5, 1e-50.
+  auto source = *MakeNpySource(
+      {Write("x.npy", Npy("'<f8'", "(3,)",
+                          "\0\0\0\x10\0\0pA\0\0\0\0\0\0\xf8?\x9a\x87\x8a\xb6\x9c\x13\x8e\x35"s))});
+  ASSERT_TRUE(Scan(*source).ok());
+  for (const auto& item : Items(*source)) ASSERT_TRUE(BuildItem(*source, item).ok());
+  EXPECT_THAT(source->built_notes(), ElementsAre(testing::MatchesRegex(
+                                         "\"x\": 2 values lose digits because floats have 32 "
+                                         "bits, the first is 16777217 in row 0 of .*x.npy")));
+  source->ForgetBuilt();
+  EXPECT_THAT(source->built_notes(), testing::IsEmpty());
+}
+
+TEST_F(NpyTest, TypesAndShapesAreKept) {
+  const auto type = [this](const std::string& descr, size_t bytes) {
+    auto source =
+        *MakeNpySource({Write("x.npy", Npy(descr, "(1, 2, 3)", std::string(6 * bytes, '\0')))});
+    EXPECT_TRUE(Scan(*source).ok());
+    const FeatureTypes types = source->types();
+    return types.empty() ? ""
+                         : fmt::format("{} {}", types.begin()->second.dtype,
+                                       fmt::join(types.begin()->second.shape, "x"));
+  };
+  EXPECT_EQ(type("'|b1'", 1), "bool 2x3");
+  EXPECT_EQ(type("'<i2'", 2), "int16 2x3");
+  EXPECT_EQ(type("'<u4'", 4), "uint32 2x3");
+  EXPECT_EQ(type("'<f2'", 2), "float16 2x3");
+  EXPECT_EQ(type("'<f8'", 8), "float64 2x3");
+  EXPECT_EQ(type("'|S4'", 4), "");
 }
 
 TEST_F(NpyTest, Text) {

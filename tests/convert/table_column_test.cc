@@ -184,6 +184,45 @@ TEST(TableColumnTest, TellsOfMarksInNumbers) {
               ElementsAre("column \"c\" is bytes because of marks in its numbers, the first "
                           "\"1.234,50\" at t:1; decimal=, and thousands=. read them as numbers"));
   EXPECT_THAT(Table({"1,2,3", "4,5"}).Notes(), IsEmpty());
+  // Either mark may be meant.
+  EXPECT_THAT(Table({"-8,811", "5,406"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of marks in its numbers, the first "
+                          "\"-8,811\" at t:1; thousands=, reads them as numbers, decimal=, as "
+                          "fractions"));
+  EXPECT_THAT(Table({"-8,811e-01"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of marks in its numbers, the first "
+                          "\"-8,811e-01\" at t:1; decimal=, reads them as numbers"));
+  // Of Switzerland and France.
+  EXPECT_THAT(Table({"1'234", "999", "12'345.5"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 2 values, the first, \"1'234\" at t:1; "
+                          "the other 1 value is a number; thousands=' reads them as numbers"));
+  EXPECT_THAT(Table({"1 234,5", "999,5", "7"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 2 values, the first, \"1 234,5\" at "
+                          "t:1; the other 1 value is a number; thousands=  and decimal=, read them "
+                          "as numbers"));
+}
+
+TEST(TableColumnTest, PlusSignsAreLeftOut) {
+  EXPECT_EQ(Table({"+1", "-2", "3"}).Values(), "int64 1 -2 3");
+  EXPECT_EQ(Table({"+1.5", "-2.5", "+.5"}).Values(), "float 1.5 -2.5 0.5");
+  EXPECT_EQ(Table({"+1,5", "+1.234,5"}, {.decimal = ',', .thousands = '.'}).Values(),
+            "float 1.5 1234.5");
+  EXPECT_THAT(
+      Table({"+1", "2", "+3"}).Notes(),
+      ElementsAre("column \"c\": the plus sign of 2 values was left out, the first is "
+                  "\"+1\" at t:1; declare the column as bytes with schema=FILE to keep it"));
+  EXPECT_THAT(Table({"+1", "2"}, {}, ColumnKind::kInt64).Notes(), IsEmpty());
+  EXPECT_EQ(Table({"+", "+-1", "++1", "1"}).Values(), "bytes + +-1 ++1 1");
+  EXPECT_EQ(Table({"+1", "x"}).Values(), "bytes +1 x");
+}
+
+TEST(TableColumnTest, TellsWhyTruthIsText) {
+  EXPECT_THAT(Table({"true", "false", "maybe"}).Notes(),
+              ElementsAre("column \"c\" is bytes because of 1 value, \"maybe\" at t:3; the other 2 "
+                          "values are true or false"));
+  EXPECT_THAT(Table({"true", "1", "false"}).Notes(),
+              ElementsAre("column \"c\" is bytes because 1 value is a number beside 2 values of "
+                          "true and false, the first \"true\" at t:1"));
 }
 
 TEST(TableColumnTest, ReadsOtherMarks) {

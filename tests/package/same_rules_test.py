@@ -125,6 +125,7 @@ def test_ragged_columns(tmp_path):
         for values, bad, message in [
                 (np.arange(3), np.array([1, 3]), "row_splits must begin with 0"),
                 (np.arange(3), np.array([0, 2, 1, 3]), "row_splits fall at 2"),
+                (np.arange(3), np.array([0, 2]), "row_splits end at 2, and there are 3 elements"),
                 (np.arange(3), np.array([0, 4]), "row_splits end at 4, and there are 3 elements")]:
             with pytest.raises(ValueError, match=f"feature 'f': {message}"):
                 writer.write_batch({"f": sf.Ragged(values, bad)})

@@ -406,3 +406,11 @@ FRAME = harness.frame(b"abc")
      "truncated, or its writer was not closed")])
 def test_tfrecord(tmp_path, content, message):
     refuse(tmp_path, "tfrecord", {"x": content}, ["x"], "IN/x: " + message)
+
+
+@pytest.mark.parametrize("kind, name, content", [
+    ("jsonl", "t.jsonl", b"{bad\n{worse\n"), ("csv", "t.csv", b"a,b\n1,2,3\n4\n"), ("text", "t.txt", b"\xff\n\xfe\n")])
+def test_only_broken_records_are_told_as_such(tmp_path, kind, name, content):
+    (tmp_path / name).write_bytes(content)
+    done = harness.run("convert", kind, tmp_path / name, tmp_path / "out/t@1", "--on-error", "skip", "--max-skipped", "100%")
+    assert done.status == DEFECTS and "no records: every one is broken (2), the first is " in done.err, done

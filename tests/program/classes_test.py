@@ -9,7 +9,7 @@ import subprocess
 
 import harness
 import pytest
-from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, leave_out, payloads, succeed
+from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, leave_out, payloads, run, succeed
 
 IMAGES = TESTDATA / "images"
 LABEL = "image/class/label"
@@ -226,6 +226,40 @@ def test_like_takes_kinds_and_fails_where_tables_disagree(kind, out, tmp_path):
     schema.write_text('{"x": "bytes"}')
     assert fail(USAGE, "convert", kind, train, out / "b@1", *like, "--schema", schema) == (
         f'{schema}: "x" is bytes, but float in {out}/train@1; leave one of --schema and --like out')
+
+
+def test_like_takes_options_from_a_dataset_that_took_them_itself(out, fewer):
+    convert("imagefolder", IMAGES, out / "train@2", "--resize-shorter", 16, "--jpeg", "keep", "--quality", 80)
+    convert("imagefolder", fewer, out / "val@1", "--like", out / "train@2")
+    convert("imagefolder", fewer, out / "test@1", "--like", out / "val@1")
+    assert manifest(out, "val")["made_by"]["options"] == "--jpeg keep --resize-shorter 16 --quality 80"
+    assert payloads(out / "test@1") == payloads(out / "val@1")
+
+
+def test_like_takes_the_unit_of_dates_and_the_texts_for_missing_values(out, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("d,x\n2024-01-01,1\n?,2\n2024-01-02,no data\n")
+    convert("csv", table, out / "train@1", "--dates", "epoch-us", "--na", "?,no data")
+    convert("csv", table, out / "val@1", "--like", out / "train@1")
+    assert payloads(out / "val@1") == payloads(out / "train@1")
+    assert fail(USAGE, "convert", "csv", table, out / "b@1", "--like", out / "train@1", "--dates", "epoch") == (
+        f"--dates epoch: {out}/train@1 was written with --dates epoch-us; leave one of --dates and --like out")
+    table.write_text("n,x\n1,1\n")
+    convert("csv", table, out / "plain@1")
+    table.write_text("n,x\n?,1\n2,3\n")
+    convert("csv", table, out / "c@1", "--like", out / "plain@1", "--na", "?")
+
+
+def test_classes_that_contradict_are_a_difference(out, tmp_path):
+    for name, classes in (("a", "cat dog"), ("b", "cat dog"), ("c", "ant cat")):
+        for label in classes.split():
+            (tmp_path / name / label).mkdir(parents=True)
+            shutil.copy(next(IMAGES.rglob("*.jpg")), tmp_path / name / label)
+        convert("imagefolder", tmp_path / name, out / f"{name}@1")
+    assert "the schemas are equal" in succeed("diff", out / "a@1", out / "b@1").out.decode()
+    told = run("diff", out / "a@1", out / "c@1")
+    assert told.status == DEFECTS
+    assert f'schema: "image/class/label": class 0 is "cat" in {out}/a@1 and "ant" in {out}/c@1' in told.out.decode()
 
 
 def test_like_is_checked_where_a_kind_takes_nothing_over(out, tmp_path):

@@ -192,7 +192,7 @@ def test_marks_in_numbers(tmp_path, out):
     rows, told = read(tmp_path, out, text)
     assert rows[0] == {"n": "1,234"}
     assert told[1:] == ['column "n" is bytes because of 2 values, the first, "1,234" at line 2; the other 1 value is a '
-                        "number; --thousands , reads them as numbers"]
+                        "number; --thousands , reads them as numbers, --decimal , as fractions"]
     rows, told = read(tmp_path, out, text, "--thousands", ",")
     assert rows == [{"n": 1234}, {"n": 12345}, {"n": 7}]
     assert told == ["read as CSV: one column, header, UTF-8, thousands mark ','"]

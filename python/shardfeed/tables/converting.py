@@ -196,13 +196,16 @@ class Report(NamedTuple):
     datasets_complete: int = 0
 
 
+def manifest_path(out: str) -> str:
+    folder, name = os.path.split(out)
+    return os.path.join(folder, ".shardfeed", f"{name.rpartition('@')[0]}.manifest.json")
+
+
 def complete(out: str, made_by: Mapping[str, str], compression: str) -> Optional[Report]:
     """The report of a dataset of this name that was made from the same source with the same options."""
-    folder, name = os.path.split(out)
-    stem, _, rest = name.rpartition("@")
-    count, dot, suffix = rest.partition(".")
+    count, dot, suffix = os.path.basename(out).rpartition("@")[2].partition(".")
     try:
-        with open(os.path.join(folder, ".shardfeed", f"{stem}.manifest.json"), "rb") as file:
+        with open(manifest_path(out), "rb") as file:
             manifest: Dict[str, Any] = json.load(file)
         same = (manifest["made_by"] == dict(made_by) and len(manifest["shards"]) == int(count)
                 and manifest.get("compression", "none") == compression and manifest.get("suffix", "") == dot + suffix)

@@ -277,6 +277,12 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
     plan = None
     if given.resume:
         if not given.overwrite and (done := converting.complete(out, made_by, given.compression)) is not None:
+            manifest = converting.manifest_path(out)
+            newer = next((path for path in (table.path for table in source.tables) if os.path.exists(path)
+                          and os.stat(path).st_mtime_ns > os.stat(manifest).st_mtime_ns), None)
+            if newer is not None:
+                done.notes.append(f"{newer} was modified after the dataset, which is kept, was written; pass --overwrite "
+                                  "to convert it again")
             return report_of(done)
         plan = plan_of(os.path.abspath(out))
     return report_of(converting.write_dataset(
@@ -376,7 +382,7 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     if report.get("shards_taken_over"):
         print(f"note: {report['shards_taken_over']} shards were taken over from an earlier run")
     if report.get("datasets_complete"):
-        print("note: the dataset is already complete")
+        print("note: the dataset was already complete and kept; --overwrite writes it again")
     for note in report["notes"]:
         print(f"note: {one_line(note)}")
     if report.get("dry_run"):
@@ -390,9 +396,11 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     name = one_line(report["dataset"])
     if given.shards is not None:
         name += f", shards {listed(given.shards.numbers, ', ')} of job {given.job}"
-    print(f"{name}: {report['records']:,} records, {_amount(report['bytes'])} in "
-          f"{report['shards']} shards, {_duration(seconds)} ({int(report['records'] / seconds):,} records/s, "
-          f"{_amount(report['bytes'] / seconds)}/s)")
+    # What was taken over took no time.
+    kept = report.get("shards_taken_over") or report.get("datasets_complete")
+    rates = "" if kept else f" ({int(report['records'] / seconds):,} records/s, {_amount(report['bytes'] / seconds)}/s)"
+    print(f"{name}: {report['records']:,} record{'s' * (report['records'] != 1)}, {_amount(report['bytes'])} in "
+          f"{report['shards']} shard{'s' * (report['shards'] != 1)}, {_duration(seconds)}{rates}")
 
 
 def _as_flags(message: str) -> str:
