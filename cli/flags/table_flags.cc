@@ -19,7 +19,9 @@ std::string SpellFlag(std::string_view option, std::string_view value) {
   const bool safe = std::ranges::all_of(value, [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::strchr(",./-_", c) != nullptr;
   });
-  return fmt::format("--{} {}", option, safe ? std::string(value) : fmt::format("'{}'", value));
+  const char quote = value.find('\'') == value.npos ? '\'' : '"';
+  return fmt::format("--{} {}", option,
+                     safe ? std::string(value) : fmt::format("{0}{1}{0}", quote, value));
 }
 
 }  // namespace

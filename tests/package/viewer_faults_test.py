@@ -6,12 +6,14 @@ import threading
 import time
 
 import harness
+import numpy as np
 import pytest
 from harness import DONE, IO_FAILED, USAGE
 from package_data import sf
 from viewer_test import answer_of, shardfeed
 
 from shardfeed.viewer import dataset as viewed
+from shardfeed.viewer import examples
 from shardfeed.viewer.dataset import Missing, ViewedDataset
 from shardfeed.viewer.server import Server
 
@@ -110,3 +112,47 @@ def test_a_feature_without_a_name_is_not_the_record(tmp_path):
         raw.value(0, "x", 0)
     dataset.close()
     raw.close()
+
+
+def example(entries, number=1):
+    """A record of features, {name: bytes of a Feature}, or of feature lists."""
+    def field(number, content):
+        return bytes([number << 3 | 2, len(content)]) + content
+    return field(number, b"".join(field(1, field(1, name) + field(2, value)) for name, value in entries.items()))
+
+
+INT64 = b"\x1a\x03\x0a\x01"  # followed by its value
+
+
+def test_everything_in_a_record_is_shown():
+    found = examples.features_of(example({b"x": INT64 + b"\x05"}) + example({
+        b"x": b"\x0a\x05" + INT64 + b"\x01" + b"\x0a\x00" + b"\x0a\x05\x0a\x03\x0a\x01a" + b"\x0a\x05" + INT64 + b"\x02"}, 2))
+    assert [(one.name, one.kind, one.steps, list(one.values)) for one in found] == [
+        ("x", "int64", None, [5]), ("x", "bytes", [0, 0, 1, 0], [b"a"]), ("x", "int64", [1, 0, 0, 1], [1, 2])]
+    assert [one.name for one in examples.features_of(example({b"\xff": INT64 + b"\x05"}))] == ["\\xff"]
+    assert examples.features_of(b"\x0a\x00") == []
+    with pytest.raises(examples.NotAnExample):
+        examples.features_of(b"\x08\x01")
+
+
+def test_searches_agree_with_what_is_stored(tmp_path):
+    floats = [example({b"f": b"\x12\x06\x0a\x04" + np.float32(value).tobytes()}) for value in (0.1, 0.2)]
+    records = [*floats, example({b"f": INT64 + b"\x05"}), example({b"g": INT64 + b"\x05"})]
+    (tmp_path / "t-00000-of-00001").write_bytes(b"".join(map(harness.frame, records)))
+    dataset = ViewedDataset(str(tmp_path / "t@1"))
+    try:
+        for compare, wanted in [("=", [0]), ("<=", [0]), (">=", [0, 1]), ("<", []), (">", [1]), ("!=", [1])]:
+            assert dataset.find("f", compare, "0.1", 0)["records"] == wanted, compare
+        assert dataset.find("f", "present", "", 0)["records"] == [0, 1, 2]
+        assert dataset.find("f", "missing", "", 0)["records"] == [3]
+        with pytest.raises(Missing, match="'sNaN' is not a number"):
+            dataset.find("f", "=", "sNaN", 0)
+    finally:
+        dataset.close()
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }", b"{'x': [}", b"9" * 5000,
+                                    b"{'descr': '<f9999999999999999999', 'fortran_order': False, 'shape': (1,), }"])
+def test_arrays_with_a_broken_header_are_shown_as_such(tmp_path, header):
+    value = b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header
+    assert viewed.bytes_shown(value)["text"] == "an array that cannot be read"

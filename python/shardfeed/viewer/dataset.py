@@ -205,7 +205,8 @@ class ViewedDataset:
         return value
 
     def _feature(self, record: bytes, name: str) -> examples.Feature:
-        found = next((one for one in examples.features_of(record) if one.name == name), None)
+        named = [one for one in examples.features_of(record) if one.name == name]
+        found = next((one for one in named if one.kind == "bytes"), named[0] if named else None)
         if found is None:
             raise Missing(f"there is no feature {name!r}")
         return found
@@ -281,11 +282,22 @@ class ViewedDataset:
                     try:
                         look(1)
                     except _NO_VALUE:
+                        if compare in ("missing", "present") and self._has(at, feature) == (compare == "present"):
+                            found.append(at)
                         first = at + 1
         if len(found) > most:
             first = found[most]
             del found[most:]
         return {"records": found, "next": first if first < len(self) else None}
+
+    def _has(self, number: int, name: str) -> Optional[bool]:
+        """Whether a record has values of a feature, of any kind. None: it is damaged, or no Example."""
+        row = self.rows([number])[0]
+        try:
+            return None if row.error else any(one.name == name and len(one.values) > 0
+                                              for one in examples.features_of(row.record))
+        except examples.NotAnExample:
+            return None
 
     def _matcher(self, feature: str, compare: str, text: str) -> Tuple[Callable[[Any], np.ndarray],
                                                                        Callable[[int, int], Any]]:
@@ -355,13 +367,13 @@ def _comparison(feature: str, kind: str, compare: str, text: str) -> Callable[[A
         raise Missing(f"{feature!r} has numbers, which can be searched by: {', '.join(compares)}, missing, present")
     try:
         exact = decimal.Decimal(text)
-    except decimal.InvalidOperation:
+        number: Any = float(exact)
+    except (decimal.InvalidOperation, ValueError):
         raise Missing(f"{text!r} is not a number, but {feature!r} has numbers") from None
-    number: Any = float(exact)
     if kind == "int64" and abs(number) < 1 << 70 and exact == exact.to_integral_value():
         number = int(exact)
-    if kind == "float" and compare in ("=", "!=") and (abs(number) <= _MOST_FLOAT or math.isinf(exact)):
-        number = np.float32(number)  # as it is stored: 0.1 is found
+    if kind == "float" and (abs(number) <= _MOST_FLOAT or math.isinf(exact)):
+        number = np.float32(number)  # as it is stored: 0.1 is found, also by <= and >=
     elif kind == "float":
         number = np.float64(number)
     return lambda column: _any_of(column, compares[compare](column.values, number))
@@ -420,7 +432,7 @@ def _npy(value: bytes) -> Optional[np.ndarray]:
     try:
         array: np.ndarray = np.load(io.BytesIO(value), allow_pickle=False)
         return array
-    except (ValueError, OSError, EOFError, SyntaxError, MemoryError):
+    except Exception:  # a broken header raises almost anything
         return None
 
 

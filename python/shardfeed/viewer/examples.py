@@ -5,7 +5,7 @@ of Protocol Buffers (protobuf.dev/programming-guides/encoding)."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
 
 import numpy as np
 
@@ -28,28 +28,31 @@ class NotAnExample(ValueError):
 
 
 def features_of(record: bytes) -> List[Feature]:
-    """Returns the features by name; of repeated names the last. Raises NotAnExample."""
-    found = {}
+    """Returns the features by name; of repeated names the last. A name that is no UTF-8 has its bytes escaped. A feature
+    and a feature list may have one name, and a list whose steps have several kinds is one feature for each. Raises
+    NotAnExample."""
+    found: Dict[Tuple[str, int], List[Feature]] = {}
+    seen = False
     try:
         for number, wire, part in _fields(memoryview(record)):
-            if wire != _BYTES:
+            if wire != _BYTES or number not in (1, 2):
                 continue
-            if number == 1:
-                for name, feature in _entries(part):
-                    kind, values = _feature(feature)
-                    found[name] = Feature(name, kind, _joined(kind, values))
-            elif number == 2:
-                for name, feature_list in _entries(part):
-                    steps = [_feature(step) for _, _, step in _of(feature_list, 1)]
-                    kind = next((k for k, _ in steps if k), "")
-                    parts = [values for k, values in steps if k == kind]
-                    joined = _joined(kind, [piece for values in parts for piece in values])
-                    found[name] = Feature(name, kind, joined, [_count(kind, values) for values in parts])
-    except (IndexError, UnicodeDecodeError) as error:
+            seen = True
+            for name, content in _entries(part):
+                if number == 1:
+                    kind, values = _feature(content)
+                    found[name, 1] = [Feature(name, kind, _joined(kind, values))]
+                else:
+                    steps = [_feature(step) for _, _, step in _of(content, 1)]
+                    kinds = sorted({kind for kind, _ in steps if kind}) or [""]
+                    found[name, 2] = [
+                        Feature(name, kind, _joined(kind, [piece for k, values in steps if k == kind for piece in values]),
+                                [_count(kind, values) if k == kind else 0 for k, values in steps]) for kind in kinds]
+    except IndexError as error:
         raise NotAnExample(str(error)) from None
-    if not found and record:
+    if not seen and record:
         raise NotAnExample("it has no features")
-    return [found[name] for name in sorted(found)]
+    return [feature for key in sorted(found) for feature in found[key]]
 
 
 def _varint(data: memoryview, at: int) -> Tuple[int, int]:
@@ -96,7 +99,7 @@ def _entries(features: memoryview) -> Iterator[Tuple[str, memoryview]]:
         name, value = "", memoryview(b"")
         for number, wire, part in _fields(entry):
             if number == 1 and wire == _BYTES:
-                name = bytes(part).decode()
+                name = bytes(part).decode(errors="backslashreplace")
             elif number == 2 and wire == _BYTES:
                 value = part
         yield name, value
