@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from unittest.mock import ANY
 
@@ -342,6 +343,24 @@ def test_standard_input_is_a_source(tmp_path, table):
         assert done.returncode == 1 and done.stderr.decode().startswith(message), done.stderr
     with pytest.raises(ValueError, match="parquet: standard input can only be read by the command line; name files"):
         sf.convert("parquet", "-", tmp_path / "out/v@1")
+
+
+def test_pipes_are_sources(tmp_path, table):
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+    wanted = convert("parquet", path, tmp_path / "out/u@1")
+    for options, status in (((), DONE), (("--resume",), USAGE)):
+        os.mkfifo(tmp_path / "pipe")
+        writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(path.read_bytes()), daemon=True)
+        writer.start()
+        done = shardfeed("convert", "parquet", tmp_path / "pipe", tmp_path / f"out/p{status}@1", "--json", *options)
+        assert done.status == status, done
+        if status == DONE:
+            assert json.loads(done.out)["records"] == wanted["records"]
+            assert rows(tmp_path / f"out/p{status}@1") == rows(tmp_path / "out/u@1")
+        else:
+            assert "pipe cannot be resumed; write it to a file first" in done.err
+        (tmp_path / "pipe").unlink()
 
 
 def varint(value):

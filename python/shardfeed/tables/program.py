@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -166,18 +167,20 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
         if text is not None and in_utf8(text) != text:
             raise Misuse(f"{what} must be in UTF-8, got {one_line(text)}")
     given.given = list(given.sources)  # by the user
-    given.told = str  # see _standard_input
-    if "-" in given.sources and kind == "lmdb":
-        raise Misuse("lmdb cannot be read from standard input: its files are mapped into memory; name them")
-    if "-" in given.sources and kind == "video":
-        raise Misuse("video cannot be read from standard input: each record has the name of its file; name them")
+    given.told = str  # see _streams_as_files
+    given.streams = [source for source in given.sources if source == "-" or _is_pipe(source)]
+    stream = _name_of(given.streams[0]) if given.streams else ""
+    if given.streams and kind == "lmdb":
+        raise Misuse(f"lmdb cannot be read from {stream}: its files are mapped into memory; name them")
+    if given.streams and kind == "video":
+        raise Misuse(f"video cannot be read from {stream}: each record has the name of its file; name them")
     if given.sources.count("-") > 1:
         raise Misuse("standard input, -, is given twice")
     given.counted = "@" in os.path.basename(given.out)
     if given.counted and given.shard_size is not None:
         raise Misuse(f"{given.out} already gives the number of shards: pass it or --shard-size, not both")
-    if given.resume and "-" in given.sources:
-        raise Misuse("standard input cannot be resumed; write it to a file first")
+    if given.resume and given.streams:
+        raise Misuse(f"{stream} cannot be resumed; write it to a file first")
     if given.resume and "://" in given.out:
         raise Misuse("--resume: finished shards are kept in folders only; write to a folder, and copy the dataset")
     if given.columns and "" in given.columns:
@@ -189,24 +192,42 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
 # ---- Work
 
 
+def _is_pipe(source: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(source).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _name_of(source: str) -> str:
+    return "standard input" if source == "-" else source
+
+
 @contextlib.contextmanager
-def _standard_input(given: argparse.Namespace) -> Iterator[None]:
-    """Copies standard input, if it is a source, to a temporary file, since all these kinds are read more than once.
-    given.told makes texts name it as people do."""
-    if "-" not in given.sources:
-        yield
-        return
-    with tempfile.NamedTemporaryFile(prefix="shardfeed-") as file:
-        try:
-            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-            file.flush()
-        except OSError as error:
-            raise OSError(f"standard input: cannot copy it to {file.name}: {error.strerror}; set TMPDIR to a folder "
-                          "with more room") from None
-        if file.tell() == 0:
-            raise DataLossError("standard input: it is empty")
-        given.sources = [file.name if source == "-" else source for source in given.sources]
-        given.told = lambda text: text.replace(file.name, "standard input")
+def _streams_as_files(given: argparse.Namespace) -> Iterator[None]:
+    """Copies standard input and pipes among the sources to temporary files, since all these kinds are read more than
+    once. given.told makes texts name them as people do."""
+    names: Dict[str, str] = {}  # by temporary file
+    with contextlib.ExitStack() as files:
+        for source in given.streams:
+            file = files.enter_context(tempfile.NamedTemporaryFile(prefix="shardfeed-"))
+            name = names[file.name] = _name_of(source)
+            try:
+                with contextlib.nullcontext(sys.stdin.buffer) if source == "-" else open(source, "rb") as stream:
+                    shutil.copyfileobj(stream, file, 1 << 20)
+                file.flush()
+            except OSError as error:
+                raise OSError(f"{name}: cannot copy it to {file.name}: {error.strerror}; set TMPDIR to a folder "
+                              "with more room") from None
+            if file.tell() == 0:
+                raise DataLossError(f"{name}: it is empty")
+            given.sources[given.sources.index(source)] = file.name
+
+        def told(text: str) -> str:
+            for file, name in names.items():
+                text = text.replace(file, name)
+            return text
+        given.told = told
         yield
 
 
@@ -429,7 +450,7 @@ def main(kind: str, arguments: Sequence[str]) -> int:
         return USAGE
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:
-        with _standard_input(given), Progress(given.quiet) as progress:
+        with _streams_as_files(given), Progress(given.quiet) as progress:
             report = run(given, progress)
         _print(report, given)
         sys.stdout.flush()

@@ -66,7 +66,7 @@ def shards_of(given: argparse.Namespace) -> Optional[Shards]:
     for is_given, flag, instead in (
             (given.resume, "--resume", "a task that runs again keeps what is finished in any case"),
             (given.shard_size is not None, "--shard-size", "all tasks need one number of shards, OUT@N"),
-            ("-" in given.sources, "standard input, -,", "each task reads the whole input; name files"),
+            (bool(given.streams), ("standard input, -," if "-" in given.streams else "a pipe"), "each task reads the whole input; name files"),
             (given.dry_run, "--dry-run", "it shows the whole dataset")):
         if is_given:
             raise Misuse(f"{flag} cannot be combined with --only-shards: {instead}")
