@@ -24,8 +24,12 @@ std::string Verdict(const DeviceStats& stats) {
   const double late = stats.pipeline_wait_seconds / seconds;
   const double bus = stats.exposed_seconds / seconds;
   if (late >= 0.1 && late >= bus) {
-    return fmt::format("the pipeline limits: the consumer waits {:.0f} % of the time for it; {}",
-                       100 * late, stats.pipeline.verdict);
+    std::string_view verdict = stats.pipeline.verdict;
+    constexpr std::string_view kNothing = "nothing limits for long: ";
+    const bool none = verdict.starts_with(kNothing);
+    if (none) verdict.remove_prefix(kNothing.size());
+    return fmt::format("the pipeline limits{}: the consumer waits {:.0f} % of the time for it; {}",
+                       none ? ", none of its stages for long" : "", 100 * late, verdict);
   }
   if (bus >= 0.1) {
     return fmt::format(

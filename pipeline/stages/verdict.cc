@@ -56,7 +56,7 @@ Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageSt
   }
   return {
       "nothing",
-      fmt::format("no stage limits for long: the consumer waits {:.0f} % of the time, threads of "
+      fmt::format("nothing limits for long: the consumer waits {:.0f} % of the time, threads of "
                   "stages are busy at most {:.0f} %, and reading is waited for {:.0f} %",
                   100 * waits, 100 * busiest, 100 * std::min(reading, 1.0))};
 }

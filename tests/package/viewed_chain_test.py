@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+import signal
+import time
 import threading
 import urllib.parse
 
@@ -165,6 +167,24 @@ def test_the_program_serves_the_chain(recipe, table):
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+def test_a_step_that_does_not_return_does_not_keep_the_viewer(table, tmp_path):
+    (tmp_path / "slow.py").write_text("import time, shardfeed as sf\n"
+                                      "train = sf.range(9).map(lambda row: min(row.values()) > 5 and time.sleep(600) or row).batch(2)\n")
+    process = subprocess.Popen([sys.executable, "-m", "shardfeed", "view", "--json", table, "--chain", f"{tmp_path}/slow.py:train"],
+                               env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    try:
+        url = urllib.parse.urlsplit(json.loads(process.stdout.readline())["url"])
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+        connection.request("GET", url.path + "api/training?epoch=0&batch=4")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        connection.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_requests_without_a_path_are_answered(table):

@@ -33,7 +33,8 @@ def test_a_run_that_has_failed_is_not_repeated_by_asking(tmp_path):
                 time.sleep(0.01)
             assert state["state"] == "failed" and "payload CRC" in state["error"]
             assert answer_of(server, path, d=0) == state
-        assert answer_of(server, "api/statistics", d=0, start=1)["state"] == "running"  # another click
+        for path in ("api/statistics", "api/overview"):  # another click, and a page that is loaded again
+            assert answer_of(server, path, d=0, start=1)["state"] == "running"
     finally:
         server.shutdown()
         server.server_close()

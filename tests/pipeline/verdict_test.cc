@@ -77,7 +77,7 @@ TEST_F(VerdictTest, WithoutEvidenceNothingLimits) {
   const Verdict verdict = Find(4);
   EXPECT_EQ(verdict.limit, "nothing");
   EXPECT_EQ(verdict.text,
-            "no stage limits for long: the consumer waits 40 % of the time, threads of stages are "
+            "nothing limits for long: the consumer waits 40 % of the time, threads of stages are "
             "busy at most 40 %, and reading is waited for 3 %");
 }
 

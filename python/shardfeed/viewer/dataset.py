@@ -312,6 +312,7 @@ class ViewedDataset:
             whole = text.encode()
             return (lambda rows: np.fromiter((whole in rows[i] for i in range(len(rows))), bool, len(rows)),
                     lambda first, count: records(first, count).batch(256))
+        self.overview.start(again=True)  # what failed before may have passed
         try:
             known = self.overview.result()["features"].get(feature, {})
         except (DataLossError, RuntimeError) as error:

@@ -102,7 +102,7 @@ async function showSummary() {
 }
 
 async function overviewOf() {
-  const done = await finished("overview", {}, (s) => {
+  const done = await finished("overview", {start: 1}, (s) => {
     if (s.state === "running" && state.tab === "Summary" && s.seconds > 0.5) {
       main.replaceChildren(el("p", {class: "dim"}, "Reading the schema…"));
     }

@@ -112,6 +112,9 @@ def _view(given: argparse.Namespace) -> int:
         pass  # this is how it ends
     finally:
         server.server_close()
+        if server.is_stuck:
+            sys.stdout.flush()
+            os._exit(DONE)  # a step of the chain that does not return would keep the process
     return DONE
 
 

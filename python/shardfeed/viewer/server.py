@@ -36,6 +36,7 @@ class Server(ThreadingHTTPServer):
         self.datasets = datasets
         self.chain = chain
         self.diffs: Dict[Tuple[int, int], Task] = {}
+        self.is_stuck = False  # after server_close: whether a step of the chain has not returned
         self.token = secrets.token_urlsafe(16)
         super().__init__(("127.0.0.1", port), _Handler)
 
@@ -49,8 +50,7 @@ class Server(ThreadingHTTPServer):
             task.stop()
         for dataset in self.datasets:
             dataset.close()
-        if self.chain is not None:
-            self.chain.close()
+        self.is_stuck = self.chain is not None and not self.chain.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _overview(self, query: Dict[str, str]) -> None:
         dataset = self._dataset(query)
-        dataset.overview.start()
+        dataset.overview.start(again=bool(query.get("start")))  # of a page that is loaded
         self._json(dataset.overview.state())
 
     def _statistics(self, query: Dict[str, str]) -> None:

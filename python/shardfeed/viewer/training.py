@@ -73,10 +73,14 @@ class ViewedChain:
         self._next = 0  # number of the batch that the iterator gives next
         self._kept: "collections.OrderedDict[int, Any]" = collections.OrderedDict()  # batches of the epoch
 
-    def close(self) -> None:
-        with self._lock:
-            self._it = None
-            self._kept.clear()
+    def close(self) -> bool:
+        """False: a step has not returned within a second, so that threads of the chain are not ended."""
+        if not self._lock.acquire(timeout=1):
+            return False
+        self._it = None
+        self._kept.clear()
+        self._lock.release()
+        return True
 
     def about(self) -> Dict[str, Any]:
         return {"name": self.name, "text": repr(self._chain), "batched": self._chain.batched}
