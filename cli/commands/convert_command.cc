@@ -483,8 +483,8 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   command
       ->add_option(
           "--like", flags->like,
-          "a dataset (stem@N, or a manifest) to match: its classes, kinds, compression and "
-          "options of images are used, and a feature of another kind is an error")
+          "a dataset (stem@N, or a manifest) to match: its classes, kinds, compression, --dates, "
+          "--na and options of images are used, and a feature of another kind is an error")
       ->type_name("DATASET");
   command->add_flag("--dedup", flags->dedup,
                     "keep only the first of records with the same content");

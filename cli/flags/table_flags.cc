@@ -59,9 +59,9 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
             "the first rows")
         ->type_name("CHARACTER");
   }
-  CLI::Option* header = command.add_flag(
-      "--header", flags->header,
-      "the first row names the columns; default: unless it has numbers where columns have numbers");
+  CLI::Option* header = command.add_flag("--header", flags->header,
+                                         "the first row names the columns; default: unless it has "
+                                         "numbers or dates where columns have them");
   command
       .add_flag("--no-header", flags->no_header,
                 "the first row is data; the columns are called column1, column2, ...")
