@@ -152,6 +152,25 @@ def test_searches_agree_with_what_is_stored(tmp_path):
         dataset.close()
 
 
+def test_a_damaged_record_does_not_keep_others_from_being_found(tmp_path):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for i in range(30):
+            writer.write({"i": i, "t": "x" * 50})
+    dataset = ViewedDataset(str(tmp_path / "t@1"))
+    number = 7
+    _, _, offset = dataset._records.place(number)
+    dataset.close()
+    harness.flip(tmp_path / "t-00000-of-00001", offset + 40)
+    shutil.rmtree(tmp_path / ".shardfeed")
+    dataset = ViewedDataset(str(tmp_path / "t@1"))
+    try:
+        assert dataset.find("i", ">=", "0", 0)["records"] == [n for n in range(30) if n != number]
+        with pytest.raises(Missing, match="the features are not known: .*payload CRC"):
+            dataset.find("other", "present", "", 0)
+    finally:
+        dataset.close()
+
+
 @pytest.mark.parametrize("header", [b"{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }", b"{'x': [}", b"9" * 5000,
                                     b"{'descr': '<f9999999999999999999', 'fortran_order': False, 'shape': (1,), }"])
 def test_arrays_with_a_broken_header_are_shown_as_such(tmp_path, header):

@@ -299,6 +299,17 @@ class ViewedDataset:
         except examples.NotAnExample:
             return None
 
+    def _kind_in_first(self, name: str) -> Optional[Dict[str, Any]]:
+        """What the schema would say of a feature, from the first records that are sound. None: they do not have it."""
+        for row in self.rows(range(min(len(self), MAX_AT_ONCE))):
+            try:
+                found = [one for one in examples.features_of(row.record) if one.name == name and one.kind]
+            except examples.NotAnExample:
+                continue
+            if found:
+                return {"kind": found[0].kind, "list": found[0].steps is not None}
+        return None
+
     def _matcher(self, feature: str, compare: str, text: str) -> Tuple[Callable[[Any], np.ndarray],
                                                                        Callable[[int, int], Any]]:
         """Returns a function that tells which rows of a column match, and one that returns the batches of a number of
@@ -316,7 +327,10 @@ class ViewedDataset:
         try:
             known = self.overview.result()["features"].get(feature, {})
         except (DataLossError, RuntimeError) as error:
-            raise Missing(f"the features are not known: {error}") from None
+            found = self._kind_in_first(feature)
+            if found is None:
+                raise Missing(f"the features are not known: {error}") from None
+            known = found
         kind = known.get("kind")
         if kind is None:
             raise Missing(f"there is no feature {feature!r}")
