@@ -168,19 +168,19 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
             raise Misuse(f"{what} must be in UTF-8, got {one_line(text)}")
     given.given = list(given.sources)  # by the user
     given.told = str  # see _streams_as_files
-    given.streams = [source for source in given.sources if source == "-" or _is_pipe(source)]
-    stream = _name_of(given.streams[0]) if given.streams else ""
-    if given.streams and kind == "lmdb":
-        raise Misuse(f"lmdb cannot be read from {stream}: its files are mapped into memory; name them")
-    if given.streams and kind == "video":
-        raise Misuse(f"video cannot be read from {stream}: each record has the name of its file; name them")
+    if "-" in given.sources and kind == "lmdb":
+        raise Misuse("lmdb cannot be read from standard input: its files are mapped into memory; name them")
+    if "-" in given.sources and kind == "video":
+        raise Misuse("video cannot be read from standard input: each record has the name of its file; name them")
+    given.streams = [source for source in given.sources
+                     if source == "-" or (kind not in ("lmdb", "video") and _is_pipe(source))]
     if given.sources.count("-") > 1:
         raise Misuse("standard input, -, is given twice")
     given.counted = "@" in os.path.basename(given.out)
     if given.counted and given.shard_size is not None:
         raise Misuse(f"{given.out} already gives the number of shards: pass it or --shard-size, not both")
     if given.resume and given.streams:
-        raise Misuse(f"{stream} cannot be resumed; write it to a file first")
+        raise Misuse(f"{_name_of(given.streams[0])} cannot be resumed; write it to a file first")
     if given.resume and "://" in given.out:
         raise Misuse("--resume: finished shards are kept in folders only; write to a folder, and copy the dataset")
     if given.columns and "" in given.columns:
