@@ -277,17 +277,17 @@ void CacheFolder::AddUsed(int64_t bytes) {
   (void)WriteUsed(bytes < 0 ? *used - std::min(*used, less) : *used + bytes);
 }
 
-absl::Status CacheFolder::HasFree(uint64_t bytes) const {
+std::pair<uint64_t, uint64_t> CacheFolder::FreeAndReserve() const {
   struct statvfs info;
-  if (::fstatvfs(opened_.fd, &info) != 0) return absl::OkStatus();  // writing will tell
+  if (::fstatvfs(opened_.fd, &info) != 0) return {UINT64_MAX, 0};  // writing will tell
   const uint64_t all = uint64_t{info.f_blocks} * info.f_frsize;
-  const uint64_t reserve = opened_.reserve.value_or(std::min(all / kReservedShare, kMostReserved));
-  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
-  if (free >= bytes && free - bytes >= reserve) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
-      "{}: {} bytes of its file system are free, of which a cache leaves {}; free some, "
-      "name a folder elsewhere, or set SHARDFEED_CACHE_RESERVE",
-      path(), free, reserve));
+  return {uint64_t{info.f_bavail} * info.f_frsize,
+          opened_.reserve.value_or(std::min(all / kReservedShare, kMostReserved))};
+}
+
+bool CacheFolder::HasFree(uint64_t bytes) const {
+  const auto [free, reserve] = FreeAndReserve();
+  return free >= bytes && free - bytes >= reserve;
 }
 
 absl::StatusOr<std::vector<CacheFolder::Dataset>> CacheFolder::Scan() const {
@@ -367,7 +367,7 @@ absl::StatusOr<uint64_t> CacheFolder::MakeRoom(uint64_t bytes, uint64_t limit) {
   }
   const uint64_t slack = std::max(bytes, std::min(limit / kSlackShare, kMostSlack));
   const auto fits = [&](uint64_t more) {
-    return used <= limit && limit - used >= more && HasFree(more).ok();
+    return used <= limit && limit - used >= more && HasFree(more);
   };
   if (fits(bytes)) return used;
   for (const Dataset& dataset : *datasets) {
@@ -388,19 +388,22 @@ absl::StatusOr<std::optional<int>> CacheFolder::Reserve(const BlockName& name, u
   if (!status.ok()) return status;
   std::optional<uint64_t> used = ReadUsed();
   const auto fits = [&] { return used && *used <= limit && limit - *used >= bytes; };
-  if (!used || !fits() || !HasFree(bytes).ok()) {
+  if (!used || !fits() || !HasFree(bytes)) {
     const auto now = std::chrono::steady_clock::now();
     if (now < look_again_) return std::nullopt;
     absl::StatusOr<uint64_t> left = MakeRoom(bytes, limit);
     if (!left.ok()) return left.status();
     used = *left;
-    const absl::Status free = HasFree(bytes);
-    if (!fits() || !free.ok()) {
+    if (!fits() || !HasFree(bytes)) {
       look_again_ = now + kLookAgain;
       status = WriteUsed(*used);
       if (!status.ok()) return status;
-      if (fits()) return free;
-      return std::nullopt;
+      if (!fits()) return std::nullopt;
+      const auto [free, reserve] = FreeAndReserve();
+      return absl::ResourceExhaustedError(fmt::format(
+          "{}: {} bytes of its file system are free, of which a cache leaves {}; free some, "
+          "name a folder elsewhere, or set SHARDFEED_CACHE_RESERVE",
+          path(), free, reserve));
     }
   }
   // Before the file: after a kill in between too much is counted, not too little.

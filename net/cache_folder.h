@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -140,8 +141,9 @@ class CacheFolder {
   // Lets go until `bytes` more fit. Returns how many bytes are used then.
   absl::StatusOr<uint64_t> MakeRoom(uint64_t bytes, uint64_t limit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // ResourceExhausted: the file system would have less than its reserve.
-  absl::Status HasFree(uint64_t bytes) const;
+  // How many bytes the file system has, of which the second number stays free.
+  std::pair<uint64_t, uint64_t> FreeAndReserve() const;
+  bool HasFree(uint64_t bytes) const;
   std::optional<uint64_t> ReadUsed() const;
   absl::Status WriteUsed(uint64_t used) const;
   void AddUsed(int64_t bytes);

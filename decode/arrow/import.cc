@@ -399,8 +399,11 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
     const auto check = [&](const auto* splits) {
       for (int64_t i = 0; i < rows; ++i) {
         if (splits[i] < 0 || splits[i + 1] < splits[i]) return false;
-        even = even && (static_cast<uint64_t>(splits[i + 1] - splits[i]) == size ||
-                        splits[i + 1] == splits[i]);  // a null row
+      }
+      // A null row has no elements.
+      for (int64_t i = 0; i < rows && even && !column.shape.empty(); ++i) {
+        const auto elements = static_cast<uint64_t>(splits[i + 1] - splits[i]);
+        even = elements == size || elements == 0;
       }
       last = static_cast<uint64_t>(splits[rows]);
       return true;
@@ -414,7 +417,7 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
       sound = check(column.splits64);
     }
     if (!sound) return Refuse(column.name, "the offsets of its lists fall");
-    if (!column.shape.empty() && !even) {
+    if (!even) {
       return Refuse(column.name, "its lists do not have the size of its tensors");
     }
   }
