@@ -484,12 +484,6 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   if (options.skip_defects) source.SkipDefects(options.AddTo(skipped));
   status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
-  if (skipped.count > 0 && absl::IsDataLoss(status) &&
-      status.message().find(": no records") != std::string_view::npos &&
-      status.message().find(" is broken") == std::string_view::npos) {
-    return absl::DataLossError(fmt::format("no records: every one is broken ({}), the first is {}",
-                                           skipped.count, skipped.first[0]));
-  }
   if (!status.ok()) return status;
   const uint64_t ceiling = options.max_skipped.Of(source.num_records() + skipped.count);
   if (skipped.count > ceiling) return TooManySkipped(skipped.count, ceiling, skipped.first[0]);

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convert/items/split_names.h"
+#include "fmt/format.h"
 #include "shard/schema/class_names.h"
 #include "shard/schema/schema.h"
 #include "shardfeed/examples.h"
@@ -124,11 +125,23 @@ class Source {
   // For Scan: reports the defect if broken records are to be left out, and returns whether they
   // are.
   bool LeaveOut(const absl::Status& defect, uint64_t records = 1) const {
-    if (skips_defects() && records > 0) report_defect_(defect, records);
+    if (skips_defects() && records > 0) {
+      if (num_left_out_ == 0) first_left_out_ = std::string(defect.message());
+      num_left_out_ += records;
+      report_defect_(defect, records);
+    }
     return skips_defects();
+  }
+  // For Scan, if there are no records: OK, or that all of them were left out.
+  absl::Status CheckNotAllLeftOut() const {
+    if (num_left_out_ == 0) return absl::OkStatus();
+    return absl::DataLossError(fmt::format("no records: every one is broken ({}), the first is {}",
+                                           num_left_out_, first_left_out_));
   }
 
  private:
+  mutable uint64_t num_left_out_ = 0;
+  mutable std::string first_left_out_;
   std::function<void(const absl::Status& defect, uint64_t records)> report_defect_;
 };
 

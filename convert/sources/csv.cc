@@ -364,6 +364,7 @@ absl::Status CsvSource::Scan(std::stop_token stop,
   }
   for (Column& column : columns_) column.kind = column.cells.kind();
   if (num_records_ > 0) return absl::OkStatus();
+  if (absl::Status broken = CheckNotAllLeftOut(); !broken.ok()) return broken;
   if (!guess_.header) return files_.Error(0, "no records: the file is empty");
   absl::Status none = files_.Error(0, "no records: nothing follows the header");
   if (options_.header) return none;

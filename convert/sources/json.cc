@@ -188,6 +188,7 @@ absl::Status JsonSource::Scan(std::stop_token stop,
     num_records_ += num_texts - left_out.size();
   }
   if (num_records_ == 0) {
+    if (absl::Status broken = CheckNotAllLeftOut(); !broken.ok()) return broken;
     return files_.Error(0, layout_ == JsonLayout::kLines ? "no records: every line is blank"
                                                          : "no records: the array is empty");
   }

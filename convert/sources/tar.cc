@@ -360,6 +360,7 @@ absl::Status TarSource::Scan(std::stop_token stop,
                        extension.name, Excerpt(extension.name)));
   }
   if (num_records_ == 0) {
+    if (absl::Status broken = CheckNotAllLeftOut(); !broken.ok()) return broken;
     return files_.Error(
         0, fmt::format("no records{}{}: the archive contains no files with a dot in "
                        "their names",

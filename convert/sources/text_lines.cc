@@ -45,6 +45,7 @@ class TextLinesSource : public Source {
       lines_of_file_.push_back(num_lines);
     }
     if (num_records_ == 0) {
+      if (absl::Status broken = CheckNotAllLeftOut(); !broken.ok()) return broken;
       return files_.ErrorAt(0, 0, "no records: the file is empty");
     }
     return absl::OkStatus();
