@@ -1,7 +1,9 @@
 // The clean command: removes what killed writers of datasets left behind.
 
 #include <ctime>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "cli/commands/commands.h"
 #include "cli/flags/common_flags.h"
@@ -61,6 +63,10 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
   if (summary->finished.empty() && summary->removed.empty() && summary->kept.empty() &&
       summary->expiring.empty()) {
     fmt::print("nothing was left behind\n");
+    std::error_code error;
+    if (!flags.dataset.ends_with('/') && std::filesystem::is_directory(flags.dataset, error)) {
+      fmt::print("to clean all datasets in the folder, pass {}/\n", flags.dataset);
+    }
   }
   return kExitDone;
 }

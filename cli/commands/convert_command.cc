@@ -346,6 +346,10 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
     converting.made_by["options"] = given;
   }
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
+  if (flags.splits.empty() && IsGiven(command, "--split-key")) {
+    return ReportError(absl::InvalidArgumentError(
+        "--split-key needs --split, such as --split train=0.9,val=0.1"));
+  }
   if (flags.tfds && converting.encode.compression != Compression::kNone) {
     return ReportError(absl::InvalidArgumentError(
         "--tfds cannot be combined with --compression: TFDS reads raw shards only"));

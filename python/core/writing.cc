@@ -117,9 +117,11 @@ class RecordSink {
     return rows;
   }
 
-  // Writes the rows of a table, a record batch or a stream of Arrow. `shapes`: those of columns of
-  // lists of a fixed length that are arrays of more dimensions. Returns the number of rows.
-  uint64_t WriteArrow(nb::handle data, const std::map<std::string, std::vector<int64_t>>& shapes) {
+  // Writes the rows of a table, a record batch or a stream of Arrow. `shapes`: those of columns
+  // whose lists are arrays, which have no missing values within. `dtypes`: names of NumPy, of
+  // columns whose values had another type before they came here. Returns the number of rows.
+  uint64_t WriteArrow(nb::handle data, const std::map<std::string, std::vector<int64_t>>& shapes,
+                      const std::map<std::string, std::string>& dtypes) {
     CheckOpen();
     uint64_t rows = 0;
     Failure failure;
@@ -131,7 +133,8 @@ class RecordSink {
       if (failure.ok()) {
         for (ExampleColumn& column : *columns) {
           TypedColumn& one = typed.emplace_back();
-          one.dtype = DtypeOf(column.type);
+          const auto dtype = dtypes.find(column.name);
+          one.dtype = dtype == dtypes.end() ? DtypeOf(column.type) : dtype->second;
           const auto shape = shapes.find(column.name);
           if (shape != shapes.end()) {
             one.shape = shape->second;

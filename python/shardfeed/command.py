@@ -100,20 +100,22 @@ def set_max_record_bytes(size: Size) -> None:
 
 
 @checked
-def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLike,
+def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optional[PathLike] = None,
             **options: Any) -> Dict[str, Any]:
     """Converts raw data to a dataset: convert("imagefolder", "photos/", "out/train@16",
     shuffle=1).
 
     The kind and the options are those of `shardfeed convert`, with _ for -; flags are True. Parquet,
     Arrow, HDF5, npz, SQLite and LMDB are read in this process, by libraries that
-    `pip install shardfeed[tables]` brings.
+    `pip install shardfeed[tables]` brings. dry_run=True, which needs no `out`, writes nothing.
     Returns {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}.
 
     ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
     its place."""
     from .tables import KINDS
-    arguments = [*specs_of(source), os.fspath(out), *_options(options)]
+    if out is None and not options.get("dry_run"):
+        raise TypeError("convert: the argument 'out' is missing; pass dry_run=True to write nothing")
+    arguments = [*specs_of(source), *([] if out is None else [os.fspath(out)]), *_options(options)]
     if kind in KINDS:
         from .command_line import Misuse
         from .tables import program as tables

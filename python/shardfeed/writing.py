@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -111,13 +111,17 @@ class RecordWriter:
         from . import frames
         tables = frames.tables_of(columns)
         if tables is not None:
-            return sum(self._writer.write_arrow(table, shapes) for table, shapes in tables)
+            return sum(self._writer.write_arrow(table, shapes, {}) for table, shapes in tables)
         if hasattr(columns, "__arrow_c_stream__") or hasattr(columns, "__arrow_c_array__"):
-            return self._writer.write_arrow(columns, {})
+            return self._write_arrow(columns, {}, {})
         if not isinstance(columns, Mapping):
             raise TypeError("write_batch: columns must be {name: array} or data of Arrow, not "
                             f"{shown(columns)}")
         return self._writer.write_columns(_columns_of(columns))
+
+    def _write_arrow(self, data: Any, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, str]) -> int:
+        """Writes data of Arrow whose columns had other types (dtypes) or shapes before it was made."""
+        return self._writer.write_arrow(data, shapes, dtypes)
 
     def abort(self) -> None:
         """Removes what was written. In a child after a fork it does nothing."""

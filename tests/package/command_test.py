@@ -40,6 +40,13 @@ def test_names_of_files_stay_as_they_are(table):
             sf.convert("csv", table / name, table / "out/t@2")
 
 
+def test_dry_runs_need_no_name(table):
+    for kind in ("csv", "parquet"):
+        assert sf.convert(kind, table / f"t.{kind}", dry_run=True)["dry_run"]
+        with pytest.raises(TypeError, match="the argument 'out' is missing; pass dry_run=True to write nothing"):
+            sf.convert(kind, table / f"t.{kind}")
+
+
 def test_dry_runs_tell_what_would_fail(table):
     for kind in ("csv", "parquet"):
         sf.convert(kind, table / f"t.{kind}", table / f"{kind}@1")

@@ -18,16 +18,16 @@ CUT = """
 import os, signal, sys
 from shardfeed import writing
 left, how = int(sys.argv.pop(1)), sys.argv.pop(1)
-write = writing.RecordWriter.write_batch
-def cut(writer, batch):
+write = writing.RecordWriter._write_arrow
+def cut(writer, *batch):
     global left
     left -= 1
     if left < 0:
         if how == "error":
             raise OSError("no more")
         os.kill(os.getpid(), getattr(signal, how))
-    return write(writer, batch)
-writing.RecordWriter.write_batch = cut
+    return write(writer, *batch)
+writing.RecordWriter._write_arrow = cut
 from shardfeed.tables import program
 sys.exit(program.main(sys.argv[1], sys.argv[2:]))
 """

@@ -474,7 +474,9 @@ def test_clean_removes_jobs(sources, tmp_path):
         "clean", out / "d").out.decode()
     task(sources["csv"], out, "4-6")
     commit(out)
-    assert "nothing was left behind" in succeed("clean", out / "d").out.decode()
+    assert succeed("clean", out / "d").out == b"nothing was left behind\n"
+    assert succeed("clean", out).out.decode() == (
+        f"nothing was left behind\nto clean all datasets in the folder, pass {out}/\n")
     assert job_of(out).exists()
     task(sources["csv"], out, "4-6", "--overwrite", job="8.b")
     text = succeed("clean", out / "d", "--older-than", "0s").out.decode()

@@ -58,6 +58,8 @@ def test_split_by_key_keeps_equal_values_together(table, out, tmp_path):
     message = fail(USAGE, "convert", "csv", table, out / "u@4", "--split", "a=0.5,b=0.5",
                    "--split-key", "name")
     assert message == f'{table}: column "name" does not exist; the columns are "id", "patient"'
+    message = fail(USAGE, "convert", "csv", table, out / "u@4", "--split-key", "patient")
+    assert message == "--split-key needs --split, such as --split train=0.9,val=0.1"
 
 
 def test_an_image_keeps_its_split_when_others_come(out, tmp_path):

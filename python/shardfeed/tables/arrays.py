@@ -6,7 +6,7 @@ import contextlib
 import math
 import zipfile
 import zlib
-from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 import pyarrow as pa
@@ -77,13 +77,14 @@ def _strings(values: np.ndarray) -> Any:
     return pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
 
 
-def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype) -> None:
-    """Adds the column of an array, or those of the fields of an array of structures. `dtype`: with the marks of h5py,
-    which the values' own may lack."""
+def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype,
+         shapes: Optional[Dict[str, Tuple[int, ...]]] = None) -> None:
+    """Adds the column of an array, or those of the fields of an array of structures, and the shapes of their rows to
+    `shapes`. `dtype`: with the marks of h5py, which the values' own may lack."""
     if dtype.names is not None:
         for field in dtype.names:
             inner = dtype.fields[field][0]  # type: ignore[index]
-            _add(columns, f"{name}.{field}", values[field], inner.subdtype[0] if inner.subdtype else inner)
+            _add(columns, f"{name}.{field}", values[field], inner.subdtype[0] if inner.subdtype else inner, shapes)
         return
     values = np.ascontiguousarray(values)
     if not values.dtype.isnative:
@@ -102,6 +103,8 @@ def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype) -> No
     else:
         made = pa.array(flat)
     if shape:
+        if shapes is not None and width > 0 and not pa.types.is_large_list(made.type):
+            shapes[name] = shape
         made = pa.LargeListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int64) * width), made)
     columns[name] = made
 
@@ -127,13 +130,14 @@ def _table(path: str, arrays: Dict[str, Array], options: Options, what: str, rem
         raise damaged(path, f"it has no {what}s with rows")
     names = options.chosen(list(arrays))
     empty: Columns = {}
+    shapes: Dict[str, Tuple[int, ...]] = {}
     for name in names:
         _check_dtype(f"{path}: {what} {name!r}", arrays[name].dtype, remedy)
         if arrays[name].rows != arrays[names[0]].rows:
             raise damaged(path, f"{what} {names[0]!r} has {arrays[names[0]].rows} rows, and {what} {name!r} has "
                                 f"{arrays[name].rows}; choose those that belong together (columns)")
         notes = notes + _shape_note(name, arrays[name])
-        _add(empty, name, np.empty((0, *arrays[name].shape), arrays[name].dtype), arrays[name].dtype)
+        _add(empty, name, np.empty((0, *arrays[name].shape), arrays[name].dtype), arrays[name].dtype, shapes)
 
     def pieces() -> Iterator[Piece]:
         size = batch_rows(sum(arrays[name].row_bytes for name in names))
@@ -141,7 +145,7 @@ def _table(path: str, arrays: Dict[str, Array], options: Options, what: str, rem
             yield Piece(batch_of(columns), first)
 
     rows = arrays[names[0]].rows if names else 0
-    return Table(path, list(arrays), batch_of(empty).schema, rows, pieces, notes=notes)
+    return Table(path, list(arrays), batch_of(empty).schema, rows, pieces, notes=notes, shapes=shapes)
 
 
 # ---- NumPy's archives

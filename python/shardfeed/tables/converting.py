@@ -27,6 +27,11 @@ class Source(NamedTuple):
     conversion: Conversion
     features: Dict[str, Feature]
 
+    def write(self, writer: Any, batch: Any) -> None:
+        """Writes a converted batch, with the types and shapes that its values had."""
+        writer._write_arrow(batch, {name: one.shape for name, one in self.features.items() if one.shape},
+                            {name: one.dtype for name, one in self.features.items() if one.dtype})
+
     @property
     def rows(self) -> int:
         return sum(table.rows for table in self.tables)
@@ -139,7 +144,8 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
     for path in expanded(sources):
         try:
             table = opened(path, options)
-            found = conversion.features(path, table.schema)
+            found = {name: feature._replace(shape=table.shapes.get(name, feature.shape))
+                     for name, feature in conversion.features(path, table.schema).items()}
         except UnicodeDecodeError as error:
             raise damaged(path, f"a name that is not UTF-8: {error}") from None
         for one in options.columns or []:
@@ -150,8 +156,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
         if tables:
             _check_same(tables[0].path, features, path, found)
             for name, feature in found.items():
-                if features[name].kind == "none":
-                    features[name] = feature
+                features[name] = _joined(features[name], feature)
         else:
             features = found
         tables.append(table)
@@ -168,6 +173,14 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
 def _listed(names: Iterable[str]) -> str:
     shown = [repr(name) for name in names]
     return ", ".join(shown[:20] + [f"and {len(shown) - 20} more"] * (len(shown) > 20))
+
+
+def _joined(one: Feature, other: Feature) -> Feature:
+    """What the manifest says of a feature of two files."""
+    if "none" in (one.kind, other.kind):
+        return other if one.kind == "none" else one
+    return one._replace(dtype=one.dtype if one.dtype == other.dtype else "",
+                        shape=one.shape if one.shape == other.shape else ())
 
 
 def _check_same(first: str, features: Mapping[str, Feature], path: str, found: Mapping[str, Feature]) -> None:
@@ -259,10 +272,10 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
 
 
 def write_parts(batches: Iterator[Any], bounds: Sequence[int], begin: Callable[[int], Any],
-                progress: Callable[..., None]) -> Iterator[Any]:
-    """Divides rows among parts, part i from bounds[i] to bounds[i + 1], and writes each with what begin(part) gives: a
-    PartWriter, or a context without one for a part whose rows are passed over. Yields the closed writer of each part, or
-    None."""
+                write: Callable[[Any, Any], None], progress: Callable[..., None]) -> Iterator[Any]:
+    """Divides rows among parts, part i from bounds[i] to bounds[i + 1], and writes each, write(writer, batch), with what
+    begin(part) gives: a PartWriter, or a context without one for a part whose rows are passed over. Yields the closed
+    writer of each part, or None."""
     batch, done = None, 0
     for part, end in enumerate(bounds[1:]):
         with begin(part) as writer:
@@ -271,7 +284,7 @@ def write_parts(batches: Iterator[Any], bounds: Sequence[int], begin: Callable[[
                     batch = next(batches)
                 some = batch.slice(0, end - done)
                 if writer is not None:
-                    writer.write_batch(some)
+                    write(writer, some)
                 batch = batch.slice(some.num_rows)
                 done += some.num_rows
                 progress(done, bounds[-1])
@@ -291,7 +304,8 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
     try:
         messages: List[str] = []
         with rows_of(source, total, shuffle, job.spec) as batches:
-            for part, writer in enumerate(write_parts(batches, bounds_of(total, len(job)), begin, progress)):
+            for part, writer in enumerate(write_parts(batches, bounds_of(total, len(job)), begin, source.write,
+                                                        progress)):
                 messages.append(kept[str(part)] if writer is None else writer.message)
                 if finished is not None and writer is not None:
                     finished.add(part, writer.message)
@@ -329,7 +343,7 @@ def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerp
             return PartWriter(task.open(part, threads, ())) if part in wanted else contextlib.nullcontext()
 
         with rows_of(source, bounds[-1], shuffle, out) as rows:
-            for writer in write_parts(rows, bounds, begin, progress):
+            for writer in write_parts(rows, bounds, begin, source.write, progress):
                 if writer is not None:
                     records += writer.records_written
                     size += json.loads(writer.message)["shard"]["bytes"]

@@ -277,7 +277,7 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         out += f"@{converting.shards_of(source, given.shard_size or 256 << 20, given.limit)}"
     if given.dry_run:
         return {"dry_run": True, **({"dataset": out} if given.named else {}), **converting.estimate(source, given.limit),
-                "features": {name: feature._asdict() for name, feature in source.features.items()},
+                "features": {name: {"kind": one.kind, "type": one.type} for name, one in source.features.items()},
                 "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
                 "notes": [*([f"the conversion would fail: {given.failure}"] if given.failure else []),
                           *map(given.told, source.notes())], "seconds": time.monotonic() - started}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from typing import Any, Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ class Table(NamedTuple):
     read: Callable[[], Iterator[Piece]]
     part: Callable[[int], str] = lambda row: ""  # " (row group 3)"
     notes: List[str] = []
+    shapes: Mapping[str, Tuple[int, ...]] = {}  # of the rows of features, where the schema has lists of any length
 
 
 class Options(NamedTuple):

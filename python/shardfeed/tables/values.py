@@ -39,6 +39,9 @@ class Level(NamedTuple):
 class Feature(NamedTuple):
     kind: str  # "int64", "float", "bytes", or "none" if no value tells
     type: str  # what Arrow has
+    # For the manifest, with which parse() restores them:
+    dtype: str = ""  # "float64" of values that become floats of 32 bits; empty: the type that is written
+    shape: Tuple[int, ...] = ()  # of a row, if all rows have it and are lists
 
 
 class Refused(Exception):
@@ -51,6 +54,8 @@ class Refused(Exception):
 
 def _empty(name: str, field: Any) -> Any:
     try:
+        if isinstance(field.type, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(field.type, pa.array([], field.type.storage_type))
         return pa.array([], field.type)
     except pa.ArrowNotImplementedError:
         raise damaged(name, f"column {field.name!r}: features have no counterpart of the type {field.type}; leave it "
@@ -118,6 +123,8 @@ class Conversion:
         self._place: Callable[[int], str] = str
         self._made: List[Tuple[str, Any]] = []
         self._types: Dict[str, str] = {}
+        self._dtypes: Dict[str, str] = {}
+        self._shapes: Dict[str, Tuple[int, ...]] = {}
         self._lists: List[Level] = []
 
     # ---- A batch
@@ -126,7 +133,8 @@ class Conversion:
         """The features of tables of a schema. DataLossError: a column cannot become a feature."""
         empty = pa.RecordBatch.from_arrays([_empty(name, field) for field in schema], schema.names)
         made = self.convert(name, lambda row: name, empty)
-        return {field.name: Feature(kind_of(_innermost(field.type)), self._types[field.name])
+        return {field.name: Feature(kind_of(_innermost(field.type)), self._types[field.name],
+                                    self._dtypes.get(field.name, ""), self._shapes.get(field.name, ()))
                 for field in made.schema}
 
     def convert(self, name: str, place: Callable[[int], str], batch: Any) -> Any:
@@ -134,6 +142,8 @@ class Conversion:
         self._place = place
         self._made = []
         self._types = {}
+        self._dtypes = {}
+        self._shapes = {}
         for column, array in zip(batch.schema.names, batch.columns):
             try:
                 self._add(column, array, [])
@@ -157,12 +167,17 @@ class Conversion:
             name == one or name.startswith(one + ".") or (inside and one.startswith(name + "."))
             for one in self.columns)
 
-    def _add(self, name: str, array: Any, lists: List[Level]) -> None:
+    def _add(self, name: str, array: Any, lists: List[Level], tensors: Tuple[int, ...] = ()) -> None:
+        """`tensors`: the shape of each list, if it is a tensor."""
         kind = array.type
         types = pa.types
         if not self._wanted(name, inside=_holds_struct(kind)):
             return
         if isinstance(kind, pa.BaseExtensionType):
+            if kind.extension_name == "arrow.fixed_shape_tensor":
+                order = kind.permutation
+                if order is None or list(order) == sorted(order):
+                    return self._add(name, array.storage, lists, tuple(kind.shape))
             self._tell(name, f"its values are those of its storage, {kind.storage_type}, without what its type "
                              f"{kind.extension_name} says of them")
             return self._add(name, array.storage, lists)
@@ -197,8 +212,12 @@ class Conversion:
                 lengths = lengths * values.type.list_size
                 values = values.flatten()
                 level = Level(_offsets(lengths), missing)
+            if tensors:
+                shape = list(tensors)
             if len(shape) > 1:
                 self._tell(name, f"its arrays of shape {shape} are flat lists")
+            if 0 not in shape:
+                self._shapes[name] = tuple(shape)
             return self._add_leaf(name, values, [level])
         self._add(name, values, [*lists, Level(_offsets(lengths), missing)])
 
@@ -209,6 +228,8 @@ class Conversion:
         self._lists = lists
         try:
             values = self._leaf(name, array)
+            if pa.types.is_float64(array.type) and pa.types.is_floating(values.type):
+                self._dtypes[name] = "float64"
         except Refused as refused:
             raise Refused(name, refused.what,
                           None if refused.index is None else _row(refused.index, lists)) from None
@@ -322,6 +343,8 @@ class Conversion:
         if pa.types.is_large_binary(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind) or (
                 pa.types.is_fixed_size_binary(kind) or pa.types.is_temporal(kind)):
             raise Refused(name, f"values of the type {kind} are not {what}")
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # pyarrow does not take +1
+            array = pc.replace_substring_regex(array, r"^\+([0-9.])", r"\1")
         try:
             return array.cast(target)
         except pa.ArrowInvalid as error:
