@@ -74,8 +74,9 @@ absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& op
     if (!status.ok()) return status;
     frames += record.size();
     if (!options.like) continue;
-    status = CheckIsLike(EncodeBlock(std::move(record), {}).schema, /*whole=*/false,
-                         NameOf(options.output), *options.like);
+    Schema schema = EncodeBlock(std::move(record), {}).schema;
+    schema.SetTypes(source.types());
+    status = CheckIsLike(schema, /*whole=*/false, NameOf(options.output), *options.like);
     if (!status.ok()) return status;
   }
   source.ForgetBuilt();

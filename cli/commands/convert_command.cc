@@ -347,8 +347,8 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
   }
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
   if (flags.splits.empty() && IsGiven(command, "--split-key")) {
-    return ReportError(absl::InvalidArgumentError(
-        "--split-key needs --split, such as --split train=0.9,val=0.1"));
+    return ReportError(
+        absl::InvalidArgumentError("--split-key needs --split, such as --split train=0.9,val=0.1"));
   }
   if (flags.tfds && converting.encode.compression != Compression::kNone) {
     return ReportError(absl::InvalidArgumentError(

@@ -1,11 +1,15 @@
 #include "shard/declarations/named_manifest.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "net/open.h"
 #include "shard/names/names.h"
 #include "shard/spec/spec.h"
@@ -18,6 +22,9 @@ std::string ManifestOfStem(const std::string& name) {
   const PathParts parts = SplitPath(name);
   return ManifestPath(parts.directory, parts.name);
 }
+
+// Whether sizes of two shapes agree; -1 is any.
+bool IsSameSize(int64_t a, int64_t b) { return a == b || a == -1 || b == -1; }
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -82,6 +89,13 @@ absl::Status CheckIsLike(const Schema& schema, bool whole, std::string_view data
           fmt::format("{}: the feature {} is {} here and {} in {}; convert both alike", dataset,
                       QuotedName(name), FeatureKindName(feature.kind),
                       FeatureKindName(other->second.kind), like.name));
+    }
+    const std::vector<int64_t>& here = feature.type.shape;
+    const std::vector<int64_t>& there = other->second.type.shape;
+    if (!here.empty() && !there.empty() && !std::ranges::equal(here, there, IsSameSize)) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: the feature {} has the shape [{}] here and [{}] in {}; convert both alike", dataset,
+          QuotedName(name), fmt::join(here, ", "), fmt::join(there, ", "), like.name));
     }
   }
   if (!whole || schema.records() == 0) return absl::OkStatus();

@@ -30,8 +30,8 @@ bool NamesDataset(const std::string& name);
 absl::StatusOr<NamedManifest> ReadNamedManifest(const std::string& name);
 
 // Compares the features of records that become `dataset` with those of `like`. FailedPrecondition:
-// one of them has another kind there or is unknown there or, if these are the `whole` dataset, a
-// feature is missing that all records have there.
+// one of them has another kind or shape there, or is unknown there, or, if these are the `whole`
+// dataset, a feature is missing that all records have there.
 absl::Status CheckIsLike(const Schema& schema, bool whole, std::string_view dataset,
                          const NamedManifest& like);
 

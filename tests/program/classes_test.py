@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 import harness
+import numpy as np
 import pytest
 from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, leave_out, payloads, run, succeed
 
@@ -386,3 +387,17 @@ def test_an_image_without_a_label_is_left_out(out, tmp_path, labels, told):
     # All of them: nothing remains, as with any other broken records.
     table.write_text("name,label\na.png,\nb.png,\nc.png,\n")
     assert "3" in fail(DEFECTS, *arguments, "--overwrite", "--on-error", "skip", "--max-skipped", "1")
+
+
+def test_arrays_of_another_shape_are_not_alike(out, tmp_path):
+    for name, shape in (("train", (4, 2, 3)), ("val", (2, 2, 3)), ("other", (2, 3, 2)), ("flat", (2, 6))):
+        np.save(tmp_path / f"{name}.npy", np.zeros(shape))
+    convert("npy", f"x={tmp_path}/train.npy", out / "train@2")
+    convert("npy", f"x={tmp_path}/val.npy", out / "val@1", "--like", out / "train@2")
+    for name, shape in (("other", "3, 2"), ("flat", "6")):
+        arguments = ["convert", "npy", f"x={tmp_path}/{name}.npy", out / f"{name}@1", "--like", out / "train@2"]
+        told = (f'{out}/{name}@1: the feature "x" has the shape [{shape}] here and [2, 3] in {out}/train@2; convert '
+                "both alike")
+        assert fail(USAGE, *arguments) == told
+        assert told in run(*arguments, "--dry-run").out.decode()
+        assert not list(out.glob(f"{name}-*"))
