@@ -16,10 +16,13 @@
 namespace shardfeed {
 namespace {
 
+// If a cache that should have everything lacks more blocks than this, someone has emptied it.
+constexpr uint64_t kFewBlocks = 4;
+
 class RemoteEngine : public Engine {
  public:
-  RemoteEngine(int depth, std::shared_ptr<BufferPool> pool)
-      : depth_(static_cast<size_t>(depth)), pool_(std::move(pool)) {}
+  RemoteEngine(int depth, std::shared_ptr<BufferPool> pool, bool cached)
+      : depth_(static_cast<size_t>(depth)), pool_(std::move(pool)), expects_cached_(cached) {}
 
   ~RemoteEngine() override {
     for (auto& [number, flight] : flights_) {
@@ -91,6 +94,7 @@ class RemoteEngine : public Engine {
 
   size_t outstanding() const override { return queue_.size() + flights_.size() + ready_.size(); }
   size_t depth() const override { return depth_; }
+  bool reads_in_wait() const override { return expects_cached_ && missing_ < kFewBlocks; }
 
   EngineStats stats() const override {
     EngineStats stats = stats_;
@@ -191,6 +195,7 @@ class RemoteEngine : public Engine {
     for (uint64_t block = flight.first_block(); block < flight.end_block(); ++block) {
       if (object->cache().Has(*object, block)) continue;
       ++flight.missing;
+      ++missing_;
       const BlockOf key(object, block);
       Wanted& wanted = wanted_[key];
       if (wanted.flights.empty()) {
@@ -285,6 +290,7 @@ class RemoteEngine : public Engine {
 
   const size_t depth_;
   const std::shared_ptr<BufferPool> pool_;
+  const bool expects_cached_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::deque<ReadRequest> queue_;
   std::map<uint64_t, Flight> flights_;
@@ -292,6 +298,7 @@ class RemoteEngine : public Engine {
   uint64_t next_number_ = 0;
   size_t transfers_ = 0;  // started, and not taken from `arrived`
 
+  uint64_t missing_ = 0;         // number of blocks that the cache did not have
   std::deque<uint64_t> cached_;  // flights whose blocks the cache has, or has no room for
   std::map<BlockOf, Wanted> wanted_;
   std::deque<BlockOf> to_fetch_;  // blocks of `wanted_` that are not being fetched yet
@@ -302,9 +309,9 @@ class RemoteEngine : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeRemoteEngine(int depth, std::shared_ptr<BufferPool> pool) {
-  return std::make_unique<RemoteEngine>(std::max(1, depth),
-                                        pool != nullptr ? std::move(pool) : BufferPool::Create(0));
+std::unique_ptr<Engine> MakeRemoteEngine(int depth, std::shared_ptr<BufferPool> pool, bool cached) {
+  return std::make_unique<RemoteEngine>(
+      std::max(1, depth), pool != nullptr ? std::move(pool) : BufferPool::Create(0), cached);
 }
 
 }  // namespace shardfeed

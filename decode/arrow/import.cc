@@ -400,10 +400,9 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
       for (int64_t i = 0; i < rows; ++i) {
         if (splits[i] < 0 || splits[i + 1] < splits[i]) return false;
       }
-      // A null row has no elements.
       for (int64_t i = 0; i < rows && even && !column.shape.empty(); ++i) {
         const auto elements = static_cast<uint64_t>(splits[i + 1] - splits[i]);
-        even = elements == size || elements == 0;
+        even = elements == size || !column.row_is_set[static_cast<uint64_t>(i)];
       }
       last = static_cast<uint64_t>(splits[rows]);
       return true;

@@ -214,6 +214,29 @@ TEST_F(BlockCacheTest, ErrorsOfTheStoreAreThoseOfReading) {
   EXPECT_EQ(ReadAt(*file, 0, 100), bytes_.substr(0, 100));
 }
 
+TEST_F(BlockCacheTest, AnEngineReadsInWaitUntilSeveralBlocksWereMissing) {
+  const auto cache = Cache();
+  const std::shared_ptr<File> file = Open();
+  const auto engine = MakeRemoteEngine(4, nullptr, /*cached=*/true);
+  const auto read = [&](uint64_t offset) {
+    engine->Submit(std::vector<ReadRequest>{{file, offset, 10, 1}});
+    std::vector<ReadResult> results;
+    engine->Wait(1, &results);
+    ASSERT_EQ(results.size(), 1);
+    ASSERT_OK(results[0].status);
+    EXPECT_EQ(results[0].data, bytes_.substr(offset, 10));
+  };
+  EXPECT_FALSE(MakeRemoteEngine(4, nullptr)->reads_in_wait());
+  for (int round = 0; round < 4; ++round) {
+    EXPECT_TRUE(engine->reads_in_wait());
+    read(5);
+    read(5);
+    for (const std::string& block : Blocks()) std::filesystem::remove(block);
+  }
+  EXPECT_FALSE(engine->reads_in_wait());
+  read(5);
+}
+
 TEST_F(BlockCacheTest, ASmallReadFetchesNoBlockUnlessItFollows) {
   Cache();
   const std::shared_ptr<File> file = Open();

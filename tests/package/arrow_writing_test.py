@@ -80,6 +80,7 @@ def test_tensors_of_ray_keep_their_shape(tmp_path):
     assert rows[0]["t"].tolist() == [[1, 2, 3], [4, 5, 6]]
     assert [row["t"].tolist() for row in write(tmp_path / "b@1", tensors("pickled", [[1, 2], [3]]))] == [[1, 2], [3]]
     for shape, lists, why in [("[2, 3]", [[1] * 6, [1] * 5], "its lists do not have the size of its tensors"),
+                              ("[2, 3]", [[1] * 6, []], "its lists do not have the size of its tensors"),
                               ("[-1]", [[1]], "not one of whole numbers"), ('["2"]', [[1]], "not one of whole numbers"),
                               (f"[{2**40}, {2**40}]", [[1]], "its tensors are too large")]:
         with pytest.raises(ValueError, match="column 't': .*" + why):
