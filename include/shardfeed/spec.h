@@ -44,8 +44,8 @@ class DatasetVersion {
  public:
   // For files that do not form one dataset: they are never replaced together.
   DatasetVersion() = default;
-  // For a dataset without a manifest.
-  DatasetVersion(std::string directory, std::string stem);
+  // For a dataset without a manifest, or whose manifest is known by these numbers.
+  DatasetVersion(std::string directory, std::string stem, std::vector<uint64_t> manifest = {});
 
   // The current version.
   static DatasetVersion Of(const std::string& directory, const std::string& stem);
@@ -64,7 +64,7 @@ class DatasetVersion {
  private:
   std::string directory_;
   std::string stem_;                // empty if there is no dataset
-  std::vector<uint64_t> manifest_;  // identity of the manifest file that was read
+  std::vector<uint64_t> manifest_;  // identity of the manifest; empty: there was none
 };
 
 // The files of a dataset, in shard order.

@@ -80,8 +80,12 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
     status = ParallelFor(unversioned.size(), threads, options.stop,
                          [&](size_t i) { return table->FindVersion(unversioned[i]); });
   }
-  // Refuse a mixture of shards of two datasets.
-  status = set.version.CheckUnchanged(std::move(status));
+  // Refuse a mixture of shards of two datasets. There is none if one manifest described all shards,
+  // and the pack agrees with it.
+  const bool from_manifest = manifest != nullptr && manifest == set.manifest;
+  if (!status.ok() || !from_manifest || !unknown.empty() || !unversioned.empty()) {
+    status = set.version.CheckUnchanged(std::move(status));
+  }
   if (!status.ok()) return status;
   table->begin_.reserve(set.paths.size() + 1);
   table->begin_.push_back(0);

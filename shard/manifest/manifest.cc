@@ -19,9 +19,6 @@
 namespace shardfeed {
 namespace {
 
-// Room for the longest names of kMaxShards shards.
-constexpr uint64_t kMaxManifestBytes = uint64_t{512} << 20;
-
 // Returns the name as it is read back from JSON, which can only store UTF-8.
 std::string AsStored(const std::string& name) {
   if (std::all_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x80; })) return name;

@@ -66,6 +66,9 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string&
 // names; none if it has no datasets. Errors: those of NamesIn.
 absl::StatusOr<std::vector<std::string>> ManifestsIn(const std::string& directory);
 
+// What a manifest may have at most: room for the longest names of kMaxShards shards.
+inline constexpr uint64_t kMaxManifestBytes = uint64_t{512} << 20;
+
 // Reads a manifest. NotFound: there is none. DataLoss: as ParseManifest. Others: as ReadFile.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
 

@@ -19,13 +19,12 @@ std::vector<uint64_t> IdentityOrNone(const std::string& manifest) {
 
 }  // namespace
 
-DatasetVersion::DatasetVersion(std::string directory, std::string stem)
-    : directory_(std::move(directory)), stem_(std::move(stem)) {}
+DatasetVersion::DatasetVersion(std::string directory, std::string stem,
+                               std::vector<uint64_t> manifest)
+    : directory_(std::move(directory)), stem_(std::move(stem)), manifest_(std::move(manifest)) {}
 
 DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
-  DatasetVersion version(directory, stem);
-  version.manifest_ = IdentityOrNone(ManifestPath(directory, stem));
-  return version;
+  return DatasetVersion(directory, stem, IdentityOrNone(ManifestPath(directory, stem)));
 }
 
 absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {

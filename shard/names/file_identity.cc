@@ -10,13 +10,17 @@
 
 namespace shardfeed {
 
+std::vector<uint64_t> ObjectIdentity(const ObjectInfo& info) {
+  std::vector<uint64_t> identity = {info.size};
+  identity.insert(identity.end(), info.version.begin(), info.version.end());
+  return identity;
+}
+
 absl::StatusOr<std::vector<uint64_t>> FileIdentity(const std::string& path) {
   if (IsRemote(path)) {
     const absl::StatusOr<ObjectInfo> info = StatObject(path);
     if (!info.ok()) return info.status();
-    std::vector<uint64_t> identity = {info->size};
-    identity.insert(identity.end(), info->version.begin(), info->version.end());
-    return identity;
+    return ObjectIdentity(*info);
   }
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path, "look up");

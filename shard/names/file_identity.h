@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "net/store.h"
 
 namespace shardfeed {
 
@@ -16,6 +17,9 @@ namespace shardfeed {
 //
 // NotFound: there is no such regular file or object. Others: those of stat, or of Store::ErrorOf.
 absl::StatusOr<std::vector<uint64_t>> FileIdentity(const std::string& path);
+
+// The same of an object that has been read.
+std::vector<uint64_t> ObjectIdentity(const ObjectInfo& info);
 
 }  // namespace shardfeed
 

@@ -21,6 +21,7 @@
 #include "shard/commit/staging.h"
 #include "shard/manifest/manifest.h"
 #include "shard/names/braces.h"
+#include "shard/names/file_identity.h"
 #include "shard/names/file_names.h"
 #include "shard/spec/at_form.h"
 #include "shard/spec/described_folder.h"
@@ -248,29 +249,36 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 
 // ---- Datasets in stores
 
-// Reads the manifest as a whole, so that it is fetched only once. A manifest that contradicts
-// itself may still tell the names of the shards.
-absl::StatusOr<Described> ReadNames(const std::string& path,
-                                    std::shared_ptr<const Manifest>* whole) {
-  absl::StatusOr<Manifest> manifest = ReadManifest(path);
+// Reads the manifest as a whole, so that it is fetched only once: sets the manifest and the version
+// of `set`. A manifest that contradicts itself may still tell the names of the shards.
+absl::StatusOr<Described> ReadNames(const std::string& path, ShardSet* set) {
+  ObjectInfo info;
+  absl::StatusOr<std::string> text = ReadObject(path, kMaxManifestBytes, &info);
+  set->version = DatasetVersion(set->directory, set->stem,
+                                text.ok() ? ObjectIdentity(info) : std::vector<uint64_t>());
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Manifest> manifest = ParseManifest(*text, path);
   if (absl::IsDataLoss(manifest.status())) return ReadDescribed(path);
   if (!manifest.ok()) return manifest.status();
-  *whole = std::make_shared<const Manifest>(*std::move(manifest));
-  return Described{(*whole)->stem, (*whole)->shards.size(), (*whole)->suffix};
+  set->manifest = std::make_shared<const Manifest>(*std::move(manifest));
+  return Described{set->manifest->stem, set->manifest->shards.size(), set->manifest->suffix};
 }
 
 // What stem@N names: known from the manifest, if there is one, and then nothing is listed.
 absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::string& directory,
-                                         const AtForm& form) {
+                                         const AtForm& form, Versions* seen) {
   const std::string path = ManifestPath(directory, form.stem);
   ShardSet set;
-  absl::StatusOr<Described> manifest = ReadNames(path, &set.manifest);
+  set.directory = directory;
+  set.stem = form.stem;
+  absl::StatusOr<Described> manifest = ReadNames(path, &set);
   if (absl::IsNotFound(manifest.status())) {
     // While a dataset is put into place, it has no manifest.
     absl::Status status = FinishCommit(directory, std::string(form.stem));
     if (!status.ok()) return status;
-    manifest = ReadNames(path, &set.manifest);
+    manifest = ReadNames(path, &set);
   }
+  seen->push_back(set.version);
   if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
   const bool fits = manifest.ok() && manifest->suffix == form.suffix &&
                     (!form.count || manifest->count == form.count);
@@ -292,8 +300,6 @@ absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::str
         "{}: the number of shards must be at most {}, got {}", spec, kMaxShards, count));
   }
   if (!fits) set.manifest = nullptr;
-  set.directory = directory;
-  set.stem = form.stem;
   set.suffix = form.suffix;
   set.sharded_name = true;
   for (uint64_t i = 0; i < count; ++i) {
@@ -361,8 +367,7 @@ absl::StatusOr<ShardSet> ResolveRemote(const std::string& path, Versions* seen) 
   if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
     if (absl::Status status = CheckAtForm(path, *form); !status.ok()) return status;
     const std::string directory(parts.directory);
-    seen->push_back(DatasetVersion::Of(directory, std::string(form->stem)));
-    return ResolveRemoteAt(path, directory, *form);
+    return ResolveRemoteAt(path, directory, *form, seen);
   }
   const bool listed = SchemeOf(path) != "http" && SchemeOf(path) != "https";
   if (listed && HasWildcard(path)) return ResolveGlob(path, seen);
@@ -565,6 +570,8 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
     Versions seen;
     absl::StatusOr<ShardSet> set = Resolve(spec, &seen);
     absl::Status unchanged;
+    // One object has described all of it.
+    if (set.ok() && set->manifest != nullptr) return set;
     if (!set.ok()) {
       // Files that seem to be missing may have been replaced while the folder was listed.
       for (const DatasetVersion& version : seen) unchanged.Update(version.CheckUnchanged());

@@ -42,7 +42,6 @@ namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
 constexpr int kMaxAttempts = 100;
-constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 32;
 
 std::string Dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

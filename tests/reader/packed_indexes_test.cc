@@ -82,7 +82,7 @@ class PackedIndexesTest : public ::testing::Test {
 
 TEST_F(PackedIndexesTest, ManifestAndPackAreAllThatIsAskedFor) {
   EXPECT_EQ(ReadAll(), 0);
-  EXPECT_LE(opening_, 5);
+  EXPECT_EQ(opening_, 2);
   EXPECT_EQ(requests_told_, 0);
   for (const SeenRequest& request : server_.requests()) {
     EXPECT_FALSE(request.target.ends_with(".index")) << request.target;
