@@ -65,7 +65,9 @@ void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
     status = Decode(value, *header);
     if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) ||
         absl::IsFailedPrecondition(status)) {
-      return CountNotDecoded(fmt::format("{}: {}", header->format, std::string(status.message())));
+      const std::string why(status.message());
+      const std::string kind = fmt::format("{}: ", header->format);
+      return CountNotDecoded(why.starts_with(kind) ? why : kind + why);
     }
     // One of 65536 values of random bytes begins like that.
     if (!status.ok() && value.starts_with("\xff\x0a") && !IsNamedImage(feature)) return;

@@ -323,7 +323,8 @@ class CatchStep : public RowStep {
   bool filters() const override { return true; }
   bool catches() const override { return true; }
   std::optional<std::string> Catch(const absl::Status& error) const override {
-    if (absl::IsCancelled(error)) return std::nullopt;
+    // This machine lacks something that the step needs, whatever the row: a library.
+    if (absl::IsCancelled(error) || absl::IsFailedPrecondition(error)) return std::nullopt;
     std::optional<std::string> text = text_ ? text_(error) : std::string(error.message());
     if (text && text->empty()) text = absl::StatusCodeToString(error.code());
     return text;

@@ -372,6 +372,11 @@ TEST_F(JpegTest, WhatCannotBeDecodedIsTold) {
                "JPEG of a kind that is not supported: Unsupported JPEG data precision 12");
   EXPECT_FAILS(DecodeAll(decoder_, patched(1, '\xc3'), 60, 40), kUnimplemented,
                "Unsupported JPEG process: SOF type 0xc3");
+  // Behind the header, such a marker is damage.
+  std::string behind = jpeg.substr(0, jpeg.size() - 2) + "\xff\xc6";
+  behind += std::string("\0\x0b\x08\0\x28\0\x3c\1\1\x11\0\xff\xd9", 13);
+  EXPECT_FAILS(DecodeAll(decoder_, behind, 60, 40), kDataLoss,
+               "JPEG is damaged: Unsupported JPEG process: SOF type 0xc6");
   std::string fractional = patched(11, 0x31);
   fractional[sof + 14] = 0x21;
   EXPECT_FAILS(DecodeAll(decoder_, fractional, 60, 40), kUnimplemented, "Fractional sampling");

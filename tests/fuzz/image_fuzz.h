@@ -8,8 +8,8 @@
 
 #include "decode/images/exif.h"
 #include "decode/images/formats/codecs.h"
-#include "decode/images/formats/gray.h"
 #include "decode/images/formats/raw_samples.h"
+#include "decode/images/pixels/colors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed::testing {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "decode/images/formats/gray.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "decode/images/formats/gray.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "decode/images/formats/gray.h"
 #include "decode/images/formats/loaded_library.h"
 #include "decode/images/formats/ycbcr.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 #include "media/heif_header.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "decode/images/formats/gray.h"
 #include "decode/images/formats/loaded_library.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

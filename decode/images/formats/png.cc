@@ -10,7 +10,7 @@
 #include <new>
 #include <string>
 
-#include "decode/images/formats/gray.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

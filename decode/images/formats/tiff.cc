@@ -10,8 +10,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "decode/images/formats/gray.h"
 #include "decode/images/formats/loaded_library.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -148,6 +148,7 @@ absl::StatusOr<File> Open(const Library& library, Input* input) {
       library.open("tiff", "r", input, Read, Write, Seek, Close, Size, Map, Unmap, options.get()),
       library.close);
   if (tiff == nullptr) return Damaged(*input);
+  input->error.clear();  // a tag that has no meaning here, such as a wrong orientation
   return tiff;
 }
 
@@ -184,6 +185,13 @@ absl::Status CheckUnsigned(uint16_t sample_format, uint16_t bits) {
                                               : sample_format == SAMPLEFORMAT_INT ? "signed"
                                                                                   : "complex",
                                               bits));
+}
+
+// Checks the size of an image against that of its header.
+absl::Status CheckSize(uint32_t width, uint32_t height, const ImageHeader& header) {
+  if (width == header.width && height == header.height) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("tiff has {} x {} pixels, but its header says {} x {}",
+                                         width, height, header.width, header.height));
 }
 
 absl::StatusOr<Storage> StorageOf(const Library& library, TIFF* tiff) {
@@ -293,6 +301,80 @@ absl::Status ReadTiles(const Library& library, TIFF* tiff, const Storage& storag
   return absl::OkStatus();
 }
 
+absl::Status ReadSamples(const Library& library, TIFF* tiff, const Storage& storage,
+                         const ImageHeader& header, const Input& input, RawSamples* samples) {
+  absl::Status status = CheckSize(storage.width, storage.height, header);
+  if (!status.ok()) return status;
+  status = samples->Start("tiff", header.width, header.height, storage.channels, storage.bits);
+  if (!status.ok()) return status;
+  status = library.is_tiled(tiff) != 0 ? ReadTiles(library, tiff, storage, input, samples)
+                                       : ReadRows(library, tiff, storage, input, samples);
+  if (status.ok() && !input.error.empty()) return Damaged(input);
+  return status;
+}
+
+// Whether DecodeSamples decodes the image. libtiff 4.5 places gray pixels of tiles wrongly if there
+// is alpha or 16 bits and the last column of tiles is not full, and truncates what CMYK becomes.
+bool IsGrayOrCmyk(const Library& library, TIFF* tiff) {
+  uint16_t photometric = PHOTOMETRIC_RGB;
+  uint16_t channels = 1;
+  uint16_t inks = INKSET_CMYK;
+  library.get_field(tiff, TIFFTAG_PHOTOMETRIC, &photometric);
+  library.get_field(tiff, TIFFTAG_SAMPLESPERPIXEL, &channels);
+  library.get_field(tiff, TIFFTAG_INKSET, &inks);
+  return photometric == PHOTOMETRIC_MINISBLACK || photometric == PHOTOMETRIC_MINISWHITE ||
+         (photometric == PHOTOMETRIC_SEPARATED && channels >= 4 && inks == INKSET_CMYK);
+}
+
+// `multiplied`: gray by the second channel, which is alpha.
+absl::Status DecodeSamples(const Library& library, TIFF* tiff, const ImageHeader& header,
+                           const Input& input, bool multiplied, int channels,
+                           std::vector<uint8_t>* pixels) {
+  const absl::StatusOr<Storage> storage = StorageOf(library, tiff);
+  if (!storage.ok()) return storage.status();
+  RawFormat format;
+  format.channels = storage->channels;
+  format.max_bytes = kMaxAllocation;
+  RawSamples samples(format);
+  absl::Status status = ReadSamples(library, tiff, *storage, header, input, &samples);
+  if (!status.ok()) return status;
+  const uint32_t most = (1U << storage->bits) - 1;
+  // A sample in 8 bits: of 16 bits the upper ones.
+  const auto level = [&](const uint8_t* at) -> uint32_t {
+    if (storage->bits < 16) return *at * 255U / most;
+    uint16_t sample;
+    std::memcpy(&sample, at, sizeof(sample));
+    return sample >> 8;
+  };
+  const bool cmyk = storage->photometric == PHOTOMETRIC_SEPARATED;
+  const uint32_t white = storage->photometric == PHOTOMETRIC_MINISBLACK ? 0 : 255;
+  multiplied = multiplied && !cmyk && storage->channels > 1;
+  pixels->resize(size_t{header.width} * header.height * channels);
+  uint8_t* to = pixels->data();
+  const size_t sample = samples.sample_bytes();
+  for (uint32_t y = 0; y < header.height; ++y) {
+    const uint8_t* from = samples.row(y);
+    for (uint32_t x = 0; x < header.width; ++x, from += sample * storage->channels) {
+      uint32_t rgb[3];
+      rgb[0] = level(from) ^ white;
+      if (multiplied) rgb[0] = Divided(rgb[0], level(from + sample));
+      rgb[1] = rgb[2] = rgb[0];
+      if (cmyk) {
+        const uint32_t key = level(from + 3 * sample) ^ white;
+        for (int c = 0; c < 3; ++c) {
+          rgb[c] = MultiplyAsFractions(level(from + c * sample) ^ white, key);
+        }
+      }
+      if (channels == 1) {
+        *to++ = cmyk ? GrayOf(rgb[0], rgb[1], rgb[2]) : static_cast<uint8_t>(rgb[0]);
+      } else {
+        to = std::copy_n(rgb, 3, to);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int channels,
@@ -315,6 +397,9 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
   library.get_field(tiff.get(), TIFFTAG_EXTRASAMPLES, &num_extra, &extra);
   const uint16_t alpha = num_extra > 0 ? extra[0] : uint16_t{EXTRASAMPLE_UNSPECIFIED};
   const bool multiplied = alpha == EXTRASAMPLE_ASSOCALPHA;
+  if (IsGrayOrCmyk(library, tiff.get())) {
+    return DecodeSamples(library, tiff.get(), header, input, multiplied, channels, pixels);
+  }
   if (alpha == EXTRASAMPLE_UNASSALPHA) {
     // Keeps libtiff from multiplying by alpha: it takes the colors to be multiplied already.
     std::vector<uint16_t> kinds(extra, extra + num_extra);
@@ -326,16 +411,14 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
 
   char why[1024] = {};
   TIFFRGBAImage image = {};
-  input.error.clear();
   if (library.begin(&image, tiff.get(), /*stop=*/1, why) == 0) {
     if (!input.error.empty()) return Damaged(input);
     return absl::UnimplementedError(
         fmt::format("tiff of a kind that libtiff cannot decode: {}", why));
   }
   const std::unique_ptr<TIFFRGBAImage, decltype(library.end)> ended(&image, library.end);
-  if (image.width != header.width || image.height != header.height) {
-    return absl::DataLossError(fmt::format("tiff has {} x {} pixels, but its header says {} x {}",
-                                           image.width, image.height, header.width, header.height));
+  if (absl::Status status = CheckSize(image.width, image.height, header); !status.ok()) {
+    return status;
   }
   image.req_orientation = ORIENTATION_TOPLEFT;
   if (image.Bitdepth16To8 != nullptr) {
@@ -373,19 +456,7 @@ absl::Status ReadRawTiff(std::string_view bytes, const ImageHeader& header, RawS
   if (!tiff.ok()) return tiff.status();
   const absl::StatusOr<Storage> storage = StorageOf(library, tiff->get());
   if (!storage.ok()) return storage.status();
-  if (storage->width != header.width || storage->height != header.height) {
-    return absl::DataLossError(fmt::format("tiff has {} x {} pixels, but its header says {} x {}",
-                                           storage->width, storage->height, header.width,
-                                           header.height));
-  }
-  absl::Status status =
-      samples->Start("tiff", header.width, header.height, storage->channels, storage->bits);
-  if (!status.ok()) return status;
-  status = library.is_tiled(tiff->get()) != 0
-               ? ReadTiles(library, tiff->get(), *storage, input, samples)
-               : ReadRows(library, tiff->get(), *storage, input, samples);
-  if (status.ok() && !input.error.empty()) return Damaged(input);
-  return status;
+  return ReadSamples(library, tiff->get(), *storage, header, input, samples);
 }
 
 }  // namespace shardfeed

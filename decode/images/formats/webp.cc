@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "decode/images/formats/gray.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

@@ -9,6 +9,7 @@
 #include "decode/images/jpeg/jpeg_entropy.h"
 #include "decode/images/jpeg/jpeg_layout.h"
 #include "decode/images/jpeg/libjpeg.h"
+#include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
 #include "jerror.h"
 // libjpeg's internal interface, for struct jpeg_entropy_decoder.
@@ -24,12 +25,6 @@ struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;
 };
-
-// a * b / 255, rounded.
-uint32_t MultiplyAsFractions(uint32_t a, uint32_t b) {
-  const uint32_t product = a * b + 128;
-  return (product + (product >> 8)) >> 8;
-}
 
 struct Rgb {
   uint32_t red;
@@ -53,9 +48,7 @@ void ConvertCmyk(const uint8_t* cmyk, uint32_t width, bool adobe, int channels, 
       out[1] = static_cast<uint8_t>(rgb.green);
       out[2] = static_cast<uint8_t>(rgb.blue);
     } else {
-      // The weights of BT.601 in 65536ths.
-      out[0] = static_cast<uint8_t>(
-          (19595 * rgb.red + 38470 * rgb.green + 7471 * rgb.blue + 32768) >> 16);
+      out[0] = GrayOf(rgb.red, rgb.green, rgb.blue);
     }
   }
 }

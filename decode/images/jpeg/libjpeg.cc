@@ -13,6 +13,8 @@ LibjpegErrors& ErrorsOf(j_common_ptr object) { return *static_cast<LibjpegErrors
 [[noreturn]] void Fail(j_common_ptr object) {
   LibjpegErrors& errors = ErrorsOf(object);
   errors.code = errors.msg_code;
+  errors.in_scans = object->is_decompressor != FALSE &&
+                    reinterpret_cast<j_decompress_ptr>(object)->input_scan_number > 0;
   errors.format_message(object, errors.text);
   std::longjmp(errors.jump, 1);
 }
@@ -100,6 +102,7 @@ void LibjpegErrors::Reset(bool accept_damaged_images) {
   accept_damaged = accept_damaged_images;
   cut_off = too_many_scans = false;
   code = 0;
+  in_scans = false;
   num_warnings = 0;
 }
 
@@ -109,7 +112,8 @@ absl::Status LibjpegErrors::ToStatus(uint64_t num_bytes) const {
     return absl::DataLossError(
         fmt::format("JPEG is cut off: the file ends after {} bytes, before its image", num_bytes));
   }
-  switch (code) {
+  // A header in the midst of the scans is damage, whatever kind it announces.
+  switch (in_scans && code == JERR_SOF_UNSUPPORTED ? 0 : code) {
     case JERR_OUT_OF_MEMORY:
       return absl::ResourceExhaustedError("there is not enough memory for the JPEG's image");
     case JERR_ARITH_NOTIMPL:

@@ -39,7 +39,8 @@ struct LibjpegErrors : jpeg_error_mgr {
   bool accept_damaged = false;
   bool cut_off = false;  // the input ended too early
   bool too_many_scans = false;
-  int code = 0;  // libjpeg's message code; 0 without an error
+  int code = 0;           // libjpeg's message code; 0 without an error
+  bool in_scans = false;  // whether the error came after the header
   char text[JMSG_LENGTH_MAX] = {};
 };
 
