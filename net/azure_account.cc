@@ -144,6 +144,12 @@ absl::StatusOr<AzureUrl> ParseAzureUrl(std::string_view url) {
         "az://...@...: az:// has a container alone (az://CONTAINER/...); the account is that of "
         "AZURE_STORAGE_ACCOUNT, or of abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/...");
   }
+  if (const size_t colon = found.container.find(':'); colon != std::string::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}://{}:...: a URL must not contain a password; credentials are taken from "
+                    "the environment",
+                    parts.scheme, found.container.substr(0, colon)));
+  }
   if (!IsName(found.container, "-$")) {
     return wrong("containers have names of letters, digits and '-'");
   }

@@ -37,10 +37,8 @@ absl::StatusOr<std::shared_ptr<const Store>> GcsStore::Open(std::string_view buc
     store->origin_ = "http://" + store->origin_;
   }
   while (store->origin_.ends_with('/')) store->origin_.pop_back();
-  if (!store->origin_.starts_with("http://") && !store->origin_.starts_with("https://")) {
-    return absl::InvalidArgumentError(fmt::format(
-        "STORAGE_EMULATOR_HOST: expected HOST:PORT, http://HOST or https://HOST, got '{}'",
-        store->origin_));
+  if (absl::Status status = CheckOrigin("STORAGE_EMULATOR_HOST", store->origin_); !status.ok()) {
+    return status;
   }
   if (given == nullptr) {
     if (!Env("GS_NO_SIGN_REQUEST").empty()) return store;

@@ -87,6 +87,20 @@ struct Trusted {
   }
 };
 
+// libcurl's errors repeat the addresses of proxies, which may contain passwords.
+std::string WithoutProxies(std::string text) {
+  for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string address = value;
+    if (address.find('@') == address.npos) continue;
+    for (size_t at; (at = text.find(address)) != text.npos;) {
+      text.replace(at, address.size(), fmt::format("${}", name));
+    }
+  }
+  return text;
+}
+
 // The first byte, last byte and size in "bytes 0-99/1234" (a size of '*' is 0); nullopt for
 // anything else.
 struct ContentRange {
@@ -427,8 +441,9 @@ class HttpClient::Loop {
   }
 
   absl::Status TransportStatus(const Call& call, CURLcode code, bool* unreachable) const {
-    const std::string text = fmt::format(
-        "{}: {}", call.host, call.error[0] != '\0' ? call.error : curl_easy_strerror(code));
+    const std::string text =
+        fmt::format("{}: {}", call.host,
+                    WithoutProxies(call.error[0] != '\0' ? call.error : curl_easy_strerror(code)));
     switch (code) {
       case CURLE_OK:
         if (call.to_buffer && call.response.received < call.request.into.size()) {
@@ -445,6 +460,8 @@ class HttpClient::Loop {
         return absl::UnavailableError(text);
       case CURLE_PEER_FAILED_VERIFICATION:
       case CURLE_SSL_CACERT_BADFILE:
+        // That of another host is not made right by other roots.
+        if (text.find("subject name") != text.npos) return absl::PermissionDeniedError(text);
         return absl::PermissionDeniedError(fmt::format(
             "{}; trusted certificates were read from {}; set SSL_CERT_FILE to use another file",
             text, Trusted::Get().file.empty() ? "no file" : Trusted::Get().file));

@@ -42,9 +42,8 @@ absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view buck
   store->amazon_ = store->origin_.empty();
   if (!store->amazon_) {
     while (store->origin_.ends_with('/')) store->origin_.pop_back();
-    if (!SchemeOf(store->origin_) || !store->origin_.starts_with("http")) {
-      return absl::InvalidArgumentError(fmt::format(
-          "AWS_ENDPOINT_URL: expected http://HOST or https://HOST, got '{}'", store->origin_));
+    if (absl::Status status = CheckOrigin("AWS_ENDPOINT_URL", store->origin_); !status.ok()) {
+      return status;
     }
     store->in_path_ = true;
   } else {
@@ -119,13 +118,19 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
       remedy = "; get new ones, then resume from the saved state";
     }
     if (error.code == "RequestTimeTooSkewed") remedy = "; set this machine's clock";
+    if (error.code == "InvalidObjectState") {
+      return absl::FailedPreconditionError(message(fmt::format(
+          "the object is archived ({}); restore it, or move it to another storage class", said)));
+    }
     return absl::PermissionDeniedError(message(fmt::format(
         "S3 refuses the credentials of {} ({}){}", credentials_->Describe(), said, remedy)));
   }
-  if (response.status == 301 || response.status == 307) {
-    return absl::FailedPreconditionError(message(
-        fmt::format("the bucket is in region {}; set AWS_REGION",
-                    error.region.empty() ? response.Header("x-amz-bucket-region") : error.region)));
+  if (response.status >= 300 && response.status < 400) {
+    const std::string_view region =
+        error.region.empty() ? response.Header("x-amz-bucket-region") : error.region;
+    if (region.empty()) return Store::ErrorOf(path, response);
+    return absl::FailedPreconditionError(
+        message(fmt::format("the bucket is in region {}; set AWS_REGION", region)));
   }
   if (response.status == 404 || response.status == 412 || response.status == 416 ||
       error.code.empty()) {

@@ -72,16 +72,37 @@ struct Stores {
   std::map<std::string, std::shared_ptr<const Store>> stores ABSL_GUARDED_BY(mutex);
 };
 
-// A shared access signature in a URL would appear in messages, states and listings.
-absl::Status CheckNoToken(std::string_view url) {
-  const size_t query = url.find('?');
-  if (query == url.npos || !url.starts_with("a") || url.find("sig=", query) == url.npos) {
-    return absl::OkStatus();
+// A signature in a URL would appear in messages, states, manifests and listings.
+absl::Status CheckNoSecret(std::string_view url) {
+  // Names of objects may have a '?', except in URLs of HTTP servers and, by habit, of Azure.
+  if (!url.starts_with("a") && !url.starts_with("http")) return absl::OkStatus();
+  const std::string_view secret = SecretIn(url);
+  if (secret.empty()) return absl::OkStatus();
+  const std::string_view shown = url.substr(0, url.find('?'));
+  if (url.starts_with("a")) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: a URL must not contain a shared access signature; set "
+                    "AZURE_STORAGE_SAS_TOKEN to it",
+                    shown));
   }
   return absl::InvalidArgumentError(
-      fmt::format("{}: a URL must not contain a shared access signature; set "
-                  "AZURE_STORAGE_SAS_TOKEN to it",
-                  url.substr(0, query)));
+      fmt::format("{}: a URL must not contain a signature or a token ('{}'); name the dataset as "
+                  "s3://, gs:// or az://, whose credentials are taken from the environment",
+                  shown, secret));
+}
+
+// Clients and servers resolve such names, so that they would be those of other objects.
+absl::Status CheckNoDots(std::string_view url, std::string_view key) {
+  while (true) {
+    const size_t slash = key.find('/');
+    const std::string_view name = key.substr(0, slash);
+    if (name == "." || name == "..") {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: a name in a store must not have the part '{}' between slashes", url, name));
+    }
+    if (slash == key.npos) return absl::OkStatus();
+    key.remove_prefix(slash + 1);
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url, FindCredentials given) {
@@ -118,9 +139,12 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
                     "abfss://",
                     url, scheme ? fmt::format("{}://", *scheme) : "this"));
   }
-  if (absl::Status status = CheckNoToken(url); !status.ok()) return status;
+  if (absl::Status status = CheckNoSecret(url); !status.ok()) return status;
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
+  if (!parts.scheme.starts_with("http")) {
+    if (absl::Status status = CheckNoDots(url, parts.key); !status.ok()) return status;
+  }
   GivenCredentials given = CredentialsGivenFor(parts.scheme, parts.host);
   std::string key = fmt::format("{}://{}\n{}", parts.scheme, parts.host, given.number);
   for (const char* variable : kVariables) {
@@ -163,6 +187,13 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
       return absl::AbortedError(
           message("the object was replaced since the dataset was opened; open it again"));
     default:
+      if (const std::string_view to = response.Header("location");
+          !to.empty() && response.status >= 300 && response.status < 400) {
+        // Not its query, which may be signed.
+        return absl::FailedPreconditionError(
+            message(fmt::format("the server answered {}: it has moved to {}; use that address",
+                                response.status, to.substr(0, to.find('?')))));
+      }
       return absl::UnavailableError(
           message(fmt::format("the server answered {}", response.status)));
   }

@@ -89,9 +89,16 @@ class Attempts {
     thread_local std::minstd_rand random(std::random_device{}());
     milliseconds wait(static_cast<int64_t>(std::uniform_real_distribution<>(0, bound)(random)));
     const std::string_view after = response.Header("retry-after");
-    int seconds = 0;
-    if (std::from_chars(after.data(), after.data() + after.size(), seconds).ec == std::errc() &&
-        seconds >= 0) {
+    int64_t seconds = 0;
+    if (const std::optional<std::time_t> date = ParseHttpDate(after)) {
+      const std::optional<std::time_t> now = ParseHttpDate(response.Header("date"));
+      seconds = *date - now.value_or(std::time(nullptr));
+    } else if (int32_t number = 0;
+               std::from_chars(after.data(), after.data() + after.size(), number).ec ==
+               std::errc()) {
+      seconds = number;
+    }
+    if (seconds > 0 && seconds <= INT32_MAX) {
       wait = std::max(wait, milliseconds(seconds * int64_t{1000}));
     }
     if (Clock::now() + wait - since_ > patience_) return std::nullopt;

@@ -1,7 +1,11 @@
 #include "net/url.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace shardfeed {
 
@@ -39,6 +43,43 @@ UrlParts SplitUrl(std::string_view url) {
   const size_t slash = rest.find('/');
   return {url.substr(0, scheme), rest.substr(0, slash),
           slash == rest.npos ? std::string_view() : rest.substr(slash + 1)};
+}
+
+absl::Status CheckOrigin(std::string_view variable, std::string_view origin) {
+  const auto wrong = [&](std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        absl::string_view(variable.data(), variable.size()),
+        ": expected http://HOST or https://HOST, ", absl::string_view(what.data(), what.size())));
+  };
+  const std::string_view host = origin.substr(std::min(origin.find("://"), origin.size()));
+  if (host.substr(0, host.find('/', 3)).find('@') != host.npos) {
+    return wrong("without a password");
+  }
+  if (origin.find_first_of("?#") != origin.npos) return wrong("without a query");
+  if (!origin.starts_with("http://") && !origin.starts_with("https://")) {
+    return wrong("got '" + std::string(origin) + "'");
+  }
+  return absl::OkStatus();
+}
+
+std::string_view SecretIn(std::string_view url) {
+  constexpr std::array<absl::string_view, 6> kSecrets = {
+      "sig",         "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature",
+      "access_token"};
+  size_t at = url.find('?');
+  while (at != url.npos) {
+    const size_t end = url.find('&', at + 1);
+    std::string_view name = url.substr(at + 1, end == url.npos ? end : end - at - 1);
+    name = name.substr(0, name.find('='));
+    const absl::string_view found(name.data(), name.size());
+    if (std::any_of(kSecrets.begin(), kSecrets.end(), [&](absl::string_view secret) {
+          return absl::EqualsIgnoreCase(found, secret);
+        })) {
+      return name;
+    }
+    at = end;
+  }
+  return "";
 }
 
 }  // namespace shardfeed

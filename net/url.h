@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+
 namespace shardfeed {
 
 // "s3" for "s3://bucket/key"; nullopt for a path. A scheme consists of letters, digits, '+', '-'
@@ -24,6 +26,15 @@ struct UrlParts {
 };
 // `url` must have a scheme by SchemeOf.
 UrlParts SplitUrl(std::string_view url);
+
+// Checks the address of a server, http://HOST or https://HOST with nothing but a path, that is the
+// value of `variable`. InvalidArgument: it is none, or contains a password or a query; the message
+// does not repeat these, which may be secret.
+absl::Status CheckOrigin(std::string_view variable, std::string_view origin);
+
+// The name of the first parameter in the query of a URL that is a secret: a signature or a token.
+// Empty: there is none.
+std::string_view SecretIn(std::string_view url);
 
 }  // namespace shardfeed
 

@@ -24,6 +24,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/remedy.h"
+#include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/declarations/named_manifest.h"
 #include "shard/declarations/tfds_info.h"
@@ -286,6 +287,9 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
   absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
   if (!spec.ok()) return ReportError(spec.status());
   converting.output = *spec;
+  if (flags.tfds && IsRemote(spec->directory)) {
+    return ReportError(absl::InvalidArgumentError(kNoTfdsInStores));
+  }
   if (spec->count && !flags.shard_size.empty()) {
     return ReportError(absl::InvalidArgumentError(
         fmt::format("{} already gives the number of shards: pass @{} or --shard-size, not both",

@@ -15,6 +15,7 @@
 #include "convert/converter.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/declarations/tfds_info.h"
 #include "shard/reshard/reshard.h"
@@ -330,6 +331,9 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   }
   absl::StatusOr<OutputSpec> spec = ParseOutputSpec(flags.paths.back());
   if (!spec.ok()) return ReportError(spec.status());
+  if (flags.tfds && IsRemote(spec->directory)) {
+    return ReportError(absl::InvalidArgumentError(kNoTfdsInStores));
+  }
   ReshardOptions resharding;
   if (absl::Status set = SetOptions(flags, options, &resharding); !set.ok()) {
     return ReportError(set);

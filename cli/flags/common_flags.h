@@ -40,6 +40,10 @@ CLI::Validator OneOf(const std::vector<std::pair<std::string, E>>& choices) {
       names);
 }
 
+// The error of --tfds with an output in a store.
+inline constexpr char kNoTfdsInStores[] =
+    "--tfds needs a local folder, in which it writes its description";
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_CLI_FLAGS_COMMON_FLAGS_H_

@@ -2,15 +2,32 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "convert/input/fingerprint.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/parallel.h"
+#include "net/open.h"
+#include "net/store.h"
 
 namespace shardfeed {
+namespace {
+
+constexpr int kLookedUpAtOnce = 32;  // objects in stores
+
+}  // namespace
 
 absl::StatusOr<InputFiles::State> InputFiles::StateOf(const std::string& path) {
+  if (IsRemote(path)) {
+    absl::StatusOr<ObjectInfo> info = StatObject(path);
+    if (!info.ok()) return info.status();
+    State state;
+    state.size = info->size;
+    state.version = std::move(info->version);
+    return state;
+  }
   struct stat stat;
   if (::stat(path.c_str(), &stat) != 0) return ErrnoStatus(errno, path, "open");
   if (S_ISDIR(stat.st_mode)) return ErrnoStatus(EISDIR, path, "read");
@@ -32,6 +49,7 @@ std::string InputFiles::InputFingerprint() const {
     all.Add(states_[i].size);
     all.Add(static_cast<uint64_t>(states_[i].seconds));
     all.Add(static_cast<uint64_t>(states_[i].nanoseconds));
+    if (!states_[i].version.empty()) all.Add(states_[i].version);
   }
   return all.Hex();
 }
@@ -43,15 +61,17 @@ uint64_t InputFiles::bytes_before(size_t i) const {
 }
 
 absl::Status InputFiles::Stat() {
-  states_.clear();
+  states_.assign(paths_.size(), State());
   num_bytes_ = 0;
-  for (const std::string& path : paths_) {
-    absl::StatusOr<State> state = StateOf(path);
-    if (!state.ok()) return state.status();
-    num_bytes_ += state->size;
-    states_.push_back(*state);
-  }
-  return absl::OkStatus();
+  const bool remote = std::any_of(paths_.begin(), paths_.end(), IsRemote);
+  absl::Status status =
+      ParallelFor(paths_.size(), remote ? kLookedUpAtOnce : 1, {}, [this](size_t i) {
+        absl::StatusOr<State> state = StateOf(paths_[i]);
+        if (state.ok()) states_[i] = *std::move(state);
+        return state.status();
+      });
+  for (const State& state : states_) num_bytes_ += state.size;
+  return status;
 }
 
 absl::Status InputFiles::CheckUnchanged(size_t i) const {

@@ -27,8 +27,8 @@ class InputFiles {
   uint64_t bytes_before(size_t i) const;
   uint64_t num_bytes() const { return num_bytes_; }
 
-  // Records the size and time of each file. NotFound and the like: a file is missing or not a
-  // regular file (each is read twice).
+  // Records the size and time of each file, or the size and version of each object. NotFound and
+  // the like: a file is missing or not a regular file (each is read twice).
   absl::Status Stat();
 
   // Available after Stat. See Source.
@@ -48,6 +48,7 @@ class InputFiles {
     uint64_t size = 0;
     int64_t seconds = 0;
     int64_t nanoseconds = 0;
+    std::string version;  // of an object
     bool operator==(const State&) const = default;
   };
   static absl::StatusOr<State> StateOf(const std::string& path);

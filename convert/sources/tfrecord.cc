@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/parallel.h"
+#include "net/open.h"
 #include "shard/declarations/joined_declarations.h"
 #include "shard/formats/shard_reader.h"
 #include "shard/index/index.h"
@@ -138,7 +139,9 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
   for (const std::shared_ptr<const ShardIndex>& index : indexes_) {
     num_records_ += index->records();
     records_of_shard_.push_back(index->records());
-    by_reference_.push_back(index->summary().compression == Compression::kNone &&
+    // From a store, records are not read one by one.
+    by_reference_.push_back(!IsRemote(files_.path(by_reference_.size())) &&
+                            index->summary().compression == Compression::kNone &&
                             index->summary().framing == Framing::kTfRecord &&
                             index->summary().stream_bytes >= kReferenceBytes * index->records());
   }

@@ -335,7 +335,11 @@ std::string PyIterator::State() {
   if (!state_.empty()) return state_;
   elements_since_state_ = 0;
   Settle();
-  absl::StatusOr<std::string> state = run->iterator->StateDict();
+  absl::StatusOr<std::string> state;
+  {
+    const GilRelease release;  // it may wait for a store
+    state = run->iterator->StateDict();
+  }
   CheckCall(state.status());
   return *std::move(state);
 }

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from typing import List, Sequence
 
 from . import _core
@@ -13,6 +14,8 @@ def expanded(sources: Sequence[str]) -> List[str]:
     for source in sources:
         if os.path.lexists(source):
             paths.append(source)
+        elif scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
+            raise ValueError(f"{source}: {scheme[0]} is not supported here, only local paths are")
         elif "{" in source and (names := _core.names_in_braces(source)):
             paths += expanded(names)
         elif not any(c in source for c in "*?["):

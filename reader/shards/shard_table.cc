@@ -216,7 +216,6 @@ bool ShardTable::TakeFromPack(size_t i, const ManifestShard* listed) {
 // Finds the version of an object that the index pack describes, which its blocks in a cache have.
 absl::Status ShardTable::FindVersion(size_t i) {
   Shard& shard = shards_[i];
-  ++requests_;
   absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
   if (!info.ok()) return info.status();
   if (info->size != shard.summary.shard_bytes) {
@@ -238,7 +237,7 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
   uint64_t size = listed == nullptr ? 0 : listed->bytes;
   // A cache needs the versions of objects.
   if (listed == nullptr || BlockCache::For(shard.path) != nullptr) {
-    ++requests_;
+    if (listed == nullptr) ++requests_;  // a manifest would save it
     absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
     if (!info.ok()) return info.status();
     shard.version = std::move(info->version);

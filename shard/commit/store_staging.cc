@@ -348,6 +348,12 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
                     ManifestPath(directory_, stem_)));
   }
   if (status.ok()) status = CheckJob(*commit, directory_, stem_);
+  // The old dataset stays if a cleaner has removed parts before there was a record, which it heeds.
+  if (status.ok()) {
+    const absl::Status parts = CheckParts(*commit);
+    // Not everyone may list uploads.
+    if (absl::IsDataLoss(parts)) status = parts;
+  }
   if (!status.ok()) {
     const absl::Status removed = RemoveObject(CommitPath(directory_, stem_));
     if (removed.ok()) return status;
@@ -362,6 +368,12 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
   KeepUploads();
   status = RollForward(*commit, directory_, stem_);
   if (status.ok()) return status;
+  if (absl::IsDataLoss(status)) {
+    return absl::DataLossError(
+        fmt::format("{}; the new dataset cannot be completed; write it again, replacing what is "
+                    "there",
+                    std::string(status.message())));
+  }
   return absl::Status(
       status.code(),
       fmt::format("{}; the new dataset is complete, and 'shardfeed clean {}' puts the rest of it "

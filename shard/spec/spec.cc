@@ -514,6 +514,11 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
       HasWildcard(output.suffix)) {
     return wrong("a dataset's name must not contain @, *, ? or [");
   }
+  // A file that has such a name is found by it, but a dataset's name is never that of a file.
+  const absl::StatusOr<std::vector<std::string>> names = ExpandBraces(spec);
+  if (!names.ok() || names->size() != 1 || names->front() != spec) {
+    return wrong("a dataset's name must not contain braces, which stand for several names");
+  }
   if (const std::optional<ShardNameView> shard = ViewShardName(output.stem)) {
     return wrong(fmt::format("this is the name of one shard; name the dataset, as in {}",
                              FormatSpec(output.directory, shard->stem,

@@ -13,6 +13,7 @@
 #include "net/upload.h"
 #include "shard/commit/file_replacement.h"
 #include "shard/commit/staging.h"
+#include "shard/commit/store_staging.h"
 #include "shard/declarations/feature_names.h"
 #include "shard/declarations/tfds_features.h"
 #include "shard/names/file_identity.h"
@@ -159,13 +160,21 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   if (manifest->values == nullptr) {
     manifest->values = std::make_shared<const ValueStatistics>(found.TakeValues());
   }
-  // The lock keeps writers from committing another dataset of this name before the manifest is in
-  // place.
-  const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);
-  if (!lock.ok()) return lock.status();
-  (*lock)->Keep(true);  // what an interrupted writer may resume
-  status = CheckUnchanged(set, *before);
-  if (status.ok()) status = Write(path, FormatManifest(*manifest), options.stop);
+  // No writer may commit another dataset of this name before the manifest is in place.
+  const auto write = [&] {
+    absl::Status unchanged = CheckUnchanged(set, *before);
+    return unchanged.ok() ? Write(path, FormatManifest(*manifest), options.stop) : unchanged;
+  };
+  if (IsRemote(set.directory)) {
+    status = WhileNothingIsCommitted(set.directory, set.stem, write);
+    // A store without conditional requests.
+    if (absl::IsUnimplemented(status)) status = write();
+  } else {
+    const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);
+    if (!lock.ok()) return lock.status();
+    (*lock)->Keep(true);  // what an interrupted writer may resume
+    status = write();
+  }
   if (!status.ok()) return status;
   return manifest;
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -125,6 +126,30 @@ std::optional<std::string> WrittenStem(std::string_view path, bool sidecar) {
   return std::string(shard->stem);
 }
 
+// Removes unfinished uploads of a dataset. A writer that commits meanwhile waits, and then finds
+// out that its parts are gone; what another one has committed by now is not touched.
+absl::Status DiscardUploads(const std::string& directory, const std::string& stem,
+                            const std::vector<UnfinishedUpload>& uploads, CleanSummary* summary) {
+  const auto discard = [&]() -> absl::Status {
+    std::set<std::string> there;
+    for (const std::string& folder : {directory, SidecarPath(directory)}) {
+      const absl::StatusOr<std::vector<UnfinishedUpload>> now = ListUploads(folder);
+      if (!now.ok()) return now.status();
+      for (const UnfinishedUpload& upload : *now) there.insert(upload.path + "\n" + upload.upload);
+    }
+    for (const UnfinishedUpload& upload : uploads) {
+      if (!there.contains(upload.path + "\n" + upload.upload)) continue;
+      absl::Status status = Discard({upload.path, upload.upload, {}, 0, ""});
+      if (!status.ok()) return status;
+      summary->removed.push_back(upload.path);
+    }
+    return absl::OkStatus();
+  };
+  absl::Status status = WhileNothingIsCommitted(directory, stem, discard);
+  // A store without conditional requests.
+  return absl::IsUnimplemented(status) ? discard() : status;
+}
+
 absl::Status CleanStore(const std::string& directory, const std::optional<std::string>& stem,
                         const std::set<std::string>& stems, const CleanOptions& options,
                         CleanSummary* summary) {
@@ -149,6 +174,7 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
                                          &summary->removed, &summary->kept, &used);
     if (!status.ok()) return status;
   }
+  std::map<std::string, std::vector<UnfinishedUpload>> abandoned;  // by the stem
   for (const std::string& folder : {directory, SidecarPath(directory)}) {
     const absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
     if (!uploads.ok()) return uploads.status();
@@ -172,12 +198,16 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
         summary->kept.push_back(upload.path);
         continue;
       }
-      if (!options.dry_run) {
-        absl::Status status = Discard({upload.path, upload.upload, {}, 0, ""});
-        if (!status.ok()) return status;
+      if (options.dry_run) {
+        summary->removed.push_back(upload.path);
+      } else {
+        abandoned[*writes].push_back(upload);
       }
-      summary->removed.push_back(upload.path);
     }
+  }
+  for (const auto& [one, uploads] : abandoned) {
+    absl::Status status = DiscardUploads(directory, one, uploads, summary);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
