@@ -74,6 +74,15 @@ def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
     return tuple(fields)
 
 
+def _check_written(schema: Any) -> None:
+    """Spark does not hand intervals to data sources in Python, and its error does not name the column."""
+    from pyspark.sql import types
+    for column in schema.fields:
+        if isinstance(column.dataType, (types.YearMonthIntervalType, types.CalendarIntervalType)):
+            raise ValueError(f"column {column.name!r}: Spark does not pass {column.dataType.simpleString()} to data sources "
+                             "in Python; cast it to a number of months, or to a string")
+
+
 def _place_types() -> Dict[str, Any]:
     from pyspark.sql import types
     return dict(zip(PLACE_COLUMNS, (types.StringType(), types.LongType())))
@@ -240,11 +249,13 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         self._check_options(self._writing)
+        _check_written(schema)
         return _Writer(self._job(overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         from .streaming import StreamWriter
         self._check_options((*self._writing, *_OF_STREAMS))
+        _check_written(schema)
         if overwrite:
             raise ValueError("shardfeed: a stream is written by outputMode 'append' or 'update': each micro-batch "
                              "becomes a dataset of its own, and 'complete' would replace them all")

@@ -100,6 +100,9 @@ class TestSpark:
         with pytest.raises(Exception, match=r"the rows are in more than 2 partitions; write df.repartition\(2\)"):
             df.write.format("shardfeed").mode("append").save(f"{tmp_path}/few@2")
         assert not left_behind(tmp_path / "few@2")
+        with pytest.raises(Exception, match="column 'ym': Spark does not pass interval year to month"):
+            spark.sql("select interval '1-2' year to month as ym").write.format("shardfeed").mode("append").save(
+                f"{tmp_path}/few@1")
 
     def test_filters_are_left_to_spark(self, spark, dataset):
         for enabled in ("true", "false"):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import urllib.parse
+import urllib.request
 
 import harness
 import numpy as np
@@ -368,6 +369,11 @@ def test_nothing_is_served_without_the_token(server, path):
     for token in ("", "x", server.token[:-1], server.token + "x"):
         answer, body = ask(server, path, token=token, n=0, f="x", i=0)
         assert answer.status == 404 and body == b"open the URL that 'shardfeed view' printed\n"
+
+
+def test_the_url_without_its_slash_is_the_same_page(server):
+    with urllib.request.urlopen(server.url.rstrip("/")) as answer:
+        assert answer.url == server.url and answer.status == 200
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "program.py", "api/", "page.html", "..%2fprogram.py", "//"])

@@ -74,7 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             url = urllib.parse.urlsplit("")
         token, *path = url.path.removeprefix("/").split("/")
-        if not secrets.compare_digest(token.encode(), self.server.token.encode()) or not path:
+        known = secrets.compare_digest(token.encode(), self.server.token.encode())
+        if known and not path:  # the URL without its last slash
+            self._send(301, "text/plain", b"", headers=[("Location", f"/{token}/")])
+            return
+        if not known:
             self._send(404, "text/plain", b"open the URL that 'shardfeed view' printed\n")
             return
         try:
