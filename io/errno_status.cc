@@ -52,7 +52,9 @@ absl::Status ErrnoStatus(int error, std::string_view path, std::string_view what
   std::string remedy = kind.remedy;
   // When a file is created, ENOENT means that its folder is missing.
   const size_t slash = path.rfind('/');
-  if (error == ENOENT && what == "create" && slash != path.npos && slash > 0) {
+  if (error == ENOENT && path.find("://") != path.npos) {
+    remedy = "; only a local path is supported here";
+  } else if (error == ENOENT && what == "create" && slash != path.npos && slash > 0) {
     remedy = fmt::format("; the folder {} does not exist, create it first", path.substr(0, slash));
   }
   return absl::Status(kind.code, fmt::format("{}: cannot {}: {}{}", path, what,

@@ -105,9 +105,11 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
       error.code == "InvalidToken") {
     if (credentials_ == nullptr) {
       return absl::PermissionDeniedError(message(
-          fmt::format("S3 refuses access without credentials ({}), and none were found; set "
-                      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-                      said)));
+          fmt::format("S3 refuses access without credentials ({}), and {}", said,
+                      Env("AWS_NO_SIGN_REQUEST").empty()
+                          ? "none were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                            "AWS_PROFILE"
+                          : "AWS_NO_SIGN_REQUEST is set, so none are used")));
     }
     std::string_view remedy =
         "; they must allow this request; without permission to list, a missing object is "

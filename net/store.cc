@@ -67,6 +67,18 @@ constexpr const char* kVariables[] = {"AWS_ACCESS_KEY_ID",
 
 constexpr std::string_view kSchemes[] = {"s3", "gs", "az", "abfss", "http", "https"};
 
+// What other programs call by this scheme; empty: nothing is known.
+std::string_view MeantScheme(std::string_view scheme) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"s3a", "s3://"},         {"s3n", "s3://"},        {"S3", "s3://"},       {"gcs", "gs://"},
+      {"abfs", "abfss://"},     {"wasb", "abfss://"},    {"wasbs", "abfss://"}, {"azure", "az://"},
+      {"file", "file:///PATH"}, {"FILE", "file:///PATH"}};
+  for (const auto& [other, meant] : kOthers) {
+    if (scheme == other) return meant;
+  }
+  return "";
+}
+
 struct Stores {
   Mutex mutex;
   std::map<std::string, std::shared_ptr<const Store>> stores ABSL_GUARDED_BY(mutex);
@@ -133,11 +145,13 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   const std::optional<std::string_view> scheme = SchemeOf(url);
   if (!scheme ||
       std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) == std::end(kSchemes)) {
+    const std::string_view meant = scheme ? MeantScheme(*scheme) : "";
     return absl::InvalidArgumentError(
-        fmt::format("{}: {} is not supported; datasets are read from paths, s3://, gs://, az://, "
+        fmt::format("{}: {} is not supported; {}datasets are read from paths, s3://, gs://, az://, "
                     "abfss://, http:// and https://, and written to paths, s3://, gs://, az:// and "
                     "abfss://",
-                    url, scheme ? fmt::format("{}://", *scheme) : "this"));
+                    url, scheme ? fmt::format("{}://", *scheme) : "this",
+                    meant.empty() ? "" : fmt::format("here it is {}; ", meant)));
   }
   if (absl::Status status = CheckNoSecret(url); !status.ok()) return status;
   static auto* const known = new Stores();

@@ -79,6 +79,12 @@ def test_tfds_needs_a_folder(s3):
     assert not [name for name in s3.objects if name.startswith("x")]
 
 
+@pytest.mark.parametrize("name, meant", [("s3a://b/x@1", "s3://"), ("gcs://b/x@1", "gs://"), ("abfs://c@a/x@1", "abfss://"),
+                                         ("file://host/x@1", "file:///PATH")])
+def test_schemes_of_other_programs(name, meant):
+    assert f":// is not supported; here it is {meant}; datasets are read from" in fail(USAGE, "cat", name)
+
+
 # ---- Secrets
 
 
@@ -126,6 +132,12 @@ def test_redirects_without_a_region(monkeypatch, status, location, told):
     with s3_that(monkeypatch, lambda *_: (status, headers, b"")):
         message = run("cat", "s3://data/t@2").err
     assert told in message and "region" not in message and "SECRET" not in message
+
+
+def test_requests_that_are_not_signed_on_purpose(monkeypatch):
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+    with s3_that(monkeypatch, lambda *_: error(403, "AccessDenied")):
+        assert "AWS_NO_SIGN_REQUEST is set, so none are used" in run("cat", "s3://data/t@2").err
 
 
 def test_archived_objects(monkeypatch):
