@@ -29,7 +29,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for as long as it lives, but between Unlock and Lock. Used by one thread.
+// Holds a mutex for as long as it lives, except between Unlock and Lock. Not thread-safe.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : lock_(mutex.mutex_) {}
@@ -54,7 +54,7 @@ class CondVar {
   void Wait(MutexLock& lock, Predicate ready) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     condition_.wait(lock.lock_, std::move(ready));
   }
-  // False: the time has passed, and it is still not ready.
+  // Returns false if it is not ready after that time.
   template <typename Duration, typename Predicate>
   bool WaitFor(MutexLock& lock, Duration most, Predicate ready) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return condition_.wait_for(lock.lock_, most, std::move(ready));

@@ -130,7 +130,7 @@ absl::StatusOr<AzureUrl> ParseAzureUrl(std::string_view url) {
     const size_t at = parts.host.find('@');
     const std::string_view host = at == parts.host.npos ? "" : parts.host.substr(at + 1);
     const size_t dfs = host.find(".dfs.");
-    // What stands before "@" may be a password, so the message must not repeat it.
+    // The part before "@" may be a password, so the message must not repeat it.
     if (dfs == host.npos || !IsName(host.substr(0, dfs), "-") || !IsName(host, "-.")) {
       return absl::InvalidArgumentError(fmt::format(
           "{}://...: expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/...", parts.scheme));

@@ -12,7 +12,7 @@
 //     64     CRC-32C of each 16 KiB of them
 //   2112     the key: which version of which object
 //
-// Numbers are little-endian. Nothing else is believed: a file is a block if its header's CRC is
+// Numbers are little-endian. Files are validated: one is a block if its header's CRC is
 // right, if it is of the object that is looked for, and if it is as long as the header says; and
 // bytes are delivered when they have been compared with their CRC.
 
@@ -51,7 +51,7 @@ struct CachedVersion {
 // other names the folder.
 std::string CachedDatasetOf(std::string_view path);
 
-// What a block is of.
+// Identifies a block: the version of an object, and the block's number in it.
 struct BlockKey {
   std::string text;  // CachedVersion::Text; at most kMaxBytes
   uint64_t object_size = 0;

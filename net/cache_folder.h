@@ -76,7 +76,7 @@ struct CacheEntry {
 struct CacheListing {
   std::vector<CacheEntry> entries;
   uint64_t bytes = 0;          // size of all files
-  uint64_t damaged_files = 0;  // blocks that are none; the next reader removes them
+  uint64_t damaged_files = 0;  // invalid block files, which the next reader removes
 };
 
 // Thread-safe. In a child after fork, a new one is needed, with the same descriptor.

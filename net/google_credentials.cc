@@ -26,7 +26,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxReasonBytes = 300;
 constexpr std::time_t kTokenLifetime = 3600;
-// By how much a clock may be wrong before that may be the reason for an error.
+// Clocks that differ by more than this are named as the possible reason for an error.
 constexpr std::time_t kTolerance = 120;
 constexpr std::string_view kScope = "https://www.googleapis.com/auth/devstorage.read_write";
 constexpr const char* kTokenUri = "https://oauth2.googleapis.com/token";
@@ -149,8 +149,7 @@ absl::StatusOr<std::optional<Credentials>> FromFile(const std::string& path) {
       path, type.substr(0, kMaxReasonBytes)));
 }
 
-// Elsewhere than on Google's machines nothing answers, or something else does: nothing is found
-// then.
+// Outside Google Cloud there is no metadata server, or something else answers: returns nullopt.
 absl::StatusOr<std::optional<Credentials>> FromMetadata() {
   std::string host = Env("GCE_METADATA_HOST");
   if (host.empty()) host = Env("GCE_METADATA_IP");
@@ -220,7 +219,7 @@ absl::StatusOr<std::optional<Credentials>> FindGoogleCredentials(bool named_only
   }
   if (const std::string path = Env("GOOGLE_APPLICATION_CREDENTIALS"); !path.empty()) {
     absl::StatusOr<std::optional<Credentials>> found = FromFile(path);
-    // Not found is for objects.
+    // NotFound would be taken for a missing object.
     if (!absl::IsNotFound(found.status())) return found;
     return absl::FailedPreconditionError(
         fmt::format("GOOGLE_APPLICATION_CREDENTIALS: {}", std::string(found.status().message())));

@@ -450,8 +450,6 @@ class HttpClient::Loop {
           return absl::UnavailableError(fmt::format("{}: the response ended early", call.host));
         }
         return absl::OkStatus();
-      case CURLE_OPERATION_TIMEDOUT:
-        return absl::DeadlineExceededError(text);
       case CURLE_COULDNT_RESOLVE_HOST:
       case CURLE_COULDNT_RESOLVE_PROXY:
       case CURLE_COULDNT_CONNECT:

@@ -47,7 +47,7 @@ struct HttpResponse {
   std::map<std::string, std::string, std::less<>> headers;  // names in lower case
   std::string body;
   size_t received = 0;  // bytes that are in place in `into`
-  // Why the response is incomplete. DeadlineExceeded: stalled. Unavailable: the connection failed.
+  // Why the response is incomplete. Unavailable: the connection failed, or stalled.
   // PermissionDenied: the server's certificate is not trusted. FailedPrecondition: the server
   // ignores ranges, or encodes the object. DataLoss: the range or length is not the requested one.
   // Aborted: the object has another size. ResourceExhausted: longer than max_body. Cancelled: see

@@ -16,7 +16,7 @@ namespace shardfeed {
 
 // What the body of an error says.
 struct S3Error {
-  std::string code;  // empty: the body is none
+  std::string code;  // empty: the body is not an S3 error
   std::string message;
   std::string details;  // Google's
   std::string region;   // Amazon's
@@ -32,7 +32,7 @@ struct S3Error {
 inline constexpr std::time_t kClockTolerance = 60;
 std::optional<std::time_t> TimeOfRefusal(const S3Error& error, const HttpResponse& response);
 
-// A time as listings have it, 2026-11-25T12:00:00.000Z; 0: it is none.
+// A time as listings have it, 2026-11-25T12:00:00.000Z; 0 if it is not valid.
 std::time_t TimeOf(const char* text);
 
 // Store::List of a store that knows ListObjectsV2. `bucket`: its URL, without '/' at the end.

@@ -55,10 +55,10 @@ bool IsSuccess(const HttpResponse& response) {
   return response.transport.ok() && response.status >= 200 && response.status < 300;
 }
 
-// Whether another attempt may succeed. `store`: null for a server that is none.
+// Whether another attempt may succeed. `store`: null if the server is not a store.
 bool MayPass(const Store* store, const HttpResponse& response) {
   if (!response.transport.ok()) {
-    return absl::IsUnavailable(response.transport) || absl::IsDeadlineExceeded(response.transport);
+    return absl::IsUnavailable(response.transport);
   }
   if (store != nullptr && store->Stays(response)) return false;
   const int status = response.status;

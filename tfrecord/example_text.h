@@ -1,5 +1,5 @@
 // Formats tf.train.Examples as text, for people and for tools. A name that is not UTF-8 makes a
-// record none, as for Protocol Buffers.
+// record invalid, as for Protocol Buffers.
 
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
 #define SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_

@@ -159,7 +159,7 @@ std::string_view TarKeyOf(std::string_view payload) {
 
 std::string ReadTarFrame(absl::Span<char> frame, uint64_t offset, std::string_view* payload) {
   TarSampleWalk walk(offset, offset + frame.size(), TarSampleWalk::Extent::kSample);
-  thread_local TarSample sample;  // whose memory is used again
+  thread_local TarSample sample;  // reused, to allocate once
   const auto peek = [&](uint64_t at, size_t size) -> absl::StatusOr<std::string_view> {
     return std::string_view(frame.data(), frame.size()).substr(at - offset, size);
   };

@@ -104,8 +104,8 @@ std::string CostText(const EpochCost& cost, double price) {
                      FormatCount(cost.requests), FormatSize(cost.bytes), PriceOf(cost, price));
 }
 
-// The reader's shuffle with chunks of 8 MiB, where its own are smaller and the window has room for
-// them; null if it has not.
+// The reader's shuffle with chunks of 8 MiB, if its own are smaller and the window has room for
+// them; null otherwise.
 absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader) {
   ReaderOptions options = reader.options();
   const OrderSpec& spec = reader.order().spec();
@@ -147,8 +147,8 @@ absl::StatusOr<StorePlan> PlanStore(const Reader& reader) {
 }
 
 // What cannot be kept of MDS shards (MdsColumns::Notes), and what it costs to shuffle ArrayRecord
-// shards: by the first one of each folder. None if its index cannot be
-// opened; reading reports the error.
+// shards: by the first one of each folder. None if its index cannot be opened; reading reports the
+// error.
 std::vector<std::string> NotesOf(const ShardTable& table) {
   std::vector<std::string> notes;
   std::optional<std::string_view> folder;

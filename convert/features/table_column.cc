@@ -31,7 +31,7 @@ std::string_view WithoutPlus(std::string_view text) {
   return plus ? text.substr(1) : text;
 }
 
-// Whether the first of `a` stands before the first of `b`, if there is one.
+// Whether the first of `a` precedes the first of `b`, if there is one.
 bool IsBefore(const Cells& a, const Cells& b) {
   if (a.count == 0 || b.count == 0) return a.count > 0;
   if (a.place.file != b.place.file) return a.place.file < b.place.file;

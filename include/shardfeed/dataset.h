@@ -252,8 +252,8 @@ class Dataset {
   // Calls `fn` for each row, which may write any number of rows. The input's columns are dropped.
   Dataset FlatMap(RowSpec output, FlatMapFn fn, std::string version = {}) const;
   // Calls a function for each row in order, which writes one row. The function may keep state: each
-  // epoch, and each run that resumes, calls `make` for a fresh one, so that Load calls it again for
-  // all preceding rows. The input's columns are dropped.
+  // epoch, and each run that resumes, calls `make` for a fresh one, so that LoadStateDict calls it
+  // again for all preceding rows. The input's columns are dropped.
   Dataset Scan(RowSpec output, std::function<FlatMapFn()> make, std::string version = {}) const;
   // Drops the rows on which the row steps directly before this one (Parse, DecodeImage, Map, Filter
   // ...) fail, and counts them in IteratorStats::ignored. DataLoss: `max_ignored` allows fewer
@@ -354,7 +354,7 @@ class Dataset {
   // The rows before the first for which `fn` returns false. `fn` may also be called for later rows.
   Dataset TakeWhile(FilterFn fn, std::string version = {}) const;
   // Keeps the first row of each value of a column of single numbers or bytes. The values seen so
-  // far are held in memory. Load reads all preceding rows again.
+  // far are held in memory. LoadStateDict reads all preceding rows again.
   Dataset Unique(std::string column) const;
   // Drops rows at random so that the classes of the remaining rows have the proportions
   // `target_dist`, one for each class from 0 on; they need not add up to 1. `initial_dist` is the

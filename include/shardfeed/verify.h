@@ -103,7 +103,7 @@ absl::StatusOr<VerifyReport> Verify(const ShardSet& set, const VerifyOptions& op
 // One damaged place, and what is lost there. Places that follow each other without a sound record
 // between them are one where the framing does not tell them apart.
 struct DamagedPlace {
-  // As Defect::kind.
+  // As Defect::kind, or "cut shard", "missing shard" or "other records".
   std::string kind;
   std::string detail;  // one line for a person; names the file
   // Number in the shard of the first record that is lost, or of the record whose damaged length was

@@ -263,7 +263,7 @@ absl::StatusOr<KnownFeatures> FeaturesOf(const Schema& schema) {
   if (!schema.knows_steps()) {
     known.origin =
         "The manifest, which an earlier version wrote, does not tell how many values steps have "
-        "('shardfeed index --manifest' adds it)";
+        "(which 'shardfeed index' can add)";
   }
   for (const auto& [name, feature] : schema.features()) {
     if (feature.mixed_kinds > 0) {
@@ -359,7 +359,7 @@ absl::StatusOr<KnownFeatures> FindFeatures(const ShardSet& set, const ShardTable
   if (known.ok() && found->sampled) {
     known->origin =
         "The features were found in some of the records, since the dataset has no manifest "
-        "('shardfeed index --manifest' writes one)";
+        "(which 'shardfeed index' can write)";
   }
   return known;
 }

@@ -102,7 +102,7 @@ struct Step {
   std::shared_ptr<const RowSpec> spec;
   bool batched = false;
   // Computes the length from the lengths of the inputs; if empty, it is that of the input. For
-  // shards, see plan/length.h.
+  // shards, see pipeline/plan/length.h.
   std::function<Length(const std::vector<Length>&)> length;
   // Whether it draws random numbers by an element's place in an epoch.
   bool random = false;

@@ -73,7 +73,7 @@ class RowProgram {
   RowSpec slots_;
   std::vector<Place> places_;
   std::shared_ptr<const RowSpec> fixed_;
-  std::vector<size_t> fixed_steps_;  // steps that write these
+  std::vector<size_t> fixed_steps_;  // steps that write fixed columns
   size_t fixed_row_bytes_ = 0;
   std::vector<int> result_;    // slots of the output's columns
   std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output

@@ -34,6 +34,9 @@ absl::StatusOr<std::shared_ptr<const StoredElements>> Stored(const ElementFileOp
 
 Dataset Dataset::Snapshot(std::string path, uint64_t max_bytes) const {
   if (!status_.ok()) return *this;
+  if (path.empty()) {
+    return Dataset(absl::InvalidArgumentError("snapshot: expected the name of a file, got ''"));
+  }
   const absl::StatusOr<uint64_t> chain = FingerprintOf(*step_, Coverage::kRank);
   if (!chain.ok()) return Dataset(chain.status());
   Step step = Like("snapshot");

@@ -68,8 +68,8 @@ uint64_t ValuesOf(const std::vector<int64_t>& shape) {
   return values;
 }
 
-// Calls visit(values) with what returns the element of a number; not for half floats, which fit
-// everywhere, nor for strings.
+// Calls visit(values), where values(i) is element i. Skips half floats, which fit everywhere, and
+// strings.
 template <typename Visit>
 void VisitNumbers(const ExampleColumn& column, const Visit& visit) {
   const auto of = [&]<typename T>(T) {

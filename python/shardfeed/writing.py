@@ -62,6 +62,9 @@ class RecordWriter:
     """What writes records."""
 
     def __init__(self, core: Any):
+        if not hasattr(core, "write_example"):
+            raise TypeError(f"{type(self).__name__} is made by sf.write or WriteJob.shard, not by itself; use "
+                            f"sf.write({core!r})")
         self._writer = core
         self._records: Optional[int] = None  # how many, once it is closed
         self._ended = False

@@ -202,7 +202,6 @@ class ThreadedRun : public ReadRun {
   }
 
   struct Block;
-
   struct Unit : ReadUnit {
     // Guarded by the run's mutex_.
     bool ready = false;

@@ -103,7 +103,7 @@ class Reader {
     Fail(fmt::format("'{}' is not a size", what));
     return -1;
   }
-  // 0: not known.
+  // 0 if it is not known.
   uint64_t NumClasses(const Json& content) {
     const Json* classes = Member(content, "num_classes");
     const int64_t number = classes == nullptr ? 0 : Size(*classes, "num_classes");

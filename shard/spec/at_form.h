@@ -16,6 +16,10 @@
 
 namespace shardfeed {
 
+inline constexpr char kNulError[] = "the name of a dataset has a NUL character in it";
+
+inline bool HasWildcard(std::string_view text) { return text.find_first_of("*?[") != text.npos; }
+
 // The file name part of a spec with an '@'.
 struct AtForm {
   std::string_view stem;

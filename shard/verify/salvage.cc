@@ -118,7 +118,7 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
   return 4 * found >= looked;  // Also true if no entry could be checked.
 }
 
-// See RecordStreamOptions::indexed_end. Null: no index tells.
+// See RecordStreamOptions::indexed_end. Null if no index is available.
 std::function<uint64_t(uint64_t, uint64_t)> EndOfIndex(std::shared_ptr<const ShardIndex> index,
                                                        ShardFormat format, uint64_t shard_bytes) {
   if (index == nullptr) return nullptr;
@@ -304,7 +304,8 @@ void ShardSalvager::LosePlaces(const absl::Status& error) {
 }
 
 // Returns where the chunks of an ArrayRecord shard are by its index, whose file may be cut off
-// since. Null: no index tells. A chunk that is read tells whether it is the one of the index.
+// since. Null if no index is available. A chunk that is read tells whether it is the one of the
+// index.
 absl::StatusOr<std::shared_ptr<const ArrayRecordFooter>> ShardSalvager::FooterOfIndex() const {
   if (!options_.use_index || format_.framing != Framing::kArrayRecord) return nullptr;
   absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = OpenIndex(*file_);
@@ -348,9 +349,9 @@ absl::Status ShardSalvager::PassPlacedDamage(const absl::Status& error) {
   return absl::OkStatus();
 }
 
-// Where the first damage of a tar shard is, which the index tells how to pass: then the samples are
-// read one by one from the damaged one on. Otherwise the rest is lost, since nothing else tells for
-// sure where a sample begins.
+// Passes the first damage of a tar shard if the index says where the next sample begins: samples
+// are then read one by one. Otherwise the rest is lost, since nothing else tells for sure where a
+// sample begins.
 absl::Status ShardSalvager::PassTarDamage(const absl::Status& error) {
   const bool raw = format_.compression == Compression::kNone;
   std::shared_ptr<const ShardIndex> index;

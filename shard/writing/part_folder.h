@@ -70,7 +70,7 @@ absl::Status CheckPartIndex(const std::string& index, const std::string& path,
 // The digits of a job's random id, and whether a name is one.
 inline constexpr size_t kJobIdDigits = 32;
 bool IsRandomJobId(std::string_view name);
-// A name for the folder of an attempt. InvalidArgument: `attempt` is no IsPlainName.
+// A name for the folder of an attempt. InvalidArgument: `attempt` is not a plain name.
 absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt);
 // Whether `text` has at most 64 characters, which are letters, digits, '.', '_' and '-'.
 bool IsPlainName(std::string_view text);
@@ -112,7 +112,7 @@ class PartFolder : public PartStaging {
   // for each part is also written to NNNNN.message beside the part's shard. `check`, if any, is
   // called before a part counts as finished, and an error of it is one of the part.
   //
-  // InvalidArgument: `attempt` is no IsPlainName. FailedPrecondition: the job's folder does not
+  // InvalidArgument: `attempt` is not a plain name. FailedPrecondition: the job's folder does not
   // exist. Others: as ErrnoStatus.
   static absl::StatusOr<std::unique_ptr<PartFolder>> Create(const std::string& job_folder,
                                                             const std::string& job, uint64_t first,

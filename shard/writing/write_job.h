@@ -49,7 +49,7 @@ class WriteJob {
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set. InvalidArgument: an
   // option is invalid. Others: as ErrnoStatus; of a store, those of Store::ErrorOf.
   static absl::StatusOr<WriteJob> Create(const OutputSpec& spec, const WriteJobOptions& options);
-  // The job of which `text` is the Text. InvalidArgument: it is none.
+  // The job of which `text` is the Text. InvalidArgument: not a job's text.
   static absl::StatusOr<WriteJob> FromText(std::string_view text);
   std::string Text() const;
   // Whether `text` can be the id of a job: an IsPlainName that is not empty or a hidden file's.

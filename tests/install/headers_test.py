@@ -76,3 +76,13 @@ def test_folders_do_not_include_in_circles():
             header.parent for header in headers if (REPOSITORY / header).exists() and header.parent != folder)
     assert len(used) > 40
     graphlib.TopologicalSorter(used).prepare()  # raises CycleError, which names the folders
+
+
+def test_no_file_is_long():
+    """Above 600 lines, a file has become several things."""
+    listed = subprocess.run(["git", "ls-files", "*.cc", "*.h", "*.cu", "*.py", "*.js"], cwd=REPOSITORY, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is not a clone")
+    long = {name: count for name in listed.stdout.split()
+            if (REPOSITORY / name).exists() and (count := len((REPOSITORY / name).read_bytes().splitlines())) > 600}
+    assert not long

@@ -61,7 +61,7 @@ def test_what_a_sample_does_not_know_is_an_error(tmp_path):
     big = b"x" * 100_000
     name = foreign(tmp_path, ({"image": big, "n": i, **({"late": 0.5} if i == 600 else {})} for i in range(800)))
     message = ("d-00000-of-00002: record 300 at byte ", "feature 'late' is not known. The features were found in some of "
-               "the records, since the dataset has no manifest ('shardfeed index --manifest' writes one): name the features to "
+               "the records, since the dataset has no manifest (which 'shardfeed index' can write): name the features to "
                "parse; 'shardfeed inspect' lists all")
     with pytest.raises(ValueError) as info:
         for _ in sf.read(name).parse().batch(10):
@@ -151,7 +151,7 @@ def test_manifests_of_earlier_versions_are_completed(tmp_path):
     for key in ("min_step_values", "max_step_values"):
         del manifest["features"]["t"][key]
     harness.write_manifest(path, manifest)
-    with pytest.raises(ValueError, match="The manifest, which an earlier version wrote.*'shardfeed index --manifest' adds it"):
+    with pytest.raises(ValueError, match="The manifest, which an earlier version wrote.*which 'shardfeed index' can add"):
         list(sf.read(name).parse())
     sf.index(name, manifest=True)
     assert [row["t"].tolist() for row in sf.read(name).parse()] == [[[1, 2], [3, 4]], [[5, 6]]]

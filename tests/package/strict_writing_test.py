@@ -379,3 +379,13 @@ def test_closed_and_aborted_writers_are_silent(tmp_path):
         with pytest.raises(FileExistsError):
             sf.write(tmp_path / "a@1")
         gc.collect()
+
+
+def test_writers_are_not_made_directly(tmp_path):
+    with pytest.raises(TypeError, match=r"Writer is made by sf.write or WriteJob.shard, not by itself; use sf.write\('"):
+        sf.Writer(str(tmp_path / "w@2"))
+
+
+def test_a_snapshot_has_a_name():
+    with pytest.raises(ValueError, match="snapshot: expected the name of a file, got ''"):
+        sf.range(3).snapshot("")
