@@ -64,12 +64,13 @@ absl::Status InputFiles::Stat() {
   states_.assign(paths_.size(), State());
   num_bytes_ = 0;
   const bool remote = std::any_of(paths_.begin(), paths_.end(), IsRemote);
-  absl::Status status =
-      ParallelFor(paths_.size(), remote ? kLookedUpAtOnce : 1, {}, [this](size_t i) {
-        absl::StatusOr<State> state = StateOf(paths_[i]);
-        if (state.ok()) states_[i] = *std::move(state);
-        return state.status();
-      });
+  absl::Status status = ParallelFor(paths_.size(), remote ? kLookedUpAtOnce : 1, {},
+                                    [this](size_t i) -> absl::Status {
+                                      absl::StatusOr<State> state = StateOf(paths_[i]);
+                                      if (!state.ok()) return state.status();
+                                      states_[i] = *std::move(state);
+                                      return absl::OkStatus();
+                                    });
   for (const State& state : states_) num_bytes_ += state.size;
   return status;
 }
