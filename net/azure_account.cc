@@ -33,8 +33,8 @@ bool IsName(std::string_view text, std::string_view others) {
 
 absl::StatusOr<std::string> Endpoint(std::string text, std::string_view variable) {
   while (text.ends_with('/')) text.pop_back();
-  if ((!text.starts_with("http://") && !text.starts_with("https://")) ||
-      text.find_first_of("?#@ \r\n") != text.npos) {
+  // What has been put here by mistake may be a key, so the message repeats nothing of it.
+  if (!CheckOrigin(variable, text).ok()) {
     return absl::InvalidArgumentError(
         fmt::format("{}: expected http://HOST or https://HOST, with a path if need be", variable));
   }

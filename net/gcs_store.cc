@@ -37,7 +37,9 @@ absl::StatusOr<std::shared_ptr<const Store>> GcsStore::Open(std::string_view buc
     store->origin_ = "http://" + store->origin_;
   }
   while (store->origin_.ends_with('/')) store->origin_.pop_back();
-  if (absl::Status status = CheckOrigin("STORAGE_EMULATOR_HOST", store->origin_); !status.ok()) {
+  if (absl::Status status = CheckOrigin("STORAGE_EMULATOR_HOST", store->origin_,
+                                        "HOST:PORT, http://HOST or https://HOST");
+      !status.ok()) {
     return status;
   }
   if (given == nullptr) {

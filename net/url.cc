@@ -45,17 +45,20 @@ UrlParts SplitUrl(std::string_view url) {
           slash == rest.npos ? std::string_view() : rest.substr(slash + 1)};
 }
 
-absl::Status CheckOrigin(std::string_view variable, std::string_view origin) {
+absl::Status CheckOrigin(std::string_view variable, std::string_view origin,
+                         std::string_view forms) {
   const auto wrong = [&](std::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        absl::string_view(variable.data(), variable.size()),
-        ": expected http://HOST or https://HOST, ", absl::string_view(what.data(), what.size())));
+    return absl::InvalidArgumentError(
+        absl::StrCat(absl::string_view(variable.data(), variable.size()), ": expected ",
+                     absl::string_view(forms.data(), forms.size()), ", ",
+                     absl::string_view(what.data(), what.size())));
   };
   const std::string_view host = origin.substr(std::min(origin.find("://"), origin.size()));
   if (host.substr(0, host.find('/', 3)).find('@') != host.npos) {
     return wrong("without a password");
   }
   if (origin.find_first_of("?#") != origin.npos) return wrong("without a query");
+  if (origin.find_first_of("@ \r\n") != origin.npos) return wrong("without '@' and blanks");
   if (!origin.starts_with("http://") && !origin.starts_with("https://")) {
     return wrong("got '" + std::string(origin) + "'");
   }

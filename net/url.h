@@ -28,9 +28,11 @@ struct UrlParts {
 UrlParts SplitUrl(std::string_view url);
 
 // Checks the address of a server, http://HOST or https://HOST with nothing but a path, that is the
-// value of `variable`. InvalidArgument: it is not such an address, or contains a password or a
-// query; the message does not repeat these, which may be secret.
-absl::Status CheckOrigin(std::string_view variable, std::string_view origin);
+// value of `variable`. `forms`: what may be written, for the message. InvalidArgument: it is not
+// such an address, or contains a password or a query; the message does not repeat these, which may
+// be secret.
+absl::Status CheckOrigin(std::string_view variable, std::string_view origin,
+                         std::string_view forms = "http://HOST or https://HOST");
 
 // The name of the first parameter in the query of a URL that is a secret: a signature or a token.
 // Empty: there is none.

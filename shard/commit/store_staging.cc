@@ -517,6 +517,8 @@ absl::Status WhileNothingIsCommitted(const std::string& directory, const std::st
     return absl::UnavailableError(
         fmt::format("{}: other processes keep committing this dataset; try again", path));
   }
+  // Nobody can commit to a store without conditional requests.
+  if (absl::IsUnimplemented(status)) return work();
   if (!status.ok()) return status;
   status = work();
   const absl::Status removed = RemoveLock(path, lock);

@@ -58,7 +58,8 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
 
 // Finishes a commit that is there, and calls `work` while there can be no other one of this
 // dataset, for which the place of the commit record is taken. Writers wait for that. If this
-// process is killed, others go on after the patience of SHARDFEED_NET_SECONDS.
+// process is killed, others go on after the patience of SHARDFEED_NET_SECONDS. Nobody can commit to
+// a store without conditional requests, so `work` is then called at once.
 //
 // Unavailable: others keep committing. Others: those of FinishStoreCommit and of `work`.
 absl::Status WhileNothingIsCommitted(const std::string& directory, const std::string& stem,

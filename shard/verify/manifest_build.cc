@@ -167,8 +167,6 @@ absl::StatusOr<Manifest> WriteManifest(const ShardSet& set, const ManifestBuildO
   };
   if (IsRemote(set.directory)) {
     status = WhileNothingIsCommitted(set.directory, set.stem, write);
-    // A store without conditional requests.
-    if (absl::IsUnimplemented(status)) status = write();
   } else {
     const absl::StatusOr<std::unique_ptr<Staging>> lock = Staging::Open(set.directory, set.stem);
     if (!lock.ok()) return lock.status();

@@ -145,9 +145,7 @@ absl::Status DiscardUploads(const std::string& directory, const std::string& ste
     }
     return absl::OkStatus();
   };
-  absl::Status status = WhileNothingIsCommitted(directory, stem, discard);
-  // A store without conditional requests.
-  return absl::IsUnimplemented(status) ? discard() : status;
+  return WhileNothingIsCommitted(directory, stem, discard);
 }
 
 absl::Status CleanStore(const std::string& directory, const std::optional<std::string>& stem,

@@ -212,7 +212,7 @@ def test_what_errors_say(gcs, monkeypatch):
             m.setattr(gcs, "refused", lambda request, answer=answer: answer)
             assert message in look(), look()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "ftp://x")
-    assert "STORAGE_EMULATOR_HOST: expected http://HOST or https://HOST, got 'ftp://x'" in look()
+    assert "STORAGE_EMULATOR_HOST: expected HOST:PORT, http://HOST or https://HOST, got 'ftp://x'" in look()
 
 
 def test_a_clock_that_is_wrong_is_corrected(gcs, monkeypatch):

@@ -105,7 +105,8 @@ def test_signed_addresses_are_refused(query, tmp_path):
 def test_endpoints_have_no_secrets(monkeypatch, variable, value, why):
     monkeypatch.setenv(variable, value)
     message = fail(USAGE, "cat", ("s3" if variable.startswith("AWS") else "gs") + "://data/t@2")
-    assert message == f"{variable}: expected http://HOST or https://HOST, {why}"
+    forms = "http://HOST or https://HOST" if variable.startswith("AWS") else "HOST:PORT, http://HOST or https://HOST"
+    assert message == f"{variable}: expected {forms}, {why}"
 
 
 def test_passwords_of_containers_are_not_repeated(monkeypatch):
