@@ -19,7 +19,8 @@ constexpr uint64_t kSmallBytes = 64 << 10;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<File>> RemoteFile::Open(const ObjectInfo& info) {
+absl::StatusOr<std::shared_ptr<File>> RemoteFile::Open(const ObjectInfo& info,
+                                                       std::shared_ptr<const GuardObject> guard) {
   absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(info.path);
   if (!store.ok()) return store.status();
   std::shared_ptr<RemoteFile> file(new RemoteFile(info.path, info.size));
@@ -29,6 +30,7 @@ absl::StatusOr<std::shared_ptr<File>> RemoteFile::Open(const ObjectInfo& info) {
   }
   MutexLock lock(file->version_->mutex);
   file->version_->value = info.version;
+  if (info.version.empty()) file->version_->guard = std::move(guard);
   return std::shared_ptr<File>(std::move(file));
 }
 
@@ -40,9 +42,30 @@ RemoteFile::~RemoteFile() {
   }
 }
 
-void RemoteFile::SetVersion(Version& version, const std::string& value) {
-  MutexLock lock(version.mutex);
-  if (version.value.empty()) version.value = value;
+// Takes the version that a successful read has found, if it was unknown, and calls `done` when it
+// is known whether it is the right one.
+void RemoteFile::CheckVersion(const std::shared_ptr<Version>& version, const std::string& path,
+                              const ReadVersion& read, std::function<void(absl::Status)> done) {
+  std::shared_ptr<const GuardObject> guard;
+  absl::Status status;
+  {
+    MutexLock lock(version->mutex);
+    if (version->value.empty()) version->value = read.version;
+    // Two first reads may have met two versions.
+    if (!read.version.empty() && read.version != version->value) {
+      status = absl::AbortedError(
+          fmt::format("{}: the object was replaced while it was read; open it again", path));
+    }
+    guard = version->guard;
+  }
+  if (!status.ok() || guard == nullptr) return done(std::move(status));
+  guard->Check(read.modified, [version, done = std::move(done)](absl::Status checked) {
+    if (checked.ok()) {
+      MutexLock lock(version->mutex);
+      version->guard = nullptr;
+    }
+    done(std::move(checked));
+  });
 }
 
 void RemoteFile::Fetch(uint64_t block, BlockCache::Fetched done) const {
@@ -56,7 +79,7 @@ void RemoteFile::Fetch(uint64_t block, BlockCache::Fetched done) const {
       [store = store_, path = path(), size = size(), version](
           uint64_t offset, absl::Span<char> dst, std::function<void(absl::Status)> read) {
         StartRead(store, {path, offset, dst, version, size},
-                  [read = std::move(read)](absl::Status status, const std::string& /*version*/) {
+                  [read = std::move(read)](absl::Status status, const ReadVersion& /*version*/) {
                     read(std::move(status));
                   });
       },
@@ -72,17 +95,9 @@ std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> ds
   }
   return StartRead(store_, {path(), offset, dst, std::move(version), size()},
                    [version = version_, path = path(), done = std::move(done)](
-                       absl::Status status, const std::string& read) {
-                     if (status.ok()) {
-                       SetVersion(*version, read);
-                       // Two first reads may have met two versions.
-                       MutexLock lock(version->mutex);
-                       if (!read.empty() && read != version->value) {
-                         status = absl::AbortedError(fmt::format(
-                             "{}: the object was replaced while it was read; open it again", path));
-                       }
-                     }
-                     done(std::move(status));
+                       absl::Status status, const ReadVersion& read) {
+                     if (!status.ok()) return done(std::move(status));
+                     CheckVersion(version, path, read, done);
                    });
 }
 

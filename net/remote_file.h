@@ -15,13 +15,15 @@
 #include "io/buffer.h"
 #include "io/file.h"
 #include "net/block_cache.h"
+#include "net/guard_object.h"
 #include "net/store.h"
 #include "net/transfers.h"
 
 namespace shardfeed {
 
 // One version of an object. Reading fails with Aborted if the object was replaced. If the version
-// is unknown when the object is opened, the first read determines it.
+// is unknown when the object is opened, the first read determines it, and `guard`, if there is one,
+// whether it is the right one.
 //
 // ReadAt waits for the store. It reads ahead, up to 32 MiB, for consecutive reads; engines
 // (net/remote_engine.h) do not need this. With a cache (BlockCache::For), it reads the blocks that
@@ -29,7 +31,8 @@ namespace shardfeed {
 class RemoteFile : public File {
  public:
   // Makes no request. Errors: those of Store::Of.
-  static absl::StatusOr<std::shared_ptr<File>> Open(const ObjectInfo& info);
+  static absl::StatusOr<std::shared_ptr<File>> Open(
+      const ObjectInfo& info, std::shared_ptr<const GuardObject> guard = nullptr);
 
   ~RemoteFile() override;
 
@@ -50,6 +53,8 @@ class RemoteFile : public File {
   struct Version {
     Mutex mutex;
     std::string value ABSL_GUARDED_BY(mutex);
+    // What tells whether it is the right version; null: it is.
+    std::shared_ptr<const GuardObject> guard ABSL_GUARDED_BY(mutex);
   };
   // A range that is being read ahead, or was.
   struct Block {
@@ -66,7 +71,8 @@ class RemoteFile : public File {
 
   RemoteFile(std::string path, uint64_t size) : File(std::move(path), -1, size) {}
 
-  static void SetVersion(Version& version, const std::string& value);
+  static void CheckVersion(const std::shared_ptr<Version>& version, const std::string& path,
+                           const ReadVersion& read, std::function<void(absl::Status)> done);
   absl::StatusOr<size_t> ReadFromStore(uint64_t offset, absl::Span<char> dst) const;
   absl::Status ReadThroughCache(uint64_t offset, absl::Span<char> dst) const;
   uint64_t BlockEnd(uint64_t begin) const;

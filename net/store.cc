@@ -251,6 +251,7 @@ absl::StatusOr<ObjectInfo> InfoOf(const Store& store, const std::string& path,
   const std::string_view tag = response.Header("etag");
   if (!tag.starts_with("W/")) info.version = tag;
   info.writer = response.Header(store.writer_header());
+  info.modified = ParseHttpDate(response.Header("last-modified")).value_or(0);
   return info;
 }
 

@@ -24,7 +24,7 @@ struct ObjectInfo {
   uint64_t size = 0;
   std::string version;       // ETag with its quotes; empty if the store sends none
   std::string writer;        // UploadGroup::id of the group that wrote it; empty if unknown
-  std::time_t modified = 0;  // in listings: when it was written; 0: the store does not say
+  std::time_t modified = 0;  // when it was written; 0: the store does not say
 };
 
 struct ObjectListing {
@@ -106,7 +106,7 @@ class Store {
 // InvalidArgument: listings could not give the name, which is not UTF-8. `where`: "S3".
 absl::Status CheckUtf8(std::string_view path, std::string_view where);
 
-// The size, version and writer of an object. Waits for the store. Errors: those of Store::ErrorOf.
+// What is known of an object. Waits for the store. Errors: those of Store::ErrorOf.
 absl::StatusOr<ObjectInfo> StatObject(const std::string& path);
 
 // Whether the object exists. Waits for the store. Errors: those of Store::ErrorOf.

@@ -180,7 +180,7 @@ class Durations {
 class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
  public:
   Reading(std::shared_ptr<const Store> store, RangeRead read,
-          std::function<void(absl::Status, std::string)> done)
+          std::function<void(absl::Status, const ReadVersion&)> done)
       : store_(std::move(store)), read_(std::move(read)), done_(std::move(done)) {
     range_bytes += read_.into.size();
   }
@@ -252,6 +252,8 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
       const std::string_view version = response.Header("etag");
       // A weak tag does not guarantee identical bytes.
       if (read_.version.empty() && !version.starts_with("W/")) read_.version = version;
+      modified_ = ParseHttpDate(response.Header("last-modified")).value_or(0);
+      now_ = ParseHttpDate(response.Header("date")).value_or(0);
       if (response.received > 0) attempts_.Progress();
       received_ += response.received;
     }
@@ -335,12 +337,14 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
       MutexLock lock(mutex_);
       if (hedging_) HttpClient::Get().Cancel(hedge_id_);
     }
-    std::exchange(done_, nullptr)(std::move(status), std::move(read_.version));
+    std::exchange(done_, nullptr)(std::move(status), {std::move(read_.version), modified_, now_});
   }
 
   const std::shared_ptr<const Store> store_;
   RangeRead read_;
-  std::function<void(absl::Status, std::string)> done_;  // null when it was called
+  std::function<void(absl::Status, const ReadVersion&)> done_;  // null when it was called
+  std::time_t modified_ = 0;
+  std::time_t now_ = 0;
   size_t received_ = 0;
   int learned_ = 0;
   uint64_t known_ = 0;  // how often the store had learned when the attempt was signed
@@ -452,7 +456,7 @@ std::chrono::seconds NetPatience() {
 }
 
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
-                                    std::function<void(absl::Status, std::string)> done) {
+                                    std::function<void(absl::Status, const ReadVersion&)> done) {
   auto reading = std::make_shared<Reading>(std::move(store), std::move(read), std::move(done));
   reading->Start(milliseconds(0));
   return reading;
@@ -460,9 +464,9 @@ std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRea
 
 absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRead read) {
   std::promise<absl::StatusOr<std::string>> promise;
-  StartRead(std::move(store), std::move(read), [&](absl::Status status, std::string version) {
+  StartRead(std::move(store), std::move(read), [&](absl::Status status, const ReadVersion& read) {
     if (status.ok()) {
-      promise.set_value(std::move(version));
+      promise.set_value(read.version);
     } else {
       promise.set_value(std::move(status));
     }

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,13 @@ struct RangeRead {
   uint64_t object_size = 0;  // expected size of the object; 0 accepts any
 };
 
+// What was read.
+struct ReadVersion {
+  std::string version;       // ETag with its quotes; empty if the store sends none
+  std::time_t modified = 0;  // when the object was written; 0: the store does not say
+  std::time_t now = 0;       // the server's time; 0: it does not say
+};
+
 // A request in progress, with its repetitions.
 class Transfer {
  public:
@@ -50,11 +58,11 @@ class Transfer {
   virtual void Cancel() = 0;
 };
 
-// Starts to read. `done` is called once with the version that was read, by the HTTP client's
-// thread, which it must not block, or within this call. Aborted: the object is another version, or
+// Starts to read. `done` is called once, by the HTTP client's thread, which it must not block, or
+// within this call. Aborted: the object is another version, or
 // has another size. Other errors: those of Store::ErrorOf.
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
-                                    std::function<void(absl::Status, std::string version)> done);
+                                    std::function<void(absl::Status, const ReadVersion&)> done);
 
 // Reads and waits for the result. Returns the version.
 absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRead read);

@@ -18,7 +18,9 @@
 
 namespace shardfeed {
 
+class GuardObject;
 struct Manifest;
+struct ObjectInfo;
 
 // The name of a dataset to be written.
 struct OutputSpec {
@@ -49,9 +51,15 @@ class DatasetVersion {
 
   // The current version.
   static DatasetVersion Of(const std::string& directory, const std::string& stem);
+  // Internal: the version of a dataset in a store whose manifest was read.
+  static DatasetVersion OfObject(const std::string& directory, const std::string& stem,
+                                 const ObjectInfo& manifest);
 
   const std::string& directory() const { return directory_; }
   const std::string& stem() const { return stem_; }
+  // Internal: tells of objects that are read later whether they belong to this version. Null: the
+  // dataset is not in a store, or has no manifest.
+  const std::shared_ptr<const GuardObject>& guard() const { return guard_; }
 
   // `so_far` is the result of an operation on the dataset's files, which may have failed because
   // the dataset was replaced.
@@ -65,6 +73,7 @@ class DatasetVersion {
   std::string directory_;
   std::string stem_;                // empty if there is no dataset
   std::vector<uint64_t> manifest_;  // identity of the manifest; empty: there was none
+  std::shared_ptr<const GuardObject> guard_;
 };
 
 // The files of a dataset, in shard order.

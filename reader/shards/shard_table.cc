@@ -378,7 +378,8 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
   const Shard& known = shards_[shard];
   const bool remote = IsRemote(known.path);
   absl::StatusOr<std::shared_ptr<File>> file =
-      remote ? RemoteFile::Open({known.path, known.summary.shard_bytes, known.version})
+      remote ? RemoteFile::Open({known.path, known.summary.shard_bytes, known.version},
+                                version_.guard())
              : File::Open(known.path);
   if (!file.ok()) return version_.CheckUnchanged(file.status());
   if ((*file)->size() != known.summary.shard_bytes) {

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "net/guard_object.h"
 #include "net/open.h"
+#include "net/store.h"
 #include "shard/names/file_identity.h"
 #include "shard/names/names.h"
 #include "shardfeed/spec.h"
@@ -11,7 +13,7 @@
 namespace shardfeed {
 namespace {
 
-// A dataset without a manifest, or whose manifest cannot be looked up, has none.
+// Empty for a dataset without a manifest, or whose manifest cannot be looked up.
 std::vector<uint64_t> IdentityOrNone(const std::string& manifest) {
   absl::StatusOr<std::vector<uint64_t>> identity = FileIdentity(manifest);
   return identity.ok() ? *std::move(identity) : std::vector<uint64_t>();
@@ -24,7 +26,19 @@ DatasetVersion::DatasetVersion(std::string directory, std::string stem,
     : directory_(std::move(directory)), stem_(std::move(stem)), manifest_(std::move(manifest)) {}
 
 DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
-  return DatasetVersion(directory, stem, IdentityOrNone(ManifestPath(directory, stem)));
+  const std::string manifest = ManifestPath(directory, stem);
+  if (!IsRemote(manifest)) return DatasetVersion(directory, stem, IdentityOrNone(manifest));
+  const absl::StatusOr<ObjectInfo> info = StatObject(manifest);
+  if (!info.ok()) return DatasetVersion(directory, stem);
+  return OfObject(directory, stem, *info);
+}
+
+DatasetVersion DatasetVersion::OfObject(const std::string& directory, const std::string& stem,
+                                        const ObjectInfo& manifest) {
+  DatasetVersion version(directory, stem, ObjectIdentity(manifest));
+  absl::StatusOr<std::shared_ptr<const GuardObject>> guard = GuardObject::Make(manifest);
+  if (guard.ok()) version.guard_ = *std::move(guard);
+  return version;
 }
 
 absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {

@@ -20,7 +20,6 @@
 #include "shard/commit/staging.h"
 #include "shard/manifest/manifest.h"
 #include "shard/names/braces.h"
-#include "shard/names/file_identity.h"
 #include "shard/names/file_names.h"
 #include "shard/spec/at_form.h"
 #include "shard/spec/described_folder.h"
@@ -237,8 +236,8 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 absl::StatusOr<Described> ReadNames(const std::string& path, ShardSet* set) {
   ObjectInfo info;
   absl::StatusOr<std::string> text = ReadObject(path, kMaxManifestBytes, &info);
-  set->version = DatasetVersion(set->directory, set->stem,
-                                text.ok() ? ObjectIdentity(info) : std::vector<uint64_t>());
+  set->version = text.ok() ? DatasetVersion::OfObject(set->directory, set->stem, info)
+                           : DatasetVersion(set->directory, set->stem);
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = ParseManifest(*text, path);
   if (absl::IsDataLoss(manifest.status())) return ReadDescribed(path);

@@ -35,6 +35,13 @@ bool SendFile(int fd, const std::string& path, uint64_t first, uint64_t end) {
   return at == static_cast<off_t>(end);
 }
 
+std::string HttpDate(std::time_t time) {
+  std::tm parts{};
+  char text[40];
+  return {text, std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT",
+                              ::gmtime_r(&time, &parts))};
+}
+
 bool Send(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -78,12 +85,12 @@ FaultServer::~FaultServer() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void FaultServer::Put(const std::string& path, std::string bytes) {
+void FaultServer::Put(const std::string& path, std::string bytes, std::time_t modified) {
   MutexLock lock(mutex_);
   const std::string tag =
       fmt::format("\"{:x}-{:x}\"", bytes.size(), std::hash<std::string>()(bytes));
   const uint64_t size = bytes.size();
-  objects_[path] = {.bytes = std::move(bytes), .tag = tag, .size = size};
+  objects_[path] = {.bytes = std::move(bytes), .tag = tag, .size = size, .modified = modified};
 }
 void FaultServer::Remove(const std::string& path) {
   MutexLock lock(mutex_);
@@ -188,7 +195,8 @@ std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) co
                   .tag = found->tag,
                   .file = "",
                   .size = found->bytes->size(),
-                  .writer = found->writer};
+                  .writer = found->writer,
+                  .modified = found->modified};
   }
   if (folder.empty() || path.find("..") != path.npos) return std::nullopt;
   const std::string name = folder + path;
@@ -197,7 +205,8 @@ std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) co
   return Object{.tag = fmt::format("\"{:x}-{:x}\"", info.st_size,
                                    info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec),
                 .file = name,
-                .size = static_cast<uint64_t>(info.st_size)};
+                .size = static_cast<uint64_t>(info.st_size),
+                .modified = info.st_mtim.tv_sec};
 }
 
 std::string FaultServer::Object::Part(uint64_t first, uint64_t end) const {
@@ -280,6 +289,10 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
   }
   if (!object->writer.empty()) {
     head += fmt::format("x-amz-meta-shardfeed-writer: {}\r\n", object->writer);
+  }
+  if (object->modified != 0) {
+    head += fmt::format("Date: {}\r\nLast-Modified: {}\r\n", HttpDate(std::time(nullptr)),
+                        HttpDate(object->modified));
   }
   if (fault.kind == Fault::kEncoded) head += "Content-Encoding: gzip\r\n";
   if (fault.kind != Fault::kNoTag) head += fmt::format("ETag: {}\r\n", tag);

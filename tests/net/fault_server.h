@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
@@ -64,8 +65,9 @@ class FaultServer {
   const std::string& url() const { return url_; }  // "http://127.0.0.1:PORT"
   int port() const { return port_; }
 
-  // Adds objects: one at a time, and the files of a folder. Thread-safe.
-  void Put(const std::string& path, std::string bytes);
+  // Adds objects: one at a time, and the files of a folder. `modified`: when it was written, in
+  // seconds; 0: the server does not say. Thread-safe.
+  void Put(const std::string& path, std::string bytes, std::time_t modified = 0);
   void Remove(const std::string& path);
   void ServeFolder(const std::string& folder);
   // The files of a folder as a bucket of S3 (folder_bucket.h), which is written, too. Faults that
@@ -90,6 +92,7 @@ class FaultServer {
     std::string file;  // if not empty, the file that has the bytes
     uint64_t size = 0;
     std::string writer;
+    std::time_t modified = 0;  // 0: the server does not say
 
     // Bytes [first, end).
     std::string Part(uint64_t first, uint64_t end) const;

@@ -108,7 +108,12 @@ std::optional<FolderBucket::Content> FolderBucket::Read(const std::string& key) 
   file.read(read.data(), static_cast<std::streamsize>(size));
   read.resize(static_cast<size_t>(file.gcount()));
   const auto bytes = std::make_shared<const std::string>(std::move(read));
-  Content content = {.bytes = bytes, .tag = TagOf(*bytes)};
+  const auto modified = std::chrono::file_clock::to_sys(time);
+  Content content = {
+      .bytes = bytes,
+      .tag = TagOf(*bytes),
+      .modified = std::chrono::system_clock::to_time_t(
+          std::chrono::time_point_cast<std::chrono::system_clock::duration>(modified))};
   // Files have the time of the kernel's last tick: one that changed just now may change again
   // without another time.
   constexpr size_t kMostKnown = 64;
@@ -150,7 +155,8 @@ std::optional<FolderBucket::Object> FolderBucket::Find(const std::string& path) 
   MutexLock lock(mutex_);
   const std::optional<Content> content = Read(key);
   if (!content) return std::nullopt;
-  Object object = {.bytes = content->bytes, .tag = content->tag, .writer = ""};
+  Object object = {
+      .bytes = content->bytes, .tag = content->tag, .writer = "", .modified = content->modified};
   if (const auto it = writers_.find(key); it != writers_.end() && it->second.first == object.tag) {
     object.writer = it->second.second;
   }

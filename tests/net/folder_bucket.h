@@ -5,6 +5,7 @@
 #define SHARDFEED_TESTS_NET_FOLDER_BUCKET_H_
 
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -32,7 +33,8 @@ class FolderBucket {
   struct Object {
     std::shared_ptr<const std::string> bytes;
     std::string tag;
-    std::string writer;  // x-amz-meta-shardfeed-writer
+    std::string writer;        // x-amz-meta-shardfeed-writer
+    std::time_t modified = 0;  // when it was written
   };
   // The object that a path without escapes ("/BUCKET/KEY") names.
   std::optional<Object> Find(const std::string& path) const;
@@ -52,6 +54,7 @@ class FolderBucket {
   struct Content {
     std::shared_ptr<const std::string> bytes;
     std::string tag;
+    std::time_t modified = 0;
   };
   std::optional<Content> Read(const std::string& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Write(const std::string& key, const std::string& bytes, const std::string& writer)

@@ -7,8 +7,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "io/buffer.h"
+#include "net/guard_object.h"
 #include "net/open.h"
 #include "net/remote_engine.h"
+#include "net/store.h"
 #include "tests/net/fault_server.h"
 #include "tests/testing/files.h"
 
@@ -98,6 +100,103 @@ TEST_F(RemoteFileTest, AFileThatIsReplacedIsAnError) {
   server_.Put("/object", RandomBytes(20'000'001, 7));
   std::string into(100'000, '\0');
   EXPECT_FAILS(file->ReadAt(5'000'000, absl::MakeSpan(into)).status(), kAborted, "was replaced");
+}
+
+// A dataset: a shard that was written a second before its manifest.
+class GuardedFileTest : public RemoteFileTest {
+ protected:
+  void SetUp() override {
+    RemoteFileTest::SetUp();
+    server_.Put("/shard", bytes_, written_ - 1);
+    server_.Put("/manifest", "the manifest", written_);
+    ObjectInfo info;
+    ASSERT_OK(ReadObject(server_.url() + "/manifest", 100, &info));
+    const auto guard = GuardObject::Make(info);
+    ASSERT_OK(guard);
+    guard_ = *guard;
+    server_.ForgetRequests();
+  }
+  std::shared_ptr<File> OpenShard() {
+    const auto file = RemoteFile::Open(
+        {.path = server_.url() + "/shard", .size = bytes_.size(), .version = ""}, guard_);
+    EXPECT_OK(file);
+    return *file;
+  }
+
+  const std::time_t written_ = std::time(nullptr) - 100;
+  std::shared_ptr<const GuardObject> guard_;
+};
+
+TEST_F(GuardedFileTest, AnOlderObjectTakesNoFurtherRequest) {
+  EXPECT_EQ(ReadAt(*OpenShard(), 0, 10), bytes_.substr(0, 10));
+  EXPECT_EQ(server_.requests().size(), 1);
+}
+
+TEST_F(GuardedFileTest, TheStoreIsAskedOnceAboutObjectsThatAreNoOlder) {
+  server_.Put("/shard", bytes_, written_);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ReadAt(*OpenShard(), 0, 10), bytes_.substr(0, 10));
+  const auto requests = server_.requests();
+  ASSERT_EQ(requests.size(), 4);
+  EXPECT_EQ(requests[1].target, "/manifest");
+  EXPECT_EQ(requests[1].headers.at("range"), "bytes=0-0");
+}
+
+TEST_F(GuardedFileTest, ThreadsThatReadAtTheSameTimeAreAllAnswered) {
+  server_.Put("/shard", bytes_, written_ + 1);
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 8; ++i) {
+    threads.emplace_back(
+        [&, i] { EXPECT_EQ(ReadAt(*OpenShard(), i * 1000, 10), bytes_.substr(i * 1000, 10)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(server_.requests().size(), 8 + 8);
+}
+
+TEST_F(GuardedFileTest, AnObjectOfAnotherDatasetIsAnError) {
+  const std::shared_ptr<File> file = OpenShard();
+  server_.Remove("/manifest");
+  server_.Put("/shard", RandomBytes(bytes_.size(), 8), written_ + 50);
+  std::string into(100, '\0');
+  constexpr char kReplaced[] = "/manifest: the dataset was replaced while it was in use";
+  EXPECT_FAILS(file->ReadAt(0, absl::MakeSpan(into)).status(), kAborted, kReplaced);
+  server_.Put("/manifest", "the manifest of another dataset", written_ + 51);
+  EXPECT_FAILS(OpenShard()->ReadAt(0, absl::MakeSpan(into)).status(), kAborted, kReplaced);
+}
+
+TEST_F(GuardedFileTest, WithoutTagsTimeTells) {
+  server_.SetFaults([](const SeenRequest&) { return Fault{.kind = Fault::kNoTag}; });
+  ObjectInfo info;
+  ASSERT_OK(ReadObject(server_.url() + "/manifest", 100, &info));
+  EXPECT_EQ(info.version, "");
+  guard_ = *GuardObject::Make(info);
+  server_.Put("/shard", bytes_, written_);
+  EXPECT_EQ(ReadAt(*OpenShard(), 0, 10), bytes_.substr(0, 10));
+  server_.Put("/manifest", "the Manifest", written_ + 51);
+  server_.Put("/shard", bytes_, written_ + 1000);
+  std::string into(100, '\0');
+  EXPECT_FAILS(OpenShard()->ReadAt(0, absl::MakeSpan(into)).status(), kAborted, "was replaced");
+}
+
+TEST_F(GuardedFileTest, WithoutTimesTheStoreIsAskedForEachObject) {
+  server_.Put("/shard", bytes_);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ReadAt(*OpenShard(), 0, 10), bytes_.substr(0, 10));
+  EXPECT_EQ(server_.requests().size(), 4);
+  server_.Put("/manifest", "another", written_ + 51);
+  std::string into(100, '\0');
+  EXPECT_FAILS(OpenShard()->ReadAt(0, absl::MakeSpan(into)).status(), kAborted, "was replaced");
+}
+
+TEST_F(GuardedFileTest, AFailedQuestionIsThatOfTheRead) {
+  server_.Put("/shard", bytes_, written_ + 50);
+  server_.SetFaults([](const SeenRequest& request) {
+    const bool asked = request.target == "/manifest";
+    return asked ? Fault{.kind = Fault::kStatus, .status = 403} : Fault();
+  });
+  std::string into(100, '\0');
+  const std::shared_ptr<File> file = OpenShard();
+  EXPECT_FAILS(file->ReadAt(0, absl::MakeSpan(into)).status(), kPermissionDenied, "/manifest");
+  server_.SetFaults(nullptr);
+  EXPECT_EQ(ReadAt(*file, 0, 10), bytes_.substr(0, 10));
 }
 
 TEST_F(RemoteFileTest, AnEmptyObject) {

@@ -188,7 +188,7 @@ TEST_F(TransfersTest, WhatAnotherResponseTaughtTheStoreCountsToo) {
   std::vector<std::shared_ptr<Transfer>> transfers;
   for (int i = 0; i < 2; ++i) {
     transfers.push_back(StartRead(store, {path(), 0, absl::MakeSpan(into[i])},
-                                  [&done, i](absl::Status status, const std::string&) {
+                                  [&done, i](absl::Status status, const ReadVersion&) {
                                     done[i].set_value(std::move(status));
                                   }));
   }
@@ -239,7 +239,7 @@ TEST_F(TransfersTest, AReadMayBeCancelled) {
   std::promise<absl::Status> promise;
   const auto transfer = StartRead(
       *store, {path(), 0, absl::MakeSpan(into), ""},
-      [&](absl::Status status, const std::string&) { promise.set_value(std::move(status)); });
+      [&](absl::Status status, const ReadVersion&) { promise.set_value(std::move(status)); });
   transfer->Cancel();
   EXPECT_FAILS(promise.get_future().get(), kCancelled, "cancelled");
   transfer->Cancel();  // it has ended already
@@ -300,7 +300,7 @@ TEST_F(TransfersTest, ManyAtOnceShareConnections) {
   std::vector<std::promise<absl::Status>> done(kReads);
   for (int i = 0; i < kReads; ++i) {
     StartRead(*store, {path(), i * uint64_t{1000}, absl::MakeSpan(parts[i]), ""},
-              [&done, i](absl::Status status, const std::string&) {
+              [&done, i](absl::Status status, const ReadVersion&) {
                 done[i].set_value(std::move(status));
               });
   }

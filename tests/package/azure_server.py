@@ -235,6 +235,8 @@ class Azure:
             return error(404, "BlobNotFound", "The specified blob does not exist.")
         found = self.objects[key]
         headers = {"ETag": found.tag, "x-ms-blob-type": self.types.get(key, "BlockBlob")}
+        if key in self.times:
+            headers["Last-Modified"] = formatdate(self.times[key], usegmt=True)
         if found.writer:
             headers[WRITER] = found.writer
         if request.headers.get("If-Match", found.tag) != found.tag:

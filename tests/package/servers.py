@@ -5,6 +5,7 @@ import base64
 import collections
 import contextlib
 import datetime
+import email.utils
 import hashlib
 import http.server
 import os
@@ -259,6 +260,8 @@ class S3:
             return error(404, "NoSuchKey")
         found = self.objects[key]
         headers = {"ETag": found.tag}
+        if key in self.times:
+            headers["Last-Modified"] = email.utils.formatdate(self.times[key], usegmt=True)
         if found.writer:
             headers[self.writer] = found.writer
         if request.headers.get("If-Match", found.tag) != found.tag:

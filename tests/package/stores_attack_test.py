@@ -33,6 +33,40 @@ def s3(monkeypatch):
         yield store
 
 
+# ---- Datasets that are replaced
+
+
+@pytest.mark.parametrize("spec", ["t@2", "t@*", "t-*"])
+def test_a_dataset_that_is_replaced_before_it_is_read_is_an_error(s3, spec):
+    """Its manifest had told the sizes of the shards, which those of the next dataset have as well."""
+    def write_bytes(byte):
+        with sf.write("s3://data/t@2", overwrite=True) as writer:
+            for _ in range(100):
+                writer.write_bytes(byte * 1000)
+
+    write_bytes(b"a")
+    old = sf.read(f"s3://data/{spec}")
+    assert len(old) == 100
+    half = iter(sf.read(f"s3://data/{spec}").shuffle(seed=1).batch(4))
+    seen = [bytes(record) for record in next(half)]
+    write_bytes(b"b")
+    for read in (lambda: list(old), lambda: old[99], lambda: list(half)):
+        with pytest.raises(RuntimeError, match="replaced .*; open it again"):
+            read()
+    assert seen == [b"a" * 1000] * 4
+    assert [bytes(record) for record in sf.read(f"s3://data/{spec}")] == [b"b" * 1000] * 100
+
+
+def test_copies_of_a_dataset_take_one_request_more(s3):
+    """Whoever copies a dataset may write its manifest before the shards."""
+    write("s3://data/t@4")
+    for key in s3.objects:
+        s3.times[key] = time.time() - (50 if key.endswith(".index") or key.startswith("t-") else 100)
+    s3.requests.clear()
+    assert len(list(sf.read("s3://data/t@4"))) == 200
+    assert len([key for _, key, _ in s3.requests if key.endswith("t.manifest.json")]) == 2
+
+
 # ---- Names
 
 
