@@ -61,9 +61,20 @@ std::vector<std::pair<std::string, std::optional<uint32_t>>> Resolve(
   return shards;
 }
 
+// The number of values of a feature of this type: 0: a single one, -1: any, or not known.
+int64_t DeclaredValues(const FeatureType& type) {
+  if (type.shape.empty()) return type.dtype.empty() ? -1 : 0;
+  int64_t values = 1;
+  for (int64_t size : type.shape) {
+    if (size < 0 || (size > 0 && values > INT32_MAX / size)) return -1;
+    values *= size;
+  }
+  return values > 0 ? values : -1;
+}
+
 // (number of records, [(name, kind, is a feature list, records, least and most values, records of
-// another kind, whether it is declared as one value)], whether there may be others): of the
-// manifest or, without one, of records that were looked at.
+// another kind, DeclaredValues)], whether there
+// may be others): of the manifest or, without one, of records that were looked at.
 nb::tuple FeaturesOfSpecs(const std::vector<std::string>& specs) {
   absl::StatusOr<FoundSchema> found;
   {
@@ -79,7 +90,7 @@ nb::tuple FeaturesOfSpecs(const std::vector<std::string>& specs) {
     features.append(nb::make_tuple(
         name, std::string(FeatureKindName(feature.kind)), feature.is_list, feature.records,
         has_values ? feature.min_values : 0, has_values ? feature.max_values : 0,
-        feature.mixed_kinds, !feature.type.dtype.empty() && feature.type.shape.empty()));
+        feature.mixed_kinds, DeclaredValues(feature.type)));
   }
   return nb::make_tuple(schema.records(), features, all.sampled);
 }

@@ -36,7 +36,7 @@ def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
     """The columns of all features of a dataset. A warning names features without a column."""
     records, features, sampled = _core.find_features(specs)
     fields: List[Field] = []
-    for name, kind, is_list, _, least, most, mixed, is_single in features:
+    for name, kind, is_list, _, least, most, mixed, declared in features:
         if is_list or kind == "none":
             why = ("is a feature list of SequenceExamples" if is_list
                    else "has no kind in any record that was looked at")
@@ -46,8 +46,13 @@ def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
             raise ValueError(f"feature {name!r} is of kind {kind} in some records and of another "
                              f"kind in {mixed}; name the columns that you want")
         else:
-            single = least == most == 1 or (most == 0 and is_single)
-            fields.append(Field(name, kind, 0 if single else -1, sampled))
+            # What is declared counts if the records have it, or have no values.
+            has_values = most > 0
+            if declared > 0 and (not has_values or least == most == declared):
+                width = declared
+            else:
+                width = 0 if least == most == 1 or (not has_values and declared == 0) else -1
+            fields.append(Field(name, kind, width, sampled))
     if not fields:
         raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns, or "
                          "read the records themselves")

@@ -90,7 +90,7 @@ def test_arrow_has_what_the_records_have(dataset):
     tables = [table_of(split) for split in sf.splits(dataset, n=3)]
     table = pa.concat_tables(tables)
     assert table.schema == pa.schema([("n", pa.int64()), ("some", pa.list_(pa.int64())),
-                                      ("text", pa.binary()), ("x", pa.list_(pa.float32()))])
+                                      ("text", pa.binary()), ("x", pa.list_(pa.float32(), 3))])
     order = [i for shard in range(4) for i in range(shard, RECORDS, 4)]
     assert table["n"].to_pylist() == order
     assert table["text"].to_pylist() == [features(i)["text"] for i in order]
@@ -111,6 +111,22 @@ def test_arrow_columns_are_chosen_and_typed(dataset):
     raw = table_of(split, record=True, rows=7)
     assert raw["record"].to_pylist() == list(sf.read(dataset))
     assert {len(chunk) for chunk in raw["record"].chunks} == {7, RECORDS % 7}
+
+
+def test_lists_of_a_declared_length_keep_it(tmp_path):
+    with sf.write(tmp_path / "d@2", features={"x": sf.fixed(3, default=0), "n": sf.int64, "none": sf.fixed(2, default=0)}) as writer:
+        writer.write({"x": [1, 2, 3], "n": 1})
+        writer.write({"n": 2})
+    with sf.write(tmp_path / "array@1") as writer:
+        writer.write_batch({"m": np.arange(8).reshape(2, 2, 2), "one": np.zeros((2, 1), np.float32)})
+        writer.write_batch({"m": np.arange(4).reshape(1, 2, 2), "one": [[1.0]]})
+    [table, array] = [pa.concat_tables(pa.RecordBatchReader.from_stream(split.arrow()).read_all()
+                                       for split in sf.splits(tmp_path / name)) for name in ("d@2", "array@1")]
+    assert table.schema == pa.schema([("n", pa.int64()), ("none", pa.list_(pa.float32(), 2)),
+                                      ("x", pa.list_(pa.float32(), 3))])
+    assert table.to_pydict() == {"n": [1, 2], "none": [None, None], "x": [[1, 2, 3], None]}
+    assert array.schema == pa.schema([("m", pa.list_(pa.int64(), 4)), ("one", pa.list_(pa.float32(), 1))])
+    assert array["m"].to_pylist() == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
 
 
 def test_missing_values_are_nulls(tmp_path):
