@@ -41,20 +41,27 @@ std::string ReadAtMost(const std::string& path, size_t most) {
   return text;
 }
 
-// When the process began. Nullopt: there is no such process.
-std::optional<uint64_t> ProcessStart(uint64_t pid) {
+// A field of /proc/PID/stat, counted from 1 as in proc(5). Nullopt: there is no such process.
+std::optional<uint64_t> StatField(uint64_t pid, int wanted) {
   const std::string stat = ReadAtMost(fmt::format("/proc/{}/stat", pid), 4096);
-  // The name of the program, which may hold anything, is in parentheses. The time is field 22, and
-  // the parenthesis ends field 2.
+  // The name of the program, which may hold anything, is in parentheses, which end field 2.
   size_t at = stat.rfind(')');
   if (at == std::string::npos) return std::nullopt;
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  for (int field = 2; field < wanted && at != std::string::npos; ++field) {
+    at = stat.find(' ', at + 1);
+  }
   if (at == std::string::npos) return std::nullopt;
-  uint64_t start = 0;
+  uint64_t number = 0;
   const char* const end = stat.data() + stat.size();
-  return std::from_chars(stat.data() + at + 1, end, start).ec == std::errc() ? std::optional(start)
-                                                                             : std::nullopt;
+  return std::from_chars(stat.data() + at + 1, end, number).ec == std::errc()
+             ? std::optional(number)
+             : std::nullopt;
 }
+
+constexpr int kParentField = 4;
+constexpr int kStartField = 22;
+
+std::optional<uint64_t> ProcessStart(uint64_t pid) { return StatField(pid, kStartField); }
 
 std::string CommandLine() {
   std::string command = ReadAtMost("/proc/self/cmdline", kMostCommand);
@@ -255,6 +262,7 @@ absl::StatusOr<std::vector<LiveRun>> ReadLiveRuns() {
     if (!started || run->process_start != *started) {
       ::unlink(path.c_str());
     } else {
+      run->parent = StatField(run->pid, kParentField).value_or(0);
       runs.push_back(*std::move(run));
     }
   }

@@ -28,7 +28,10 @@ struct LiveRun {
   // When the process began, in clock ticks since the machine did (proc(5)), which tells it from a
   // later one of the same number.
   uint64_t process_start = 0;
-  uint64_t number = 0;  // number of the run in its process, from 1 on
+  // The process that started it, when it was looked at; 0: unknown. Ranks of one job have one.
+  uint64_t parent = 0;
+  // Number of the run in its process. Chains that are tried out before they run have numbers, too.
+  uint64_t number = 0;
   std::string command;  // the process's command line
   std::string chain;    // Dataset::Text
   // The part of the data that the run takes.

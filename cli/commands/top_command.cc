@@ -8,6 +8,7 @@
 #include <ctime>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/mutex.h"
@@ -60,16 +61,25 @@ std::vector<std::string> Details(const LiveRun& run, size_t columns) {
                               Rate(recent.rows, recent.seconds),
                               Rate(recent.elements, recent.seconds), WaitShare(run)));
   lines.push_back("");
-  lines.push_back(fmt::format("{:<24} {:>7} {:>12} {:>6} {:>15} {:>13} {:>6} {:>10}", "stage",
-                              "threads", "rows/s", "busy", "waits for input", "is waited for",
-                              "ready", "ahead"));
+  // Headings of a narrow terminal are short.
+  const bool wide = columns >= 100;
+  const size_t in = wide ? 15 : 5;
+  const size_t out = wide ? 13 : 5;
+  const size_t threads = wide ? 7 : 3;
+  const size_t others = threads + in + out + 12 + 6 + 6 + 10 + 7;
+  const size_t name = std::clamp<size_t>(columns, others + 8, others + 24) - others;
+  lines.push_back(fmt::format("{:<{}} {:>{}} {:>12} {:>6} {:>{}} {:>{}} {:>6} {:>10}", "stage",
+                              name, wide ? "threads" : "thr", threads, "rows/s", "busy",
+                              wide ? "waits for input" : "in", in, wide ? "is waited for" : "out",
+                              out, "ready", "ahead"));
   for (const StageStats& stage : recent.stages) {
     lines.push_back(fmt::format(
-        "{:<24} {:>7} {:>12} {:>4.0f} % {:>13.0f} % {:>11.0f} % {:>6} {:>10}",
-        CutEnd(stage.name, 24), stage.workers, Rate(stage.rows, recent.seconds),
+        "{:<{}} {:>{}} {:>12} {:>4.0f} % {:>{}.0f} % {:>{}.0f} % {:>6} {:>10}",
+        CutEnd(stage.name, name), name, stage.workers, threads, Rate(stage.rows, recent.seconds),
         Share(stage.busy_seconds, recent.seconds * std::max(stage.workers, 1)),
-        Share(stage.wait_in_seconds, recent.seconds), Share(stage.wait_out_seconds, recent.seconds),
-        stage.ready, FormatSize(stage.ahead_bytes)));
+        Share(stage.wait_in_seconds, recent.seconds), in - 2,
+        Share(stage.wait_out_seconds, recent.seconds), out - 2, stage.ready,
+        FormatSize(stage.ahead_bytes)));
   }
   for (std::string& line : lines) line = CutEnd(OneLine(line), columns);
   lines.push_back("");
@@ -77,23 +87,60 @@ std::vector<std::string> Details(const LiveRun& run, size_t columns) {
   return lines;
 }
 
-// Ranks that wait for each other are all as slow as the one that waits longest for its data.
-std::vector<std::string> SlowestRanks(const std::vector<LiveRun>& runs) {
-  std::map<uint64_t, std::vector<const LiveRun*>> worlds;
+using Ranks = std::vector<const LiveRun*>;
+
+bool HasRankTwice(const Ranks& ranks) {
+  std::set<uint64_t> seen;
+  return !std::ranges::all_of(
+      ranks, [&seen](const LiveRun* run) { return seen.insert(run->rank).second; });
+}
+
+// The ranks of each job. Jobs of one size are told apart by the processes that have started their
+// ranks, where they must be: ranks that were started by hand may have several.
+std::vector<Ranks> JobsOf(const std::vector<LiveRun>& runs) {
+  std::map<uint64_t, Ranks> worlds;
   for (const LiveRun& run : runs) {
     if (run.world > 1) worlds[run.world].push_back(&run);
   }
-  std::vector<std::string> lines;
+  std::vector<Ranks> jobs;
   for (auto& [world, ranks] : worlds) {
+    if (!HasRankTwice(ranks)) {
+      jobs.push_back(std::move(ranks));
+      continue;
+    }
+    std::map<uint64_t, Ranks> by_parent;
+    for (const LiveRun* run : ranks) by_parent[run->parent].push_back(run);
+    for (auto& [parent, of_parent] : by_parent) {
+      if (!HasRankTwice(of_parent)) jobs.push_back(std::move(of_parent));
+    }
+  }
+  return jobs;
+}
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Ranks that wait for each other are all as slow as the one that waits longest for its data.
+std::vector<std::string> SlowestRanks(const std::vector<LiveRun>& runs) {
+  const std::vector<Ranks> jobs = JobsOf(runs);
+  std::vector<std::string> lines;
+  for (const Ranks& ranks : jobs) {
     if (ranks.size() < 2) continue;
-    std::ranges::sort(ranks, {}, [](const LiveRun* run) { return WaitShare(*run); });
-    const LiveRun& slowest = *ranks.back();
+    std::vector<double> waits;
+    for (const LiveRun* run : ranks) waits.push_back(WaitShare(*run));
+    const LiveRun& slowest = *ranks[std::ranges::max_element(waits) - waits.begin()];
+    const bool alone = std::ranges::count_if(jobs, [&](const Ranks& job) {
+                         return job.front()->world == slowest.world;
+                       }) == 1;
     lines.push_back(
-        fmt::format("of {} ranks of {}, rank {} waits longest for its data: {:.0f} % of the time "
-                    "(median {:.0f} "
-                    "%); {}",
-                    ranks.size(), world, slowest.rank, WaitShare(slowest),
-                    WaitShare(*ranks[ranks.size() / 2]), slowest.recent.verdict));
+        fmt::format("of {} ranks of {}, rank {}{} waits longest for its data: {:.0f} % of the time "
+                    "(median {:.0f} %); {}",
+                    ranks.size(), slowest.world, slowest.rank,
+                    alone ? "" : fmt::format(" (process {})", slowest.pid), WaitShare(slowest),
+                    Median(waits), slowest.recent.verdict));
   }
   return lines;
 }

@@ -54,6 +54,16 @@ Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageSt
                                "single-threaded step precedes it",
                                limit, 100 * std::min(input, 1.0))};
   }
+  // The first stage that is waited for, from the source on, keeps all others waiting.
+  for (const StageStats& stage : stages) {
+    const double output = stage.wait_out_seconds / seconds;
+    if (output < kMostly) continue;
+    return {stage.name,
+            fmt::format("{} limits: it is waited for {:.0f} % of the time, although its threads "
+                        "have not been busy; a function in it waits for something else, or has "
+                        "not returned yet",
+                        stage.name, 100 * std::min(output, 1.0))};
+  }
   return {
       "nothing",
       fmt::format("nothing limits for long: the consumer waits {:.0f} % of the time, threads of "

@@ -137,8 +137,12 @@ def run_options(threads: int = 0, budget_bytes: int = 0, deterministic: bool = T
                 cpu_share: float = 1.0, autotune: bool = True,
                 tuning: Sequence[Dict[str, Any]] = (), epoch: int = 0,
                 flight_recorder: Union[str, "os.PathLike[str]"] = "",
-                starved_seconds: float = 30.0) -> Dict[str, Any]:
+                starved_seconds: Optional[float] = None) -> Dict[str, Any]:
     """Returns the options of Dataset.with_options as the extension takes them."""
+    if starved_seconds is None:
+        starved_seconds = 30.0
+    elif not flight_recorder:
+        raise ValueError("starved_seconds: it is an option of flight_recorder, which names no folder")
     return {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
             "headspace": headspace, "cpu_share": cpu_share, "autotune": autotune,
             "tuning": list(tuning), "epoch": epoch, "flight_recorder": os.fspath(flight_recorder),

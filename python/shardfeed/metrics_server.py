@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import os
 import socket
@@ -100,8 +101,8 @@ def serve(it: Any, address: str) -> None:
             try:
                 server = _Server(key)
             except OSError as error:
-                raise type(error)(error.errno, f"metrics: {address}: {error.strerror or error}; each process takes a "
-                                  "port of its own") from None
+                remedy = "; each process takes a port of its own" if error.errno == errno.EADDRINUSE else ""
+                raise type(error)(error.errno, f"metrics: {address}: {error.strerror or error}{remedy}") from None
             threading.Thread(target=server.serve_forever, name="shardfeed metrics", daemon=True).start()
             _servers[key] = server
         _servers[key].add(it)

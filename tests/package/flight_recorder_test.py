@@ -47,6 +47,8 @@ def test_wrong_arguments(tmp_path):
     for seconds in (0, -1):
         with pytest.raises(ValueError, match="starved_seconds is .*, but must be above 0"):
             sf.range(3).start(flight_recorder=tmp_path, starved_seconds=seconds)
+    with pytest.raises(ValueError, match="starved_seconds: it is an option of flight_recorder, which names no folder"):
+        next(iter(sf.range(3).with_options(starved_seconds=5)))
     with pytest.raises(ValueError, match="starved_seconds must be a finite number"):
         sf.range(3).start(flight_recorder=tmp_path, starved_seconds=float("nan"))
     with pytest.raises(ValueError, match="writes to a folder, not to a store"):

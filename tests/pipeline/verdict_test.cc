@@ -49,6 +49,15 @@ TEST_F(VerdictTest, TheLastStageWhoseThreadsAreBusyLimits) {
   EXPECT_THAT(verdict.text, HasSubstr("map limits: its 2 threads are busy 62 % of the time"));
 }
 
+TEST_F(VerdictTest, AStageThatIsWaitedForWithoutBeingBusyLimits) {
+  AddReader(1, 1);
+  AddStage("map", 0, 1).wait_out_seconds = 9;
+  AddStage("batch", 0, 4).wait_out_seconds = 9;
+  const Verdict verdict = Find(9);
+  EXPECT_EQ(verdict.limit, "map");
+  EXPECT_THAT(verdict.text, HasSubstr("map limits: it is waited for 90 % of the time, although "));
+}
+
 TEST_F(VerdictTest, ReadersThatInflateAllTheTimeLimit) {
   AddReader(18, 9);
   AddStage("map", 1, 9);
