@@ -56,6 +56,14 @@ class TestDatasets:
             assert plain(ds[i]) == plain(rows[i])
 
 
+@every_version
+def test_an_interrupted_commit_is_finished(release):
+    rows = list(sf.read(release / "committing/d@2").parse(PARSED))
+    assert sorted((plain(one) for one in rows), key=lambda one: one["id"]) == [plain(row(i)) for i in range(RECORDS)]
+    assert sf.verify(release / "committing/d@2")
+    assert not list((release / "committing/.shardfeed").glob("*commit*"))
+
+
 @pytest.mark.parametrize("version, name", CHAINS)
 def test_a_run_goes_on_from_a_state(release, version, name):
     if minor_of(version) != minor_of(sf.__version__):
