@@ -13,20 +13,37 @@ constexpr int kBytesListField = 1;
 constexpr int kFloatListField = 2;
 constexpr int kInt64ListField = 3;
 
+constexpr size_t kMaxVarint = 10;
+constexpr size_t kMaxFieldHeader = 1 + kMaxVarint;
+
 size_t VarintSize(uint64_t value) { return (std::bit_width(value | 1) + 6) / 7; }
 
-void AppendVarint(uint64_t value, std::string* out) {
-  // Cheaper than a call of append, for which most numbers are too short.
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
+// Writes a varint and returns its end.
+char* PutVarint(uint64_t value, char* to) {
+  for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+  *to++ = static_cast<char>(value);
+  return to;
 }
 
 // Size of a length-delimited field with a one-byte tag.
 size_t FieldSize(size_t content) { return 1 + VarintSize(content) + content; }
 
+// Writes the tag and the size of a length-delimited field, and returns their end.
+char* PutFieldHeader(int field, size_t content, char* to) {
+  *to++ = Tag(field, 2);
+  return PutVarint(content, to);
+}
+
 void AppendFieldHeader(int field, size_t content, std::string* out) {
-  out->push_back(Tag(field, 2));
-  AppendVarint(content, out);
+  char header[kMaxFieldHeader];
+  out->append(header, PutFieldHeader(field, content, header) - header);
+}
+
+// The two headers before what a list has packed, which is not empty.
+void AppendPackedHeaders(int list, size_t packed, std::string* out) {
+  char headers[2 * kMaxFieldHeader];
+  char* const inner = PutFieldHeader(list, FieldSize(packed), headers);
+  out->append(headers, PutFieldHeader(1, packed, inner) - headers);
 }
 
 // Each Append*Feature writes the content of a Feature message: one list field.
@@ -42,10 +59,9 @@ void AppendBytesFeature(absl::Span<const std::string_view> values, std::string* 
 
 void AppendFloatFeature(absl::Span<const float> values, std::string* out) {
   // An empty packed list has no field.
+  if (values.empty()) return AppendFieldHeader(kFloatListField, 0, out);
   const size_t packed = values.size() * sizeof(float);
-  AppendFieldHeader(kFloatListField, values.empty() ? 0 : FieldSize(packed), out);
-  if (values.empty()) return;
-  AppendFieldHeader(1, packed, out);
+  AppendPackedHeaders(kFloatListField, packed, out);
   if constexpr (std::endian::native == std::endian::little) {
     out->append(reinterpret_cast<const char*>(values.data()), packed);
   } else {
@@ -57,12 +73,14 @@ void AppendFloatFeature(absl::Span<const float> values, std::string* out) {
 }
 
 void AppendInt64Feature(absl::Span<const int64_t> values, std::string* out) {
+  if (values.empty()) return AppendFieldHeader(kInt64ListField, 0, out);
   size_t packed = 0;
   for (int64_t value : values) packed += VarintSize(static_cast<uint64_t>(value));
-  AppendFieldHeader(kInt64ListField, values.empty() ? 0 : FieldSize(packed), out);
-  if (values.empty()) return;
-  AppendFieldHeader(1, packed, out);
-  for (int64_t value : values) AppendVarint(static_cast<uint64_t>(value), out);
+  AppendPackedHeaders(kInt64ListField, packed, out);
+  const size_t begin = out->size();
+  out->resize(begin + packed);
+  char* to = out->data() + begin;
+  for (int64_t value : values) to = PutVarint(static_cast<uint64_t>(value), to);
 }
 
 }  // namespace
@@ -100,6 +118,17 @@ void ExampleBuilder::AddFloatList(std::string_view name, absl::Span<const float>
   const size_t begin = arena_.size();
   AppendFloatFeature(values, &arena_);
   AddFeature(name, begin);
+}
+
+void ExampleBuilder::AddBorrowedFloatList(std::string_view name, absl::Span<const float> values) {
+  if (values.empty() || std::endian::native != std::endian::little) {
+    return AddFloatList(name, values);
+  }
+  const size_t begin = arena_.size();
+  const size_t packed = values.size() * sizeof(float);
+  AppendPackedHeaders(kFloatListField, packed, &arena_);
+  AddFeature(name, begin);
+  entries_.back().borrowed = {reinterpret_cast<const char*>(values.data()), packed};
 }
 
 void ExampleBuilder::AddInt64List(std::string_view name, absl::Span<const int64_t> values) {
@@ -160,8 +189,9 @@ void ExampleBuilder::SerializeFeatures(int field, std::string* out) {
   out->reserve(out->size() + FieldSize(content));
   AppendFieldHeader(field, content, out);
   for (const Entry& entry : entries_) {
-    AppendFieldHeader(1, MapEntrySize(entry), out);
-    AppendFieldHeader(1, entry.name_size, out);
+    char headers[2 * kMaxFieldHeader];
+    char* const inner = PutFieldHeader(1, MapEntrySize(entry), headers);
+    out->append(headers, PutFieldHeader(1, entry.name_size, inner) - headers);
     out->append(NameOf(entry));
     AppendFieldHeader(2, entry.size(), out);
     out->append(arena_, entry.begin, entry.end - entry.begin);

@@ -143,7 +143,8 @@ absl::Status ExampleColumns::Add(const ExampleColumn& column, uint64_t row) {
     }
     case Type::kFloat32: {
       const auto* values = static_cast<const float*>(column.values);
-      builder_.AddFloatList(column.name, absl::Span<const float>(values + begin, end - begin));
+      builder_.AddBorrowedFloatList(column.name,
+                                    absl::Span<const float>(values + begin, end - begin));
       return absl::OkStatus();
     }
     case Type::kFloat16:
@@ -196,7 +197,6 @@ absl::Status ExampleColumns::Serialize(uint64_t row, std::string* record) {
   for (const ExampleColumn& column : columns_) {
     if (absl::Status status = Add(column, row); !status.ok()) return status;
   }
-  record->clear();
   builder_.SerializeExample(record);
   return absl::OkStatus();
 }

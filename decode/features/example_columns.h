@@ -88,7 +88,7 @@ class ExampleColumns {
   // InvalidArgument: a name appears twice, or is not UTF-8.
   static absl::StatusOr<ExampleColumns> Make(std::vector<ExampleColumn> columns);
 
-  // Replaces `record` by the Example of a row.
+  // Appends the Example of a row to `record`; after an error, part of it.
   //
   // InvalidArgument: a value has no counterpart: an integer beyond int64, a double beyond the
   // range of float32 (others are rounded), or a missing element of a list. The message names the

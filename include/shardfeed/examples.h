@@ -24,9 +24,9 @@ class ExampleBuilder {
  public:
   // Names are UTF-8 (the caller checks). Bytes are copied once.
   void AddBytes(std::string_view name, std::string_view value);
-  // The same for a large value that the caller keeps until the record is serialized, which saves a
-  // copy.
+  // The same for values that the caller keeps until the record is serialized, which saves a copy.
   void AddBorrowedBytes(std::string_view name, std::string_view value);
+  void AddBorrowedFloatList(std::string_view name, absl::Span<const float> values);
   void AddBytesList(std::string_view name, absl::Span<const std::string_view> values);
   void AddFloat(std::string_view name, float value) { AddFloatList(name, {&value, 1}); }
   void AddFloatList(std::string_view name, absl::Span<const float> values);

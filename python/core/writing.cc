@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "decode/arrow/import.h"
 #include "decode/features/example_columns.h"
 #include "fmt/format.h"
@@ -69,6 +70,7 @@ class RecordSink {
         }
       }
       if (const Wrong wrong = types_.CheckComplete()) Raise(wrong);
+      // With the GIL: other threads might change what was borrowed.
       record_.clear();
       builder_.SerializeExample(&record_);
     } catch (const nb::builtin_exception& error) {
@@ -162,8 +164,10 @@ class RecordSink {
 
  protected:
   virtual bool is_open() const = 0;
+  // Makes a record as DatasetWriter::Write does.
+  using Make = absl::FunctionRef<absl::Status(std::string*)>;
   // Without the GIL.
-  virtual absl::Status Write(std::string_view record) = 0;
+  virtual absl::Status Write(Make make) = 0;
   void CheckOpen() const {
     if (!is_open()) throw nb::value_error("the writer is closed");
   }
@@ -203,7 +207,10 @@ class RecordSink {
     absl::Status status;
     {
       const GilRelease release;
-      status = Write(record);
+      status = Write([record](std::string* to) {
+        to->append(record);
+        return absl::OkStatus();
+      });
     }
     Check(status);
     types_.Learn();
@@ -231,8 +238,7 @@ class RecordSink {
     absl::StatusOr<ExampleColumns> examples = ExampleColumns::Make(std::move(columns));
     failure.status = examples.status();
     for (uint64_t row = 0; row < rows && failure.ok(); ++row) {
-      failure.status = examples->Serialize(row, &record_);
-      if (failure.ok()) failure.status = Write(record_);
+      failure.status = Write([&](std::string* record) { return examples->Serialize(row, record); });
       if (failure.ok()) ++records_;
     }
     if (failure.ok()) {
@@ -321,7 +327,7 @@ class SinkInto : public RecordSink {
 
  private:
   bool is_open() const override { return writer_ != nullptr; }
-  absl::Status Write(std::string_view record) override { return writer_->Write(record); }
+  absl::Status Write(Make make) override { return writer_->Write(make); }
 };
 
 class Writer : public SinkInto<DatasetWriter> {
@@ -397,9 +403,9 @@ class ExampleEncoder : public RecordSink {
 
  private:
   bool is_open() const override { return true; }
-  absl::Status Write(std::string_view record) override {
-    made_ = record;
-    return absl::OkStatus();
+  absl::Status Write(Make make) override {
+    made_.clear();
+    return make(&made_);
   }
 
   std::string made_;

@@ -121,9 +121,7 @@ class SomePlaces {
  public:
   // `count` is at least kLongList.
   SomePlaces(uint64_t count, uint64_t seed)
-      : count_(count),
-        width_(uint64_t{1} << (std::bit_width(count / FeatureStatistics::kSampleOfList) - 1)),
-        seed_(seed) {
+      : count_(count), width_(count / FeatureStatistics::kSampleOfList), seed_(seed) {
     Choose();
   }
 

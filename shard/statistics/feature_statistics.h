@@ -26,8 +26,8 @@ namespace shardfeed {
 // Not thread-safe: collect statistics per thread and merge them.
 class FeatureStatistics {
  public:
-  // If a record has kLongList values or more, only a sample at random places is looked at: at least
-  // kSampleOfList of them, and at most twice as many. The statistics "of all values" below take
+  // If a record has kLongList values or more, only a sample at random places is looked at:
+  // kSampleOfList of them, or one or two more. The statistics "of all values" below take
   // all values into account, and the others take the sample.
   static constexpr size_t kLongList = 32;
   static constexpr size_t kSampleOfList = 8;

@@ -31,9 +31,13 @@ void RecordBatch::End() {
   bytes_.append(kFooterBytes, '\0');
 }
 
-void RecordBatch::Skip(std::string what) {
+void RecordBatch::Drop() {
   bytes_.resize(frames_.back());
   frames_.pop_back();
+}
+
+void RecordBatch::Skip(std::string what) {
+  Drop();
   skipped_.Add(std::move(what));
 }
 

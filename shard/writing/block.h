@@ -33,6 +33,8 @@ class RecordBatch {
   // batch must not be used in any other way in between.
   std::string* Begin();
   void End();
+  // Called instead of End: drops the record.
+  void Drop();
   // Called instead of End if the record turns out to be broken: drops the record. `what` describes
   // the defect, for the manifest.
   void Skip(std::string what);

@@ -263,6 +263,10 @@ PartWriter::~PartWriter() = default;
 
 absl::Status PartWriter::Write(std::string_view record) { return writer_->Write(record); }
 
+absl::Status PartWriter::Write(absl::FunctionRef<absl::Status(std::string*)> make) {
+  return writer_->Write(make);
+}
+
 absl::StatusOr<std::string> PartWriter::Close() {
   if (std::exchange(closed_, true)) {
     return absl::FailedPreconditionError("the part is closed already");

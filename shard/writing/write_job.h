@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -152,6 +153,8 @@ class PartWriter {
 
   // Copies the bytes. After an error, all calls fail.
   absl::Status Write(std::string_view record);
+  // See DatasetWriter::Write.
+  absl::Status Write(absl::FunctionRef<absl::Status(std::string*)> make);
   uint64_t records_written() const { return writer_->records_written(); }
   // See DatasetWriter::SetTypes.
   void SetTypes(FeatureTypes types) { writer_->SetTypes(std::move(types)); }

@@ -499,11 +499,25 @@ absl::Status DatasetWriter::FlushPending(size_t place) {
 }
 
 absl::Status DatasetWriter::Write(std::string_view record) {
+  shards_[next_shard_]->pending.Add(record);
+  return PassPending();
+}
+
+absl::Status DatasetWriter::Write(absl::FunctionRef<absl::Status(std::string*)> make) {
+  RecordBatch& pending = shards_[next_shard_]->pending;
+  if (absl::Status status = make(pending.Begin()); !status.ok()) {
+    pending.Drop();
+    return status;
+  }
+  pending.End();
+  return PassPending();
+}
+
+// Goes on with the next shard, after a record of this one.
+absl::Status DatasetWriter::PassPending() {
   const size_t place = next_shard_;
-  next_shard_ = next_shard_ + 1 == shards_.size() ? 0 : next_shard_ + 1;
-  RecordBatch& pending = shards_[place]->pending;
-  pending.Add(record);
-  return pending.size() >= pending_bytes_ ? FlushPending(place) : absl::OkStatus();
+  next_shard_ = place + 1 == shards_.size() ? 0 : place + 1;
+  return shards_[place]->pending.size() >= pending_bytes_ ? FlushPending(place) : absl::OkStatus();
 }
 
 absl::Status DatasetWriter::CloseShard(size_t shard) {

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
@@ -85,6 +86,9 @@ class DatasetWriter {
   // Appends the record to the next shard in turn: record i goes to shard i mod num_shards. Copies
   // the bytes. An error may be that of an earlier record; after an error, all calls fail.
   absl::Status Write(std::string_view record);
+  // Appends the record that `make` appends to a string, which has other bytes already. An error of
+  // `make` is returned; then nothing is written, and the next call may succeed.
+  absl::Status Write(absl::FunctionRef<absl::Status(std::string*)> make);
 
   // Calls `fill` on one of the writer's threads to add records to a batch, and appends the batch to
   // `shard`. The batches of a shard are appended in the order of the calls. Waits while too many
@@ -141,6 +145,7 @@ class DatasetWriter {
   absl::Status Append(Shard& shard, const EncodedBlock& block);
   absl::Status Close(Shard& shard);
   absl::Status MarkFinished(Shard& shard);
+  absl::Status PassPending();
   absl::Status FlushPending(size_t place);
   absl::Status CloseAll();
   void AddShards(Manifest* manifest);
