@@ -50,21 +50,21 @@ void GuardObject::Check(std::time_t modified, std::function<void(absl::Status)> 
 void GuardObject::Ask() const {
   auto byte = std::make_shared<char>();
   const absl::Span<char> into(byte.get(), 1);
-  StartRead(store_, {info_.path, 0, into, info_.version, info_.size},
-            [self = shared_from_this(), byte](absl::Status status, const ReadVersion& read) {
-              // Without an ETag, only the time tells.
-              if (status.ok() && self->info_.version.empty() &&
-                  read.modified != self->info_.modified) {
-                status = absl::AbortedError("");
-              }
-              self->Answer(std::move(status), read.now);
-            });
+  StartRead(
+      store_, {info_.path, 0, into, info_.version, info_.size},
+      [self = shared_from_this(), byte](absl::Status status, const ReadVersion& read) {
+        // Without an ETag, only the time tells.
+        if (status.ok() && self->info_.version.empty() && read.modified != self->info_.modified) {
+          status = absl::AbortedError("");
+        }
+        self->Answer(std::move(status), read.now);
+      });
 }
 
 void GuardObject::Answer(absl::Status status, std::time_t now) const {
   if (absl::IsAborted(status) || absl::IsNotFound(status)) {
-    status = absl::AbortedError(fmt::format(
-        "{}: the dataset was replaced while it was in use; open it again", info_.path));
+    status = absl::AbortedError(
+        fmt::format("{}: the dataset was replaced while it was in use; open it again", info_.path));
   }
   Waiting answered;
   bool again = false;

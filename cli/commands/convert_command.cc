@@ -414,8 +414,13 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
                                        converting.like->name));
   }
   if (converting.only_shards.empty()) {
-    AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
-                    &report.notes);
+    // Whoever has chosen the numbers knows them.
+    const bool chosen = converting.like || (FindOption(command, "--class-map") != nullptr &&
+                                            IsGiven(command, "--class-map"));
+    if (!chosen) {
+      AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
+                      &report.notes);
+    }
   }
   if (progress.datasets_complete > 0) {
     const std::string newer =

@@ -77,6 +77,15 @@ std::shared_ptr<ImageFlags> AddImageFlags(CLI::App& command, JpegMode fallback, 
   return std::make_shared<ImageFlags>(command, fallback, resizes);
 }
 
+// Images in a folder that has a table of their features.
+absl::StatusOr<std::unique_ptr<Source>> MakeTableOfImages(const std::string& table,
+                                                          const StoredImageOptions& images,
+                                                          const NamedManifest* like) {
+  ChosenKinds kinds;
+  if (like != nullptr) kinds = KindsLike(like->manifest.schema, like->name);
+  return MakeMetadataImagesSource(table, images, std::move(kinds));
+}
+
 MakeSource DeclareImageFolder(CLI::App& command) {
   auto classes = AddClassMap(command, "the numbers of the classes");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
@@ -85,7 +94,7 @@ MakeSource DeclareImageFolder(CLI::App& command) {
     absl::StatusOr<std::string> metadata =
         classes->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
     if (!metadata.ok()) return metadata.status();
-    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, images->options());
+    if (!metadata->empty()) return MakeTableOfImages(*metadata, images->options(), like);
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes, like, /*needed=*/true);
     if (!map.ok()) return map.status();
     return MakeImageFolderSource(std::move(paths),
@@ -116,7 +125,15 @@ MakeSource DeclareImages(CLI::App& command) {
     absl::StatusOr<std::string> metadata =
         labels->empty() ? FindMetadata(paths) : absl::StatusOr<std::string>("");
     if (!metadata.ok()) return metadata.status();
-    if (!metadata->empty()) return MakeMetadataImagesSource(*metadata, images->options());
+    if (!metadata->empty()) {
+      if (table->label_column.empty() && split->empty() && classes->empty()) {
+        return MakeTableOfImages(*metadata, images->options(), like);
+      }
+      return absl::InvalidArgumentError(fmt::format(
+          "{} describes the images, and all of its columns are features; --label-column, "
+          "--split-column and --class-map take --label-file {}",
+          *metadata, *metadata));
+    }
     ImagesOptions options;
     options.images = images->options();
     if (labels->empty()) {

@@ -1,30 +1,16 @@
 #include "cli/flags/table_flags.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "cli/terminal/console.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
-namespace {
-
-// Spells an option with a value as one types it in a shell.
-std::string SpellFlag(std::string_view option, std::string_view value) {
-  const bool safe = std::ranges::all_of(value, [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::strchr(",./-_", c) != nullptr;
-  });
-  const char quote = value.find('\'') == value.npos ? '\'' : '"';
-  return fmt::format("--{} {}", option,
-                     safe ? std::string(value) : fmt::format("{0}{1}{0}", quote, value));
-}
-
-}  // namespace
 
 void AddDatesFlag(CLI::App& command, std::string_view what, std::string* dates) {
   command
@@ -83,8 +69,9 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
   command
       .add_option(
           "--na", flags->missing,
-          "texts that mean a missing value in every column; default: NA, N/A, n/a, NaN, nan, "
-          "null, NULL, None, <NA>, #N/A and - in columns of numbers. Empty cells always do")
+          "texts that mean a missing value in every column; 'usual' stands for the default: NA, "
+          "N/A, n/a, NaN, nan, null, NULL, None, <NA>, #N/A and -, which otherwise mean it in "
+          "columns of numbers alone. Empty cells always do")
       ->type_name("TEXT,...");
   CLI::Option* trim = command.add_flag(
       "--trim", flags->trim,
@@ -104,6 +91,23 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
   return flags;
 }
 
+namespace {
+
+// The texts of --na.
+std::vector<std::string> MissingTexts(const std::string& flag) {
+  std::vector<std::string> texts;
+  for (const auto text : absl::StrSplit(flag, ',', absl::SkipEmpty())) {
+    if (text != "usual") {
+      texts.emplace_back(text.data(), text.size());
+      continue;
+    }
+    for (std::string& usual : UsualMissing()) texts.push_back(std::move(usual));
+  }
+  return texts;
+}
+
+}  // namespace
+
 absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
   CsvOptions options = flags.options;
   const auto character = [](std::string_view name,
@@ -111,7 +115,8 @@ absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
     if (text.empty()) return std::optional<char>();
     if (name == "delimiter" && (text == "tab" || text == "\\t")) return std::optional<char>('\t');
     if (text.size() == 1) return std::optional<char>(text.front());
-    return absl::InvalidArgumentError(fmt::format("--{} {}: expected one character", name, text));
+    return absl::InvalidArgumentError(
+        fmt::format("--{} {}: expected one ASCII character", name, text));
   };
   absl::StatusOr<std::optional<char>> delimiter = character("delimiter", flags.delimiter);
   absl::StatusOr<std::optional<char>> decimal = character("decimal", flags.decimal);
@@ -127,7 +132,7 @@ absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
   options.comments = !flags.no_comments;
   if (flags.trim) options.trim = CsvOptions::Trim::kAll;
   if (flags.no_trim) options.trim = CsvOptions::Trim::kNone;
-  if (flags.missing) options.missing = absl::StrSplit(*flags.missing, ',', absl::SkipEmpty());
+  if (flags.missing) options.missing = MissingTexts(*flags.missing);
   if (!flags.encoding.empty()) {
     options.encoding = ParseTextEncoding(flags.encoding);
     if (!options.encoding) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "base/utf8.h"
 #include "cli/terminal/color.h"
 #include "cli/terminal/terminal.h"
@@ -44,13 +45,23 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
+std::string SpellFlag(std::string_view option, std::string_view value) {
+  std::string flag = fmt::format("--{}", option);
+  std::ranges::replace(flag, '_', '-');
+  if (value.empty()) return flag;
+  const bool safe = std::ranges::all_of(value, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::strchr(",./-_", c) != nullptr;
+  });
+  const char quote = value.find('\'') == value.npos ? '\'' : '"';
+  return safe ? fmt::format("{} {}", flag, value)
+              : fmt::format("{0} {1}{2}{1}", flag, quote, value);
+}
+
 std::string DescribeError(const absl::Status& status) {
   std::string text(status.message());
   if (const std::optional<Remedy> remedy = RemedyOf(status)) {
-    std::string flag = remedy->option;
-    std::ranges::replace(flag, '_', '-');
-    if (!remedy->value.empty()) flag += " " + remedy->value;
-    text += fmt::format("; pass --{} to {}", flag, remedy->purpose);
+    text +=
+        fmt::format("; pass {} to {}", SpellFlag(remedy->option, remedy->value), remedy->purpose);
   }
   return text;
 }

@@ -46,6 +46,10 @@ struct CommandOptions {
 //  or \x1b.
 std::string OneLine(std::string_view text);
 
+// Spells an option with a value as one types it in a shell: "--delimiter ';'". An empty value is
+// left out.
+std::string SpellFlag(std::string_view option, std::string_view value);
+
 // Returns the error's message and the option that remedies it, if any: "...; pass --overwrite to
 // replace it".
 std::string DescribeError(const absl::Status& status);

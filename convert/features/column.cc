@@ -90,6 +90,10 @@ std::string_view ColumnKindName(ColumnKind kind) {
   return "";
 }
 
+std::string_view DtypeOf(ColumnKind kind) {
+  return kind == ColumnKind::kFloat ? "float32" : ColumnKindName(kind);
+}
+
 ColumnKind MergedKind(ColumnKind a, ColumnKind b) {
   // The enumerators are in increasing order of what they can hold.
   return std::max(a, b);

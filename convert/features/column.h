@@ -26,6 +26,9 @@ enum class ColumnKind {
 // "int64", "float", "bytes".
 std::string_view ColumnKindName(ColumnKind kind);
 
+// The type that values of the kind have in a schema: "int64", "float32", "bytes".
+std::string_view DtypeOf(ColumnKind kind);
+
 // Returns the kind that holds the values of both: int64 and float merge to float, and bytes holds
 // any text.
 ColumnKind MergedKind(ColumnKind a, ColumnKind b);

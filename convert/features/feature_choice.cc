@@ -74,7 +74,7 @@ absl::StatusOr<ChosenKinds> ReadFeatureKinds(const std::string& path) {
   absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
   if (!text.ok()) return text.status();
   const auto error = [&path](std::string_view what) {
-    return absl::DataLossError(fmt::format(
+    return absl::InvalidArgumentError(fmt::format(
         "{}: {}; expected JSON such as {{\"age\": \"int64\", \"name\": \"bytes\"}}, or the "
         "manifest of a dataset",
         path, what));
@@ -88,7 +88,7 @@ absl::StatusOr<ChosenKinds> ReadFeatureKinds(const std::string& path) {
   const bool is_manifest = json.value("format", nlohmann::json()) == kManifestFormat;
   if (is_manifest) {
     if (absl::Status seal = CheckManifestSeal(*text, json); !seal.ok()) {
-      return error(std::string(seal.message()));
+      return absl::DataLossError(fmt::format("{}: {}", path, std::string(seal.message())));
     }
   }
   if (is_manifest && !json.value("features", nlohmann::json()).is_object()) {

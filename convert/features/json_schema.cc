@@ -384,6 +384,9 @@ absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
   column.last_key = &key;
   if (column.asked == nullptr && column.learned.depth == 1 && column.learned.depth_known &&
       (dates_ == DatesAs::kText || column.learned.kind != ColumnKind::kBytes) &&
+      (value.type() == element_type::BOOL
+           ? column.learned.has_bools
+           : column.learned.has_numbers || column.learned.kind == ColumnKind::kBytes) &&
       IsPlainJson(value, column.learned.kind)) {
     return absl::OkStatus();
   }
@@ -392,6 +395,13 @@ absl::Status JsonSchema::AddFacts(Key& key, element value, Place place) {
   if (!status.ok()) return status;
   if (facts.depth != column.learned.depth || facts.has_values != column.learned.depth_known) {
     if (status = LearnDepth(column, facts, place); !status.ok()) return status;
+  }
+  if ((facts.has_bools && !column.learned.has_bools) ||
+      (facts.has_numbers && !column.learned.has_numbers)) {
+    Remember(column);
+    if (facts.has_bools && !column.learned.has_bools) column.learned.bool_place = place;
+    column.learned.has_bools |= facts.has_bools;
+    column.learned.has_numbers |= facts.has_numbers;
   }
   if (facts.inexact > 0) {
     Remember(column);
@@ -550,12 +560,33 @@ void JsonSchema::ForEachKey(const std::function<void(const Key&)>& visit) const 
   }
 }
 
+FeatureTypes JsonSchema::TypesWithoutValues() const {
+  FeatureTypes types;
+  ForEachKey([&](const Key& key) {
+    const ChosenKind* const chosen = choice_.KindOf(key.full_name);
+    if (key.shape != Key::Shape::kUnknown || !key.takes_values || chosen == nullptr) return;
+    types[key.full_name] = {.dtype = std::string(DtypeOf(chosen->kind)), .shape = {}};
+  });
+  return types;
+}
+
 std::vector<std::string> JsonSchema::Notes() const {
   std::vector<std::string> notes;
   NameList nulls;
-  ForEachKey([&nulls](const Key& key) {
-    if (key.shape == Key::Shape::kUnknown && key.takes_values) nulls.Add(Excerpt(key.full_name));
+  NameList empty;
+  ForEachKey([&](const Key& key) {
+    if (!key.takes_values) return;
+    if (key.shape == Key::Shape::kUnknown) nulls.Add(Excerpt(key.full_name));
+    const bool objects = key.shape == Key::Shape::kObject || key.shape == Key::Shape::kObjects;
+    if (objects && key.keys.empty()) empty.Add(Excerpt(key.full_name));
   });
+  if (empty.count() == 1) {
+    notes.push_back(fmt::format(
+        "key {} is an empty object everywhere, so no record has this feature", empty.names()));
+  } else if (empty.count() > 1) {
+    notes.push_back(
+        empty.Text("key", "keys", "are empty objects everywhere, so no record has these features"));
+  }
   if (nulls.count() == 1) {
     notes.push_back(
         fmt::format("key {} is null everywhere, so no record has this feature", nulls.names()));
@@ -580,6 +611,11 @@ std::vector<std::string> JsonSchema::Notes() const {
     std::string of_dates = NoteOfDates(column.name, learned.dates, dates_,
                                        FormOf(column).kind == ColumnKind::kInt64, name_of_);
     if (!of_dates.empty()) notes.push_back(std::move(of_dates));
+    if (learned.has_bools && learned.kind != ColumnKind::kBytes) {
+      notes.push_back(
+          fmt::format("key {}: true and false became 1 and 0{}, first at {}", Excerpt(column.name),
+                      learned.has_numbers ? " beside numbers" : "", name_of_(learned.bool_place)));
+    }
     if (learned.kind != ColumnKind::kFloat || learned.inexact == 0) continue;
     notes.push_back(fmt::format(
         "key {}: {} digits because floats have 32 bits, the first is {} at {}, which becomes {}; "

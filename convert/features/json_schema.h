@@ -21,6 +21,7 @@
 #include "convert/features/json_dates.h"
 #include "convert/features/json_values.h"
 #include "convert/input/json_document.h"
+#include "shard/schema/schema.h"
 #include "shardfeed/examples.h"
 #include "simdjson.h"
 
@@ -66,6 +67,8 @@ class JsonSchema {
   absl::Status CheckColumns() const;
   // Returns "; did you mean 'NAME'?" if `name` is a likely typo of a key's, otherwise nothing.
   std::string NearestTo(const std::string& name) const;
+  // The types of features whose kind is chosen, and which are null in all records.
+  FeatureTypes TypesWithoutValues() const;
   // Notes for the user: keys with a chosen kind that no record has, keys that are null in every
   // record, numbers whose digits the features do not keep, and dates.
   std::vector<std::string> Notes() const;
@@ -86,6 +89,9 @@ class JsonSchema {
       bool depth_known = false;
       Place depth_place;
       uint64_t inexact = 0;  // numbers whose digits a float does not keep
+      bool has_bools = false;
+      bool has_numbers = false;
+      Place bool_place;  // place of the first true or false
       JsonDates dates;
     } learned;
     InexactNumber first_inexact;

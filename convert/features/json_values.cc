@@ -47,6 +47,7 @@ class FactFinder {
       case element_type::STRING:
         return AddText(value);
       case element_type::BOOL:
+        facts_.has_bools = true;
         AddNoDate(value);
         return Saw(kInt64, value);
       case element_type::INT64: {
@@ -176,6 +177,7 @@ class FactFinder {
   }
   bool Saw(Kind kind, element value) {
     seen_ |= kind;
+    facts_.has_numbers |= kind != kBytes && value.type() != element_type::BOOL;
     const bool fits = !asked_ || asked_ == ColumnKind::kBytes || kind == kInt64 ||
                       (asked_ == ColumnKind::kFloat && kind == kFloat);
     if (fits) return true;

@@ -38,6 +38,8 @@ struct JsonFacts {
   // lists. If there are only empty lists, values may be deeper.
   int depth = 1;
   bool has_values = false;
+  bool has_bools = false;
+  bool has_numbers = false;
   // Numbers whose digits a float would not keep, and the first of them.
   uint64_t inexact = 0;
   InexactNumber first_inexact;

@@ -394,6 +394,11 @@ std::vector<std::string> LabelFile::notes() const {
     if (!column.is_feature) continue;
     for (const std::string& note : column.cells.Notes(name_of, nullptr)) add(note);
   }
+  NameList dates;
+  for (const Column& column : columns_) {
+    if (column.is_feature && column.cells.keeps_dates()) dates.Add(Excerpt(column.cells.name()));
+  }
+  if (dates.count() > 0) add(dates.Text("column", "columns", "of dates, kept as text"));
   return notes;
 }
 

@@ -60,6 +60,9 @@ struct ObjectColumns {
 
 // Returns the classes of the objects, unless their names are not those that a manifest can keep.
 FeatureClasses ObjectClasses(ClassNames classes);
+// The note about classes for which ObjectClasses has none.
+inline constexpr std::string_view kNoteOfUnnamedClasses =
+    "the manifest names no classes, because two of them have the same name, or one has none";
 
 // Reuse a list for many images: Clear keeps its memory.
 struct ObjectList {

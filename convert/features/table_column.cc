@@ -5,6 +5,7 @@
 #include "base/excerpt.h"
 #include "decode/features/float_digits.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace shardfeed {
 namespace {
@@ -45,10 +46,64 @@ Cells Joined(const Cells& a, const Cells& b) {
   return both;
 }
 
+// Whether the text is written as a number with this decimal mark and no mark for thousands, whether
+// or not a kind of feature holds it.
+bool IsWrittenAsNumber(std::string_view text, char decimal) {
+  size_t at = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  const auto digits = [&text, &at] {
+    const size_t begin = at;
+    while (at < text.size() && IsDigit(text[at])) ++at;
+    return at - begin;
+  };
+  size_t found = digits();
+  if (at < text.size() && text[at] == decimal) {
+    ++at;
+    found += digits();
+  }
+  if (found == 0) return false;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+    if (digits() == 0) return false;
+  }
+  return at == text.size();
+}
+
+bool HasZerosInFront(std::string_view number) {
+  if (number.starts_with('-') || number.starts_with('+')) number.remove_prefix(1);
+  return number.size() > 1 && number[0] == '0' && IsDigit(number[1]);
+}
+
+// The text with ordinary blanks instead of the no-break spaces that French typesetting has between
+// groups of digits: U+00A0 and U+202F.
+std::string WithOrdinaryBlanks(std::string_view text) {
+  std::string plain;
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    const size_t bytes = rest.starts_with("\u00a0") ? 2 : rest.starts_with("\u202f") ? 3 : 0;
+    plain.push_back(bytes > 0 ? ' ' : text[at]);
+    at += std::max<size_t>(bytes, 1);
+  }
+  return plain;
+}
+
+// Whether the text is a number with other marks than were chosen.
+bool IsNumberWithOtherMarks(std::string_view text, char decimal, char other) {
+  if (IsNumberWith(text, decimal, other) || IsNumberWith(text, other, decimal)) return true;
+  const std::string plain = WithOrdinaryBlanks(text);
+  return std::ranges::any_of(kOtherThousands, [&](char mark) {
+    return IsNumberWith(plain, decimal, mark) || IsNumberWith(plain, other, mark);
+  });
+}
+
 // The mark of thousands where `decimal` is the decimal mark, and the other way round.
 char OtherMark(char decimal) { return decimal == '.' ? ',' : '.'; }
 
 }  // namespace
+
+std::vector<std::string> UsualMissing() {
+  return {std::begin(kUsualMissing), std::end(kUsualMissing)};
+}
 
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
@@ -101,7 +156,7 @@ CellRules::CellRules(CellOptions options)
   if (options_.missing) {
     missing_ = *options_.missing;
   } else {
-    missing_.assign(std::begin(kUsualMissing), std::end(kUsualMissing));
+    missing_ = UsualMissing();
   }
   const auto add = [this](std::string_view characters, uint8_t what) {
     for (char c : characters) by_first_[static_cast<unsigned char>(c)] |= what;
@@ -166,9 +221,15 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
   if (may_be_date && AddDate(text, cell, place)) return;
   const uint64_t before = texts_.count;
   texts_.Add(cell, place);
-  if (!IsDigit(text.front()) && text.front() != '-') return;
   const char decimal = rules_->options().decimal;
   const char other = OtherMark(decimal);
+  if (IsWrittenAsNumber(text, decimal)) {
+    written_as_numbers_.Add(cell, place);
+    (HasZerosInFront(text) ? zeros_in_front_ : not_held_).Add(cell, place);
+    return;
+  }
+  if (!IsDigit(text.front()) && text.front() != '-') return;
+  if (IsNumberWithOtherMarks(text, decimal, other)) written_as_numbers_.Add(cell, place);
   for (size_t i = 0; i < kOtherThousands.size(); ++i) {
     const char mark = kOtherThousands[i];
     // Only a column of nothing but such numbers is of interest.
@@ -196,7 +257,10 @@ void TableColumn::AddSpecial(std::string_view cell, Place place) {
     missing_.Add(cell, place);
     return;
   }
-  if (asked_ == ColumnKind::kBytes) return;
+  if (asked_ == ColumnKind::kBytes) {
+    ++asked_texts_;
+    return;
+  }
   if ((may_be & CellRules::kNumber) != 0) {
     thread_local std::string scratch;
     const std::optional<std::string_view> number = rules_->Plain(cell, &scratch);
@@ -337,6 +401,35 @@ std::string TableColumn::RemedyOfGroups(uint64_t texts, const SpellOption& spell
   return "";
 }
 
+std::string TableColumn::ReasonOfTexts(const std::function<std::string(const Cells&)>& first,
+                                       const SpellOption& spell) const {
+  std::vector<std::string> reasons;
+  if (not_held_.count > 0) {
+    reasons.push_back(fmt::format(
+        "{} beyond int64 and float32, the first {}",
+        not_held_.count == 1 ? "1 number is" : fmt::format("{} numbers are", not_held_.count),
+        first(not_held_)));
+  }
+  if (zeros_in_front_.count > 0) {
+    reasons.push_back(fmt::format(
+        "{} zeros in front, which numbers would lose, the first {}{}",
+        zeros_in_front_.count == 1 ? "1 value has"
+                                   : fmt::format("{} values have", zeros_in_front_.count),
+        first(zeros_in_front_),
+        spell ? fmt::format("; declare the column in {} to have them as numbers",
+                            spell("schema", "FILE"))
+              : ""));
+  }
+  const uint64_t marked = written_as_numbers_.count - not_held_.count - zeros_in_front_.count;
+  if (reasons.empty() && marked > 0) {
+    reasons.push_back(
+        fmt::format("{} other marks than the numbers beside {}, the first {}",
+                    marked == 1 ? "1 value has" : fmt::format("{} values have", marked),
+                    marked == 1 ? "it" : "them", first(written_as_numbers_)));
+  }
+  return fmt::format("{}", fmt::join(reasons, ", and "));
+}
+
 // Why the column is text, if that is worth telling.
 std::vector<std::string> TableColumn::NotesOfBytes(
     const std::string& column, const Cells& missing,
@@ -385,6 +478,9 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     because(dates_.count, dates_.count == 1 ? "is a date" : "are dates");
   } else if (numbers > others.count || (numbers > 0 && !remedy.empty())) {
     because(numbers, numbers == 1 ? "is a number" : "are numbers");
+  } else if (remedy.empty() && written_as_numbers_.count > 0 &&
+             numbers + written_as_numbers_.count > others.count - written_as_numbers_.count) {
+    notes.push_back(fmt::format("{} is bytes because {}", column, ReasonOfTexts(first, spell)));
   } else if (texts_.count + dates_.count > 0 && bools_.count > others.count) {
     because(bools_.count, bools_.count == 1 ? "is true or false" : "are true or false");
   } else if (numbers > 0 && bools_.count > 0 && texts_.count + dates_.count == 0) {
@@ -400,12 +496,13 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     notes.push_back(NoteOfMissing(column, missing.count, first(missing)));
   } else if (missing.count > 0) {
     const bool one = missing.count == 1;
-    notes.push_back(fmt::format("{} is text, so {}{} {} kept{}", column,
-                                one ? "" : fmt::format("{} values like ", missing.count),
-                                first(missing), one ? "is" : "are",
-                                spell ? fmt::format("; {} makes {} missing",
-                                                    spell("na", missing.first), one ? "it" : "them")
-                                      : ""));
+    notes.push_back(fmt::format(
+        "{} is text, so {}{} {} kept{}", column,
+        one ? "" : fmt::format("{} values like ", missing.count), first(missing),
+        one ? "is" : "are",
+        // The usual words stay missing in columns of numbers.
+        spell ? fmt::format("; {} makes {} missing", spell("na", "usual"), one ? "it" : "them")
+              : ""));
   }
   return notes;
 }
@@ -420,7 +517,7 @@ std::vector<std::string> TableColumn::Notes(const std::function<std::string(Plac
   // The cells that mean that a value is missing in this column.
   Cells missing = kind() == ColumnKind::kFloat ? missing_ : Joined(missing_, nans_);
   if (kind() != ColumnKind::kBytes || IsWithoutValues()) missing = Joined(missing, blanks_);
-  if (IsWithoutValues()) {
+  if (has_no_values()) {
     notes.push_back(
         missing.count == 0
             ? fmt::format("{} is empty in every row, so no record has this feature", column)

@@ -43,6 +43,9 @@ struct CellOptions {
   DatesAs dates = DatesAs::kText;
 };
 
+// The usual texts that mean that a value is missing: NA, null and others.
+std::vector<std::string> UsualMissing();
+
 // The text without the blanks around it.
 std::string_view Trimmed(std::string_view text);
 
@@ -180,6 +183,11 @@ class TableColumn {
   }
 
   bool has_dates() const { return dates_.count > 0; }
+  // Whether no cell has a value. In a column of floats, "nan" is one.
+  bool has_no_values() const {
+    return ints_ + floats_ + bools_.count + dates_.count + texts_.count + asked_texts_ == 0 &&
+           (asked_ != ColumnKind::kFloat || nans_.count == 0);
+  }
 
   // What was coerced or lost, and what kept the column from being numbers. `name_of` formats
   // places. Without `spell`, notes propose no options.
@@ -195,11 +203,12 @@ class TableColumn {
                                         const std::function<std::string(const Cells&)>& first,
                                         const SpellOption& spell) const;
   std::string RemedyOfGroups(uint64_t texts, const SpellOption& spell) const;
+  // Why texts that are written as numbers are none.
+  std::string ReasonOfTexts(const std::function<std::string(const Cells&)>& first,
+                            const SpellOption& spell) const;
   CellContent ReadOtherInt64(std::string_view cell, int64_t* value) const;
   CellContent ReadOtherFloat(std::string_view cell, float* value) const;
-  bool IsWithoutValues() const {
-    return !asked_ && ints_ + floats_ + bools_.count + dates_.count + texts_.count == 0;
-  }
+  bool IsWithoutValues() const { return !asked_ && has_no_values(); }
 
   std::string name_;
   std::optional<ColumnKind> asked_;
@@ -209,8 +218,14 @@ class TableColumn {
   // message that names it.
   bool only_counts_numbers_;
   uint64_t ints_ = 0;
-  uint64_t floats_ = 0;  // without those of nans_
-  Cells texts_;          // cells that are nothing else
+  uint64_t floats_ = 0;       // without those of nans_
+  uint64_t asked_texts_ = 0;  // cells of a column that was chosen to be text
+  Cells texts_;               // cells that are nothing else
+  // Those of texts_ that are written as numbers, but with other marks, and those that no kind of
+  // feature holds as numbers: too large, or with zeros in front.
+  Cells written_as_numbers_;
+  Cells not_held_;
+  Cells zeros_in_front_;
   Cells bools_;
   Cells missing_;  // texts that mean that a value is missing
   Cells blanks_;   // cells of blanks alone, which are missing except in text

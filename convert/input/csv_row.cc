@@ -60,6 +60,9 @@ CsvSplit Split(std::string_view text, bool at_end, CsvDialect dialect,
         ++at;
       }
       cell.text = std::string_view(content, at - 1 - content);
+      if constexpr (skip_blanks) {
+        while (at < end && (*at == ' ' || *at == '\t') && *at != delimiter) ++at;
+      }
       if (at < end && *at != delimiter && *at != '\n' && *at != '\r') {
         return {CsvSplit::kAfterQuote, static_cast<size_t>(at - begin)};
       }

@@ -22,6 +22,8 @@ struct Magic {
 };
 constexpr Magic kNotText[] = {
     {"\x04\x22\x4d\x18"sv, "is compressed with LZ4; decompress it first (lz4 -d)"},
+    {"\xff\xd8\xff"sv, "is a JPEG, not text"},
+    {"\x89PNG"sv, "is a PNG, not text"},
     {"PK\x03\x04"sv, "is a ZIP archive or an Excel workbook; unpack it, or save it as CSV"},
 };
 
@@ -144,6 +146,7 @@ absl::Status TextReader::CheckStart() {
     Consume(mark->bytes, 0);
     checked_ = begin_;
     encoding_ = mark->encoding;
+    has_mark_ = true;
   } else if (!mark) {
     encoding_ = options_.encoding.value_or(TextEncoding::kUtf8);
   }

@@ -74,6 +74,8 @@ class TextReader {
   std::string_view unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // The encoding that the file is read as.
   TextEncoding encoding() const { return encoding_; }
+  // Whether a byte order mark tells the encoding.
+  bool has_mark() const { return has_mark_; }
   // 1-based line where the unread text starts.
   uint64_t line() const { return line_; }
   // Byte offset in the content of the file, which is UTF-8, where the unread text starts.
@@ -114,6 +116,7 @@ class TextReader {
   size_t checked_ = 0;  // the buffer up to here is known to be UTF-8
   bool started_ = false;
   TextEncoding encoding_ = TextEncoding::kUtf8;
+  bool has_mark_ = false;
   std::string raw_;  // bytes of another encoding that are not converted yet
   uint64_t line_ = 1;
   bool at_end_ = false;

@@ -375,6 +375,9 @@ std::vector<std::string> CocoSource::notes() const {
     if (!is_dropped(image) && first_[image] == first_[image + 1]) bare.Add(NameOf(image));
   }
   const std::string kept = path + ": kept";
+  if (!categories_.empty() && classes().empty()) {
+    notes.push_back(fmt::format("{}: {}", path, kNoteOfUnnamedClasses));
+  }
   bare.AppendNote(kept, "image", "images", "without annotations", &notes);
   outside_.AppendNote(kept, "box", "boxes", "not inside the image", &notes);
   empty_.AppendNote(kept, "box", "boxes", "without an area", &notes);

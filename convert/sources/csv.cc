@@ -39,6 +39,7 @@ class CsvSource : public Source {
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
+  FeatureTypes types() const override;
   std::vector<ColumnDescription> columns() const override;
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
@@ -148,7 +149,10 @@ absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
   rows.start_lines = start.lines;
   num_comments_ += start.comments;
   reader.Consume(start.bytes, start.lines);
-  const std::string encoding(TextEncodingName(reader.encoding()));
+  std::string encoding(TextEncodingName(reader.encoding()));
+  if (reader.has_mark() && reader.encoding() == TextEncoding::kUtf8) {
+    encoding += " with a byte order mark";
+  }
   if (std::ranges::find(encodings_, encoding) == encodings_.end()) encodings_.push_back(encoding);
   if (file == 0) {
     CsvGiven given;
@@ -262,15 +266,22 @@ absl::Status CsvSource::CheckRow(uint32_t file, const CsvRow& row,
                                  const std::vector<CsvCell>& cells) const {
   if (cells.size() != columns_.size()) {
     const bool hint = cells.size() > columns_.size() && columns_.size() > 1 && options_.quotes;
-    return files_.ErrorAt(file, row.line,
-                          fmt::format("expected {} cells as in the {}, got {}{}", columns_.size(),
-                                      !options_.names.empty() ? "given names"
-                                      : guess_.header         ? "header"
-                                                              : "first row",
-                                      cells.size(),
-                                      hint ? fmt::format("; cells that contain {} must be quoted",
-                                                         Excerpt({&guess_.dialect.delimiter, 1}))
-                                           : ""));
+    // A decimal comma in the only column.
+    const bool marks = cells.size() == 2 && columns_.size() == 1 &&
+                       guess_.dialect.delimiter == ',' &&
+                       IsNumberWith(WithoutLineBreak(row.text), ',', '\0');
+    absl::Status defect =
+        files_.ErrorAt(file, row.line,
+                       fmt::format("expected {} cells as in the {}, got {}{}", columns_.size(),
+                                   !options_.names.empty() ? "given names"
+                                   : guess_.header         ? "header"
+                                                           : "first row",
+                                   cells.size(),
+                                   hint ? fmt::format("; cells that contain {} must be quoted",
+                                                      Excerpt({&guess_.dialect.delimiter, 1}))
+                                        : ""));
+    if (!marks) return defect;
+    return WithRemedy(defect, {"delimiter", ";", "read such numbers as one cell"});
   }
   if (skips_defects() && !IsText(row.text)) {
     return files_.ErrorAt(file, row.line, "the row is not UTF-8 or contains a NUL byte");
@@ -377,6 +388,19 @@ std::vector<ColumnDescription> CsvSource::columns() const {
     columns.push_back({columns_[i].name(), std::string(ColumnKindName(columns_[i].kind))});
   }
   return columns;
+}
+
+// Of columns whose kind is known although no record of a dataset may tell it.
+FeatureTypes CsvSource::types() const {
+  FeatureTypes types;
+  for (size_t i : by_name_) {
+    const TableColumn& cells = columns_[i].cells;
+    const bool has_values = !cells.has_no_values();
+    if (has_values ? names_splits() : cells.asked()) {
+      types[cells.name()] = {.dtype = std::string(DtypeOf(columns_[i].kind)), .shape = {}};
+    }
+  }
+  return types;
 }
 
 std::string CsvSource::ReadAs() const {

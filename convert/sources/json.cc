@@ -85,6 +85,7 @@ class JsonSource : public Source {
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status AppendKey(const Item& item, std::string* key) const override;
+  FeatureTypes types() const override { return schema_.TypesWithoutValues(); }
   bool names_splits() const override { return !options_.split_key.empty(); }
   std::vector<SplitCount> splits() const override { return splits_.splits(); }
   absl::StatusOr<size_t> SplitOf(const Item& item) const override;

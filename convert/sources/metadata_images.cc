@@ -50,6 +50,7 @@ class MetadataImages : public AnnotatedImages {
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
+  FeatureTypes types() const override { return table_->types(); }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
 
@@ -255,16 +256,21 @@ absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources
 }
 
 absl::StatusOr<std::unique_ptr<Source>> MakeMetadataImagesSource(std::string path,
-                                                                 StoredImageOptions options) {
+                                                                 StoredImageOptions options,
+                                                                 ChosenKinds kinds) {
+  for (const std::string_view quoted : kOwnFeatures)
+    kinds.erase(std::string(WithoutQuotes(quoted)));
   absl::StatusOr<std::unique_ptr<Source>> table;
   if (path.ends_with(".jsonl")) {
     JsonOptions json;
     json.key = kNameColumn;
+    json.choice.kinds = std::move(kinds);
     table = MakeJsonSource({path}, JsonLayout::kLines, std::move(json));
   } else {
     CsvOptions csv;
     csv.header = true;
     csv.key_column = kNameColumn;
+    csv.choice.kinds = std::move(kinds);
     table = MakeCsvSource({path}, std::move(csv));
   }
   if (!table.ok()) return table.status();

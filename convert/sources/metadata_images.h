@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/features/feature_choice.h"
 #include "convert/features/image_rewriter.h"
 #include "convert/items/source.h"
 
@@ -25,13 +26,15 @@ namespace shardfeed {
 // (train, test) have tables of their own.
 absl::StatusOr<std::string> FindMetadata(const std::vector<std::string>& sources);
 
-// Makes the source of the table at `path` and the images in its folder.
+// Makes the source of the table at `path` and the images in its folder. `kinds`: those of columns,
+// instead of the inferred ones; others are ignored.
 //
 // DataLoss: a row without an image, an image that is invalid or empty, a column with the name of a
 // feature that the image makes. Others: those of csv.h and json.h, and of files that cannot be
 // read.
 absl::StatusOr<std::unique_ptr<Source>> MakeMetadataImagesSource(std::string path,
-                                                                 StoredImageOptions options);
+                                                                 StoredImageOptions options,
+                                                                 ChosenKinds kinds = {});
 
 }  // namespace shardfeed
 

@@ -341,6 +341,8 @@ std::vector<std::string> YoloSource::notes() const {
     notes.push_back(fmt::format(
         "{}: no names of classes (data.yaml or classes.txt), so records have only their numbers",
         path_));
+  } else if (classes().empty()) {
+    notes.push_back(fmt::format("{}: {}", path_, kNoteOfUnnamedClasses));
   }
   bare_.AppendNote("kept the images of", "label file", "label files", "without a line", &notes);
   without_file_.AppendNote("kept", "image", "images", "without a label file, as without objects",

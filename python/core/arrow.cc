@@ -191,6 +191,11 @@ int StreamNext(ArrowArrayStream* stream, ArrowArray* out) {
       if (!state.source->Next(out)) *out = {};
       result = 0;
     } catch (nb::python_error& error) {
+      // Arrow's libraries raise ValueError for it.
+      if (error.matches(PyExc_ValueError)) result = EINVAL;
+      state.error = error.what();
+    } catch (const nb::builtin_exception& error) {
+      if (error.type() == nb::exception_type::value_error) result = EINVAL;
       state.error = error.what();
     } catch (const std::exception& error) {
       state.error = error.what();
@@ -281,7 +286,13 @@ class ArrowBatches {
     source_->exporter().GetSchema(&schema_->value);
   }
 
-  nb::object Stream(nb::object /*requested_schema*/) const { return ExportStream(source_); }
+  // The stream has what has not been read yet. A second one would have nothing.
+  nb::object Stream(nb::object /*requested_schema*/) {
+    if (std::exchange(has_stream_, true)) {
+      throw nb::value_error("the batches have been read as a stream already; call arrow() again");
+    }
+    return ExportStream(source_);
+  }
   nb::object Schema() const {
     auto schema = std::make_unique<ArrowSchema>();
     source_->exporter().GetSchema(schema.get());
@@ -297,6 +308,7 @@ class ArrowBatches {
  private:
   const std::shared_ptr<ArrowSource> source_;
   const std::shared_ptr<Held<ArrowSchema>> schema_;
+  bool has_stream_ = false;
 };
 
 }  // namespace

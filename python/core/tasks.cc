@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_replace.h"
 #include "decode/images/image_check.h"
 #include "fmt/format.h"
 #include "nanobind/stl/optional.h"
@@ -141,8 +142,15 @@ nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::str
           return absl::InvalidArgumentError(
               fmt::format("expected the report on {}, got that on {}", path, report->shard));
         }
+        const auto renamed = [from = report->shard, &path](std::string* text) {
+          absl::StrReplaceAll({{from, path}}, text);
+        };
+        for (Defect& defect : report->defects) {
+          defect.shard = path;
+          renamed(&defect.detail);
+        }
+        for (std::string& note : report->notes) renamed(&note);
         report->shard = path;
-        for (Defect& defect : report->defects) defect.shard = path;
         reports.push_back(*std::move(report));
       }
       return MergeShardReports(*set, std::move(reports), how);

@@ -377,13 +377,13 @@ class PartSink : public SinkInto<PartWriter> {
     writer_ = std::move(writer);
   }
 
-  std::string Close() {
+  std::string Close(std::vector<std::string> notes) {
     CheckOpen();
     writer_->SetTypes(Types());
     absl::StatusOr<std::string> message;
     {
       const GilRelease release;
-      message = writer_->Close();
+      message = writer_->Close(std::move(notes));
       writer_.reset();
     }
     return Check(std::move(message));
@@ -509,7 +509,8 @@ void BindWriting(nb::module_& m) {
       .def_prop_ro("records_written", &PartSink::records);
   nb::class_<ExampleEncoder>(m, "ExampleEncoder")
       .def(nb::init<nb::sequence>())
-      .def("encode", &ExampleEncoder::Encode);
+      .def("encode", &ExampleEncoder::Encode)
+      .def("losses", &ExampleEncoder::Losses);
   nb::class_<WriteJob>(m, "WriteJob")
       .def_static("create", &MakeJob)
       .def_static("from_text",

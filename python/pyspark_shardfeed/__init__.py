@@ -11,7 +11,7 @@ Options of reading:
 - `split`: "shard" (default) is a partition for each shard; "16" sixteen partitions; "64MiB"
   partitions of about this size. The latter two need indexes.
 - `rows_per_batch`: the maximum number of rows in a batch of Arrow.
-- `skip_damaged`: "true" leaves damaged records out instead of ending the job.
+- `on_error`: "skip" leaves damaged records out; "fail" (default) ends the job.
 - `places`: "true" adds the columns `_shard`, the path of a record's shard, and `_record`, its number there, from 0
   on. A schema names them like others: `.schema("y bigint, _record bigint")`.
 
@@ -49,7 +49,7 @@ from shardfeed.jobs import with_empty_parts
 from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_places, columns_of, splits
 
 # In lower case, as Spark keeps them.
-_READING = ("path", "record", "columns", "split", "rows_per_batch", "skip_damaged", "places", "pushdown")
+_READING = ("path", "record", "columns", "split", "rows_per_batch", "on_error", "places", "pushdown")
 _OF_STREAMS = ("checkpointlocation", "queryname", "outputmode")  # Spark's own
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -77,6 +77,8 @@ def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
 def _check_written(schema: Any) -> None:
     """Spark does not hand intervals to data sources in Python, and its error does not name the column."""
     from pyspark.sql import types
+    if not schema.fields:
+        raise ValueError("shardfeed: the frame has no columns, and Spark does not pass rows without columns on")
     for column in schema.fields:
         if isinstance(column.dataType, (types.YearMonthIntervalType, types.CalendarIntervalType)):
             raise ValueError(f"column {column.name!r}: Spark does not pass {column.dataType.simpleString()} to data sources "
@@ -186,6 +188,8 @@ class DefaultSource(DataSource):
         return path
 
     def _check_options(self, known: Sequence[str]) -> None:
+        if "paths" in {name.lower() for name in self.options}:
+            raise ValueError("shardfeed: load() takes one dataset; read several and join them by union()")
         for name in self.options:
             if name.lower() not in known:
                 raise ValueError(f"shardfeed: there is no option {name!r} here; there are: {', '.join(known[1:])}")
@@ -195,6 +199,12 @@ class DefaultSource(DataSource):
         if text not in ("true", "false"):
             raise ValueError(f"option {name} is 'true' or 'false', not {text!r}")
         return text == "true"
+
+    def _skips_damaged(self) -> bool:
+        text = self.options.get("on_error", "fail")
+        if text not in ("fail", "skip"):
+            raise ValueError(f"option on_error is 'fail' or 'skip', not {text!r}")
+        return text == "skip"
 
     def _number(self, name: str, default: int, least: int) -> int:
         text = self.options.get(name)
@@ -210,6 +220,8 @@ class DefaultSource(DataSource):
             raise ValueError(f"option record is 'example' or 'raw', not {record!r}")
         names = self.options.get("columns")
         columns = None if names is None else [name.strip() for name in names.split(",")]
+        if record == "raw" and columns is not None:
+            raise ValueError("option columns: record=raw has the one column 'record', and takes no columns")
         return columns_of([self._path()], columns, record == "raw")
 
     def schema(self) -> Any:
@@ -245,7 +257,7 @@ class DefaultSource(DataSource):
             columns = list(schema.names)
             schema = _without_places(schema)
         return _Reader(parts, None if raw else _fields_of_schema(schema),
-                       self._number("rows_per_batch", 0, 1) or None, self._flag("skip_damaged", "false"), columns)
+                       self._number("rows_per_batch", 0, 1) or None, self._skips_damaged(), columns)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         self._check_options(self._writing)
@@ -264,6 +276,9 @@ class DefaultSource(DataSource):
         return StreamWriter(job._core.text)
 
     def _job(self, overwrite: bool) -> sf.WriteJob:
-        return sf.write_job(self._path(), overwrite=overwrite, sync=self._flag("sync", "true"),
-                            compression=self.options.get("compression", "none"),
-                            level=self._number("level", 6, 0))
+        try:
+            return sf.write_job(self._path(), overwrite=overwrite, sync=self._flag("sync", "true"),
+                                compression=self.options.get("compression", "none"),
+                                level=self._number("level", 6, 0))
+        except FileExistsError as error:
+            raise FileExistsError(str(error).replace("pass overwrite=True", '.mode("overwrite")')) from None

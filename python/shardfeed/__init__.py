@@ -37,6 +37,10 @@ from .splits import Split, index_shard, merge_reports, splits, verify_split
 from .writing import Writer, write
 
 if _typing.TYPE_CHECKING:
+    from . import beam as beam
+    from . import dask as dask
+    from . import hf as hf
+    from . import ray as ray
     from . import tf as tf
     from . import torch as torch
     from .sharing import SharedDataset, SharedIterator, share
@@ -61,7 +65,7 @@ __all__ = [
 if not _typing.TYPE_CHECKING:  # so that a type checker finds a misspelled name
     def __getattr__(name: str) -> _typing.Any:
         # Modules that need a framework are imported on first use.
-        if name in ("torch", "tf"):
+        if name in ("beam", "dask", "hf", "ray", "tf", "torch"):
             import importlib
             return importlib.import_module(f".{name}", __name__)
         if name in ("SharedDataset", "SharedIterator", "share"):

@@ -58,8 +58,17 @@ def shown(value: Any) -> str:
         text = repr(value)
     except Exception:  # the user's class may raise anything
         text = f"<{type(value).__name__}>"
-    return ascii(text)[1:-1] if not text.isprintable() else text if len(text) <= 80 else (
-        text[:77] + "...")
+    if "\n" in text:  # a table
+        text = f"<{type(value).__name__}>"
+    if not text.isprintable():
+        text = ascii(text)[1:-1]
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def needs(error: ModuleNotFoundError, what: str, extra: str) -> ModuleNotFoundError:
+    """The error for an engine that is not installed: this one, with the remedy."""
+    return ModuleNotFoundError(f"shardfeed.{extra} needs {what}, and there is no module {error.name!r}: "
+                               f"pip install 'shardfeed[{extra}]'", name=error.name)
 
 
 def checked(fn: F) -> F:

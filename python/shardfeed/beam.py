@@ -6,18 +6,25 @@ import hashlib
 import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-import apache_beam as beam
+from .arguments import needs
+
+try:
+    import apache_beam as beam
+except ModuleNotFoundError as error:
+    raise needs(error, "Beam", "beam") from None
 from apache_beam.transforms import window
+from apache_beam.utils.windowed_value import WindowedValue
 
 from . import _core
-from .arguments import Size, shown, specs_of
+from .arguments import Size, checked, shown, specs_of
 from .functions import key_bytes, name_of
 from .jobs import WriteJob, write_job
-from .splits import Columns, Split, columns_of, splits, tables_of
+from .splits import Columns, Split, check_options, columns_of, splits, tables_of
 
 PathLike = Union[str, os.PathLike]
 
-# The hash that divides and sorts the rows, and the row as a record. The mark of a part has neither.
+# The hash that divides and sorts the rows, and the row as a record. What has no hash is the mark of a part, which is
+# empty, or a note about lost digits.
 Keyed = Tuple[bytes, bytes]
 _MARK: Keyed = (b"", b"")
 _DIGEST_BYTES = 16
@@ -71,12 +78,14 @@ class Read(beam.PTransform):
     Errors of the arguments are raised here, as by sf.splits and Split.arrow. Workers raise ValueError
     for a record that does not fit, and RuntimeError for a shard that has changed since."""
 
+    @checked
     def __init__(self, spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
                  record: bool = False, batches: bool = False, n: Optional[Size] = None,
                  bytes: Optional[Size] = None, **options: Any):
         super().__init__()
+        check_options(options)
         specs = specs_of(spec)
-        self._fields = columns_of(specs, columns, record)
+        self._fields = columns_of(specs, columns, record, some=True)
         self._parts = splits(specs, n, bytes=bytes)
         self._batches = batches
         self._options = options
@@ -98,8 +107,13 @@ class _Divide(beam.DoFn):
         self._features = tuple(features)
         self._key = key
 
-    def setup(self) -> None:
+    def start_bundle(self) -> None:
         self._encoder = _core.ExampleEncoder(self._features)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        everything = window.GlobalWindow()
+        for loss in self._encoder.losses():
+            yield WindowedValue((0, (b"", loss.encode())), everything.max_timestamp(), [everything])
 
     def process(self, row: Any) -> Iterator[Tuple[int, Keyed]]:
         if isinstance(row, bytes):
@@ -121,8 +135,11 @@ class _WritePart(beam.DoFn):
     def process(self, element: Tuple[int, Any]) -> Iterator[str]:
         part, rows = element
         with self._job.shard(part) as writer:
-            for _, record in sorted(row for row in rows if row[0]):
-                writer.write(record)
+            found = sorted(rows)
+            writer._losses = [note.decode() for digest, note in found if note and not digest]
+            for digest, record in found:
+                if digest:
+                    writer.write(record)
         assert writer.message is not None
         yield writer.message
 

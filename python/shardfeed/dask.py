@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Optional, Sequence, Union
 
-from .arguments import Size, checked, shown, specs_of
+from .arguments import Size, checked, needs, shown, specs_of
 from .jobs import WriteJob, write_job
-from .splits import Columns, Split, arrow_schema, columns_of, splits
+from .splits import Columns, Split, arrow_schema, check_options, columns_of, splits
 
 PathLike = Union[str, os.PathLike]
 
@@ -43,7 +43,11 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
     options those of sf.read. Columns that the graph does not use are not parsed.
 
     A partition is in a worker's memory as a whole: divide large shards by `bytes`."""
-    import dask.dataframe as dd
+    try:
+        import dask.dataframe as dd
+    except ModuleNotFoundError as error:
+        raise needs(error, "Dask", "dask") from None
+    check_options(options)
     specs = specs_of(spec)
     fields = columns_of(specs, columns, record)
     parts = splits(specs, n, bytes=bytes)
@@ -68,7 +72,7 @@ def write(frame: Any, spec: PathLike, **options: Any) -> Dict[str, int]:
     number of partitions of the frame differs from the number of shards in `spec`; repartition
     it."""
     import dask
-    if not hasattr(frame, "to_delayed"):
+    if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):  # an array, or one column
         raise TypeError(f"write: expected a dataframe of Dask, not {shown(frame)}; dask.dataframe.from_pandas makes one")
     parts = frame.to_delayed()
     name = os.fspath(spec)

@@ -18,15 +18,16 @@ class PartWriter(RecordWriter):
     def __init__(self, core: Any):
         super().__init__(core)
         self.message: Optional[str] = None
+        self._losses: List[str] = []  # of values that became records before they came here
 
     def close(self) -> str:
         """Completes the part, which no reader sees before the job is committed, and returns the
-        message for WriteJob.commit: a text of at most a few KiB."""
+        message for WriteJob.commit: a text of about 300 bytes and 100 for each feature."""
         if self.message is None:
             self._ended = True
             self._tell_losses()
             self._records = self._writer.records_written
-            self.message = self._writer.close()
+            self.message = self._writer.close([*self._losses, *self._writer.losses()])
         return self.message
 
 
@@ -119,8 +120,9 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
             raise ValueError(f"write_job: {name} names a number of shards already; leave shards out")
         _core.check_output(name)  # an @ after a bucket would be taken for a user's name
         name = f"{name}@{shards}"
+    kinds = declared(features, "write_job: features")
     core = _core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync)
-    return WriteJob(core.text, declared(features, "write_job: features"))
+    return WriteJob(core.text, kinds)
 
 
 @checked

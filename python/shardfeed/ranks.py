@@ -53,6 +53,40 @@ def part_of(rank: int, world: int, group: int) -> Tuple[int, int]:
     return grouped(rank, world, group)
 
 
+# Variables that tell only the number of ranks, or only the rank.
+_ONLY_WORLDS = ("JAX_NUM_PROCESSES", "LOCAL_WORLD_SIZE")
+_ONLY_RANKS = ("JAX_PROCESS_ID", "PMIX_RANK", "LOCAL_RANK")
+
+
+def _names_more() -> str:
+    """What in the environment names more ranks than one; empty if nothing does."""
+    for of_rank, of_world in _VARIABLES:
+        text = os.environ.get(of_world, "")
+        if text.isdecimal() and int(text) > 1:
+            return f"{of_world}={text}" + ("" if of_rank in os.environ else f", without {of_rank}")
+        if of_rank in os.environ and not text and os.environ[of_rank] != "0":
+            return f"{of_rank}={os.environ[of_rank]}, without {of_world}"
+    for names, least in ((_ONLY_WORLDS, 2), (_ONLY_RANKS, 1)):
+        for name in names:
+            text = os.environ.get(name, "")
+            if text.isdecimal() and int(text) >= least:
+                return f"{name}={text}"
+    workers = _workers_of_tf_config()
+    return f"TF_CONFIG with {workers} workers" if workers > 1 else ""
+
+
+def _workers_of_tf_config() -> int:
+    """How many tasks that train TF_CONFIG names; 0 for a task of another kind, or if it cannot be read."""
+    import json
+    try:
+        config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+        if config.get("task", {}).get("type") in ("ps", "evaluator"):
+            return 0
+        return sum(len(config.get("cluster", {}).get(kind, ())) for kind in ("chief", "master", "worker"))
+    except (ValueError, TypeError, AttributeError):
+        return 0
+
+
 _warned: Set[str] = set()
 
 
@@ -60,15 +94,7 @@ def warn_if_alone(rank: int, world: int) -> None:
     """Warns, once, if this process takes itself for the only rank and its environment says otherwise."""
     if (rank, world) != (0, 1):
         return
-    why = ""
-    for of_rank, of_world in _VARIABLES:
-        text = os.environ.get(of_world, "")
-        if text.isdecimal() and int(text) > 1:
-            why = f"{of_world}={text}" + ("" if of_rank in os.environ else f", without {of_rank}")
-        elif of_rank in os.environ and not text and os.environ[of_rank] != "0":
-            why = f"{of_rank}={os.environ[of_rank]}, without {of_world}"
-        if why:
-            break
+    why = _names_more()
     if why and why not in _warned:
         _warned.add(why)
         warnings.warn(f"this process reads as the only rank, but its environment has {why}; if there are more, each "

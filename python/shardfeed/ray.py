@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
-import ray.data
+from .arguments import needs
+
+try:
+    import ray.data
+except ModuleNotFoundError as error:
+    raise needs(error, "Ray", "ray") from None
 from ray.data import Datasink, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
@@ -14,7 +19,7 @@ from .dataset import Dataset
 from .jobs import WriteJob, with_empty_parts, write_job
 from .ranks import rank_and_world
 from .ray_workers import RemoteDataset, RemoteIterator, workers
-from .splits import Columns, Split, arrow_schema, columns_of, splits, tables_of
+from .splits import Columns, Split, arrow_schema, check_options, columns_of, splits, tables_of
 
 __all__ = ["RemoteDataset", "RemoteIterator", "feed", "read", "workers", "write"]
 
@@ -56,8 +61,9 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
 
     Rows keep the dataset's order: this sets preserve_order of Ray's current DataContext, as
     datasets that are written again need it."""
+    check_options(options)
     specs = specs_of(spec)
-    fields = columns_of(specs, columns, record)
+    fields = columns_of(specs, columns, record, some=True)
     parts = splits(specs, n, bytes=bytes)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # Otherwise Ray cuts the output of a few tasks into hundreds of blocks.

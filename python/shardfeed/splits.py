@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from typing import Any, Dict, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -10,7 +11,7 @@ from . import _core
 from .arguments import Size, checked, specs_of
 from .command import Defect, VerifyReport
 from .dataset import Dataset
-from .features import FeatureLike, as_features
+from .features import FeatureLike, as_features, ragged
 from .sources import read
 
 Level = Literal["headers", "payload", "examples", "images"]
@@ -32,28 +33,50 @@ _BATCH_BYTES = 64 << 20
 _BATCH_ROWS = 8192
 
 
-def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
-    """The columns of all features of a dataset. A warning names features without a column."""
+def _check_name(name: str) -> None:
+    if "\0" in name:
+        raise ValueError(f"feature {name!r}: names of Arrow's columns end at a NUL; name the columns that you want, "
+                         "without this one")
+
+
+def _refuse_kinds(specs: List[str], name: str, kind: str) -> None:
+    """Raises the error for a feature of several kinds, which names a record of another kind than the first."""
+    where = ""
+    try:
+        for _ in read(specs).parse({name: ragged("float32" if kind == "float" else kind)}).batch(_BATCH_ROWS):
+            pass
+    except ValueError as error:
+        where = f": {error}"
+    raise ValueError(f"{specs[0]}: feature {name!r} is of several kinds{where}; name other columns, or write the "
+                     "records again with one kind") from None
+
+
+def _fields_of(specs: List[str], wanted: Optional[Sequence[str]] = None) -> Tuple[Field, ...]:
+    """The columns of all features of a dataset, or of the wanted ones that it has. A warning names features
+    without a column."""
     records, features, sampled = _core.find_features(specs)
     fields: List[Field] = []
-    for name, kind, is_list, _, least, most, mixed, declared in features:
+    for name, kind, is_list, having, least, most, mixed, declared in features:
+        if wanted is not None and name not in wanted:
+            continue
+        _check_name(name)
         if is_list or kind == "none":
             why = ("is a feature list of SequenceExamples" if is_list
                    else "has no kind in any record that was looked at")
             warnings.warn(f"feature {name!r} {why}, and gets no column; name the columns that you "
                           "want", stacklevel=4)
         elif mixed:
-            raise ValueError(f"feature {name!r} is of kind {kind} in some records and of another "
-                             f"kind in {mixed}; name the columns that you want")
+            _refuse_kinds(specs, name, kind)
         else:
-            # What is declared counts if the records have it, or have no values.
-            has_values = most > 0
-            if declared > 0 and (not has_values or least == most == declared):
+            # What is declared counts if all records that have the feature fit it.
+            if declared > 0 and (having == 0 or least == most == declared):
                 width = declared
+            elif least == most == 1 or (having == 0 and declared == 0):
+                width = 0
             else:
-                width = 0 if least == most == 1 or (not has_values and declared == 0) else -1
+                width = -1
             fields.append(Field(name, kind, width, sampled))
-    if not fields:
+    if not fields and wanted is None:
         raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns, or "
                          "read the records themselves")
     return tuple(fields)
@@ -64,14 +87,15 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
     if not isinstance(columns, Mapping):
         if isinstance(columns, str):
             raise TypeError(f"columns must be names or {{name: type}}, not {columns!r}")
-        known = {field.name: field._replace(sampled=False) for field in _fields_of(specs)}
+        known = {field.name: field._replace(sampled=False) for field in _fields_of(specs, columns)}
         unknown = [name for name in columns if name not in known]
         if unknown:
-            raise ValueError(f"there is no feature {unknown[0]!r}; there are: "
-                             f"{', '.join(sorted(known))}")
+            there = sorted(feature[0] for feature in _core.find_features(specs)[1])
+            raise ValueError(f"there is no feature {unknown[0]!r}; there are: {', '.join(there)}")
         return tuple(known[name] for name in columns)
     fields = []
     for name, feature in as_features(columns, "columns").items():
+        _check_name(name)
         if feature.dtype not in _KINDS or feature.raw or len(feature.shape) > 1 or (
                 feature.is_ragged and feature.shape):
             raise ValueError(f"column {name!r}: expected int64, float32 or bytes, a list of one of "
@@ -81,8 +105,19 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
     return tuple(fields)
 
 
-def columns_of(specs: List[str], columns: Columns, record: bool) -> Optional[Tuple[Field, ...]]:
-    """The columns that are asked for; None: the records themselves."""
+def check_options(options: Mapping[str, Any]) -> None:
+    """TypeError: one of these is no option with which sf.read reads a split."""
+    known = set(inspect.signature(read).parameters) - {"spec", "records", "batch", "end"}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"unexpected option {name!r}; there are: {', '.join(sorted(known))}")
+
+
+def columns_of(specs: List[str], columns: Columns, record: bool, some: bool = False) -> Optional[Tuple[Field, ...]]:
+    """The columns that are asked for; None: the records themselves. `some`: rows without columns are lost, so
+    they are refused."""
+    if some and columns is not None and not columns:
+        raise ValueError("columns: name at least one column")
     if record and columns is not None:
         raise ValueError("record=True has the one column 'record', and takes no columns")
     if record:

@@ -84,6 +84,7 @@ std::string FormatMessage(const PartMessage& message) {
     json["object"]["name"] = absl::CHexEscape(message.object->path);
     json["object"]["writer"] = message.object->writer;
   }
+  if (!message.notes.empty()) json["notes"] = message.notes;
   std::string text = Dump(json);
   json["crc32c"] = fmt::format("{:08x}", Crc32c(text));
   return Dump(json);
@@ -110,6 +111,7 @@ absl::StatusOr<PartMessage> ParseMessage(std::string_view text) {
   message.index_bytes = members.Number(json, "index_bytes");
   // An earlier version wrote none.
   if (json.contains("statistics")) message.has_statistics = members.Flag(json, "statistics");
+  if (json.contains("notes")) message.notes = members.Texts(json, "notes");
   const nlohmann::json& shard = members.Object(json, "shard");
   bool escaped = true;
   if (json.contains("object")) {

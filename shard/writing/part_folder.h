@@ -43,6 +43,8 @@ struct PartMessage {
   FinishedShard shard;
   // In a store: the upload of the shard, whose path is the shard's name.
   std::optional<PendingObject> object;
+  // What users should know about the records, for the manifest.
+  std::vector<std::string> notes = {};
 };
 
 std::string FormatMessage(const PartMessage& message);

@@ -267,13 +267,18 @@ absl::Status PartWriter::Write(absl::FunctionRef<absl::Status(std::string*)> mak
   return writer_->Write(make);
 }
 
-absl::StatusOr<std::string> PartWriter::Close() {
+absl::StatusOr<std::string> PartWriter::Close(std::vector<std::string> notes) {
   if (std::exchange(closed_, true)) {
     return absl::FailedPreconditionError("the part is closed already");
   }
   const absl::Status finished = writer_->FinishShards({}).status();
   if (!finished.ok()) return finished;
-  return staging_->MessageOf(part_);
+  std::string message = staging_->MessageOf(part_);
+  if (notes.empty()) return message;
+  absl::StatusOr<PartMessage> noted = ParseMessage(message);
+  if (!noted.ok()) return noted.status();
+  noted->notes = std::move(notes);
+  return FormatMessage(*noted);
 }
 
 namespace {
@@ -310,6 +315,29 @@ absl::StatusOr<std::vector<PartMessage>> ParseMessages(const WriteJob& job,
   return absl::InvalidArgumentError(
       fmt::format("{} of {} parts have no message: {}{}; a dataset is committed whole", num_missing,
                   found.size(), missing, num_missing > 10 ? ", ..." : ""));
+}
+
+// Adds the notes of the parts to those of the dataset: of each subject, what precedes ": ", the
+// first.
+void AddNotes(const std::vector<PartMessage>& parts, std::vector<std::string>* notes) {
+  struct Seen {
+    std::string note;
+    uint64_t part;
+    uint64_t others;
+  };
+  std::map<std::string, Seen> by_subject;
+  for (const PartMessage& part : parts) {
+    for (const std::string& note : part.notes) {
+      const auto [it, is_new] =
+          by_subject.try_emplace(note.substr(0, note.find(": ")), Seen{note, part.part, 0});
+      if (!is_new && it->second.part != part.part) ++it->second.others;
+    }
+  }
+  for (const auto& [subject, seen] : by_subject) {
+    notes->push_back(fmt::format(
+        "{} (shard {}{})", seen.note, seen.part,
+        seen.others == 0 ? "" : fmt::format(", and the like in {} others", seen.others)));
+  }
 }
 
 // Whether the dataset is the one that a job made of these parts.
@@ -393,6 +421,7 @@ absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages
                                           const std::stop_token& stop) const {
   const absl::StatusOr<std::vector<PartMessage>> parts = ParseMessages(*this, messages);
   if (!parts.ok()) return parts.status();
+  AddNotes(*parts, &manifest.notes);
   std::string identity;
   absl::StatusOr<Manifest> finished = CommitParts(*parts, std::move(manifest), stop, &identity);
   if (finished.ok()) Abort().IgnoreError();  // what may be left of the job does no harm

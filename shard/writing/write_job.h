@@ -161,7 +161,9 @@ class PartWriter {
 
   // Completes the part's files and returns the message for WriteJob::Commit: JSON without line
   // feeds, at most some KiB; in a store, and 40 bytes for each 8 MiB of the shard.
-  absl::StatusOr<std::string> Close();
+  // `notes`: what users should know about the records, "feature 'x': 2 values lose digits ..."; of
+  // several parts that have one about the same feature, the manifest gets the first.
+  absl::StatusOr<std::string> Close(std::vector<std::string> notes = {});
 
  private:
   friend class WriteJob;

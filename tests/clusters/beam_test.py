@@ -120,8 +120,21 @@ class TestBeam:
                 run(lambda p: p | beam.Create(elements) | write)
         assert not list(tmp_path.rglob("new*"))
 
-    def test_arguments(self, beam, tmp_path):
+    def test_lost_digits_are_noted(self, run, beam, tmp_path):
+        import json
+
         import shardfeed.beam
+        with shardfeed.beam.Write(tmp_path / "new@2") as write:
+            run(lambda p: p | beam.Create([{"x": 16777217.0}, {"x": 0.5}]) | write)
+        [note] = json.loads((tmp_path / ".shardfeed/new.manifest.json").read_text())["notes"]
+        assert note.startswith("feature 'x': 1 value loses digits as floats of 32 bits; the first: record ")
+
+    def test_arguments(self, beam, dataset, tmp_path):
+        import shardfeed.beam
+        with pytest.raises(TypeError, match="unexpected option 'zz'"):
+            shardfeed.beam.Read(dataset, zz=1)
+        with pytest.raises(ValueError, match="columns: name at least one column"):
+            shardfeed.beam.Read(dataset, [])
         from apache_beam.transforms.periodicsequence import PeriodicImpulse
         with pytest.raises(TypeError, match="Write: key must be a function of a row, not 'n'"):
             shardfeed.beam.Write(tmp_path / "new@2", key="n")

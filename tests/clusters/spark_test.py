@@ -66,8 +66,8 @@ class TestSpark:
 
     def test_options_that_do_not_exist_are_refused(self, spark, dataset, tmp_path):
         for reader in (spark.read.format("shardfeed"), spark.read.format("shardfeed").schema("n bigint")):
-            with pytest.raises(Exception, match="there is no option 'on_error' here; there are: record, columns, split"):
-                reader.option("on_error", "skip").load(dataset).collect()
+            with pytest.raises(Exception, match="there is no option 'on_damage' here; there are: record, columns, split"):
+                reader.option("on_damage", "skip").load(dataset).collect()
         df = spark.read.format("shardfeed").load(dataset)
         with pytest.raises(Exception, match="there is no option 'codec' here; there are: compression, level, sync"):
             df.write.format("shardfeed").mode("append").option("codec", "gzip").save(f"{tmp_path}/new@4")
@@ -83,7 +83,7 @@ class TestSpark:
         reader = spark.read.format("shardfeed").schema("n bigint")
         with pytest.raises(Exception, match="record 7 at byte"):
             reader.load(f"{tmp_path}/a@1").collect()
-        df = reader.option("skip_damaged", "true").load(f"{tmp_path}/a@1")
+        df = reader.option("on_error", "skip").load(f"{tmp_path}/a@1")
         assert [r["n"] for r in df.collect()] == [n for n in range(20) if n != 7]
 
     def test_writing(self, spark, dataset, tmp_path):
@@ -112,7 +112,7 @@ class TestSpark:
             assert df.filter("some is not null and n < 100").count() == len([i for i in range(100) if i % 7])
         with pytest.raises(Exception, match="option pushdown: no filter can be pushed down, since neither"):
             spark.read.format("shardfeed").option("pushdown", "true").load(dataset).collect()
-        for option, value, why in [("skip_damaged", "yes", "option skip_damaged is 'true' or 'false', not 'yes'"),
+        for option, value, why in [("on_error", "yes", "option on_error is 'fail' or 'skip', not 'yes'"),
                                    ("rows_per_batch", "0", "option rows_per_batch is a number from 1 on")]:
             with pytest.raises(Exception, match=why):
                 spark.read.format("shardfeed").option(option, value).load(dataset).collect()

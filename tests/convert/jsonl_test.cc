@@ -15,6 +15,7 @@ namespace {
 
 using namespace std::string_literals;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -108,6 +109,27 @@ TEST_F(JsonlTest, NotesKeysThatAreNullEverywhere) {
   EXPECT_THAT(source->notes(),
               ElementsAre("2 keys are null everywhere, so no record has these features: \"a\", "
                           "\"b.c\""));
+}
+
+TEST_F(JsonlTest, NotesKeysOfEmptyObjects) {
+  auto source = Open("{\"a\": {}, \"b\": [{}], \"c\": {\"d\": 1}}\n{\"c\": {}}\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(),
+              ElementsAre("2 keys are empty objects everywhere, so no record has these features: "
+                          "\"a\", \"b\""));
+}
+
+TEST_F(JsonlTest, NotesTruthThatBecomesNumbers) {
+  auto source = Open("{\"a\": 1, \"b\": true, \"c\": [2, 0.5]}\n{\"a\": false, \"c\": [true]}\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(),
+              ElementsAre(EndsWith("key \"a\": true and false became 1 and 0 beside numbers, first "
+                                   "at " +
+                                   Path("a.jsonl") + ":2"),
+                          HasSubstr("key \"b\": true and false became 1 and 0, first at "),
+                          HasSubstr("key \"c\": true and false became 1 and 0 beside numbers")));
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("a=int64[1] b=int64[1] c=float[2 0.5]", "a=int64[0] c=float[1]"));
 }
 
 TEST_F(JsonlTest, NamesLineAndColumnOfInvalidJson) {

@@ -11,6 +11,7 @@ namespace shardfeed {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A column with its cells, at lines 1, 2 and so on.
@@ -87,7 +88,7 @@ TEST(TableColumnTest, KeepsSuchWordsInText) {
   const Table table({"NA", "Anna", "None", "nan"});
   EXPECT_EQ(table.Values(), "bytes NA Anna None nan");
   EXPECT_THAT(table.Notes(),
-              ElementsAre("column \"c\" is text, so 3 values like \"NA\" at t:1 are kept; na=NA "
+              ElementsAre("column \"c\" is text, so 3 values like \"NA\" at t:1 are kept; na=usual "
                           "makes them missing"));
 }
 
@@ -200,6 +201,36 @@ TEST(TableColumnTest, TellsOfMarksInNumbers) {
               ElementsAre("column \"c\" is bytes because of 2 values, the first, \"1 234,5\" at "
                           "t:1; the other 1 value is a number; thousands=  and decimal=, read them "
                           "as numbers"));
+}
+
+TEST(TableColumnTest, TellsOfNumbersThatStayText) {
+  EXPECT_THAT(
+      Table({"18446744073709551615", "1e39", "3"}).Notes(),
+      ElementsAre("column \"c\" is bytes because 2 numbers are beyond int64 and float32, the "
+                  "first \"18446744073709551615\" at t:1"));
+  EXPECT_THAT(
+      Table({"007", "-08"}).Notes(),
+      ElementsAre("column \"c\" is bytes because 2 values have zeros in front, which numbers "
+                  "would lose, the first \"007\" at t:1; declare the column in schema=FILE to "
+                  "have them as numbers"));
+  EXPECT_THAT(
+      Table({"1,5", "1.5", "3,25"}).Notes(),
+      ElementsAre("column \"c\" is bytes because 2 values have other marks than the numbers "
+                  "beside them, the first \"1,5\" at t:1"));
+  // No-break spaces, as in French.
+  EXPECT_THAT(Table({"1\u00a0234,5", "2\u202f000"}).Notes(),
+              ElementsAre(HasSubstr("is bytes because 2 values have other marks")));
+  EXPECT_THAT(Table({"192.168.0.1", "03:15", "1-2", "12 monkeys", "7"}).Notes(), IsEmpty());
+}
+
+TEST(TableColumnTest, AChosenColumnWithoutValuesIsTold) {
+  EXPECT_THAT(Table({"", ""}, {}, ColumnKind::kFloat).Notes(),
+              ElementsAre("column \"c\" is empty in every row, so no record has this feature"));
+  EXPECT_THAT(Table({"NA", ""}, {}, ColumnKind::kInt64).Notes(),
+              ElementsAre("column \"c\" has no value in any row (1 of its cells are not empty, the "
+                          "first is \"NA\" at t:1), so no record has this feature"));
+  EXPECT_THAT(Table({"nan", ""}, {}, ColumnKind::kFloat).Notes(), IsEmpty());
+  EXPECT_THAT(Table({"1", ""}, {}, ColumnKind::kBytes).Notes(), IsEmpty());
 }
 
 TEST(TableColumnTest, PlusSignsAreLeftOut) {

@@ -209,6 +209,10 @@ def test_launchers_tell_the_rank(monkeypatch, variables, found):
     ({"WORLD_SIZE": "4"}, (), "WORLD_SIZE=4, without RANK"), ({"RANK": "3"}, (), "RANK=3, without WORLD_SIZE"),
     ({"RANK": "1", "WORLD_SIZE": "4"}, (0, 1), "WORLD_SIZE=4"),
     ({"RANK": "0", "WORLD_SIZE": "1", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}, (), "SLURM_STEP_NUM_TASKS=4"),
+    ({"JAX_NUM_PROCESSES": "4"}, (), "JAX_NUM_PROCESSES=4"), ({"PMIX_RANK": "1"}, (), "PMIX_RANK=1"),
+    ({"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0"}, (), "LOCAL_WORLD_SIZE=2"),
+    ({"RANK": "0", "WORLD_SIZE": "1", "TF_CONFIG": '{"cluster": {"master": ["a"], "worker": ["b"]}}'}, (),
+     "TF_CONFIG with 2 workers"),
 ])
 def test_the_only_rank_of_several_is_told(monkeypatch, variables, arguments, why):
     from shardfeed import ranks

@@ -42,6 +42,26 @@ def wanted(tmp_path_factory):
     return folder_of(folder)
 
 
+def test_lost_digits_of_parts_are_noted(tmp_path):
+    job = sf.write_job(tmp_path / "a@3")
+    messages = []
+    for part in range(3):
+        with pytest.warns(UserWarning, match="loses digits"), job.shard(part) as writer:
+            writer.write({"x": 16777217.0, "y": 1e-50 if part == 1 else 1.0})
+        messages.append(writer.message)
+    job.commit(messages)
+    told = "1 value loses digits as floats of 32 bits; the first: record 0:"
+    assert json.loads((tmp_path / ".shardfeed/a.manifest.json").read_text())["notes"] == [
+        f"feature 'x': {told} 16777217 becomes 16777216 (shard 0, and the like in 2 others)",
+        f"feature 'y': {told} 1e-50 becomes 0 (shard 1)"]
+
+
+def test_wrong_features_leave_no_job(tmp_path):
+    with pytest.raises(TypeError, match="feature 'n': 3 is not a type"):
+        sf.write_job(tmp_path / "a@2", features={"n": 3})
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
 def test_parts_become_a_dataset(tmp_path, compression):
     job = sf.write_job(tmp_path / "a", PARTS, compression=compression)

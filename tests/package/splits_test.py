@@ -153,7 +153,7 @@ def test_records_that_do_not_fit_are_named(tmp_path):
         list(split.arrow({"n": sf.int64}))
     with pytest.raises(ValueError, match="record 0 at byte 0: feature 'n' is of kind int64, expected bytes"):
         list(split.arrow({"n": sf.bytes}))
-    with pytest.raises(Exception, match="feature 'n' has 2 values"):
+    with pytest.raises(ValueError, match="feature 'n' has 2 values"):
         table_of(split, {"n": sf.int64})
 
 
@@ -166,10 +166,12 @@ def test_features_of_several_kinds_must_be_named(tmp_path):
         pathlib.Path(written(tmp_path / f"{i}@1", [kind]).replace("@1", "-00000-of-00001")).read_bytes()
         for i, kind in enumerate(kinds)))
     split = sf.splits(spec)[0]
-    with pytest.raises(ValueError, match="feature 'n' is of kind int64 in some records and of another "
-                                         "kind in 1"):
-        split.arrow()
-    assert table_of(split, {"m": sf.int64})["m"].to_pylist() == [1, 2]
+    for columns in (None, ["n"]):
+        with pytest.raises(ValueError, match=r"a@1: feature 'n' is of several kinds: .*/a-00000-of-00001: record 1 at byte \d+: "
+                                             "feature 'n' is of kind float, expected int64 .*; name other columns, or write"):
+            split.arrow(columns)
+    for columns in (["m"], {"m": sf.int64}):
+        assert table_of(split, columns)["m"].to_pylist() == [1, 2]
 
 
 def test_no_features_are_told(tmp_path):
@@ -195,6 +197,21 @@ def test_the_stream_and_the_iterator_are_one_pass(dataset):
     assert len(first) + len(rest) == RECORDS
     with pytest.raises(StopIteration):
         next(batches)
+    with pytest.raises(ValueError, match="have been read as a stream already; call arrow\\(\\) again"):
+        pa.table(batches)
+
+
+def test_empty_lists_and_odd_names(tmp_path):
+    with sf.write(tmp_path / "a@1") as writer:
+        writer.write_batch(pa.table({"n": [1, 2], "empty": pa.array([[], None], pa.list_(pa.float32()))}))
+    [split] = sf.splits(tmp_path / "a@1")
+    assert table_of(split).to_pydict() == {"empty": [[], None], "n": [1, 2]}
+    with sf.write(tmp_path / "b@1") as writer:
+        writer.write({"a\0b": 1, "c": 2})
+    [split] = sf.splits(tmp_path / "b@1")
+    with pytest.raises(ValueError, match=r"feature 'a\\x00b': names of Arrow's columns end at a NUL"):
+        split.arrow()
+    assert table_of(split, ["c"]).to_pydict() == {"c": [2]}
 
 
 TYPES = [

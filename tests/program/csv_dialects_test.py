@@ -179,7 +179,7 @@ def test_missing_words_and_the_option_that_names_them(tmp_path, out):
     assert rows == [{"country": "DE"}, {"country": "NA", "n": 1}, {"country": "FR", "n": 2}]
     assert told == [
         "read as CSV: delimiter ',', header, UTF-8",
-        'column "country" is text, so "NA" at line 3 is kept; --na NA makes it missing',
+        'column "country" is text, so "NA" at line 3 is kept; --na usual makes it missing',
         'column "n": 1 value is missing, the first is "NA" at line 2']
     rows, told = read(tmp_path, out, "n,country\n?,DE\n1,NA\n", "--na", "NA,?")
     assert rows == [{"country": "DE"}, {"n": 1}]
@@ -204,7 +204,7 @@ def test_marks_in_numbers(tmp_path, out):
 
 def test_encodings(tmp_path, out):
     table = "größe,n\nfünf €,1\n"
-    for encoding, options, name in [("utf-8-sig", [], "UTF-8"), ("utf-16", [], "UTF-16"),
+    for encoding, options, name in [("utf-8-sig", [], "UTF-8 with a byte order mark"), ("utf-16", [], "UTF-16"),
                                     ("utf-16-be", ["--encoding", "utf-16be"], "UTF-16"),
                                     ("cp1252", ["--encoding", "CP1252"], "Windows-1252")]:
         rows, told = read(tmp_path, out, table.encode(encoding), *options)
@@ -228,7 +228,7 @@ def test_header_and_trim_options(tmp_path, out):
     assert read(tmp_path, out, "#a,b\nx,1\n", "--no-comments")[0] == [{"#a": "x", "b": 1}]
     assert read(tmp_path, out, "a\tb\nx\t1\n", "--delimiter", "tab")[0] == [{"a": "x", "b": 1}]
     assert fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--decimal", "..") == (
-        "--decimal ..: expected one character")
+        "--decimal ..: expected one ASCII character")
     (tmp_path / "t.csv").write_text("1,2\n")
     assert fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1") == (
         f"{tmp_path}/t.csv: no records: nothing follows the header; pass --no-header to take the first row for a record")
@@ -250,7 +250,7 @@ def test_dates(tmp_path, out):
     table = "day,at,n\n2024-01-31,2024-01-31T13:45:00+01:00,1\n2024-02-29,NA,2\n"
     rows, told = read(tmp_path, out, table)
     assert rows[0] == {"at": "2024-01-31T13:45:00+01:00", "day": "2024-01-31", "n": 1}
-    assert told[1:] == ['column "at" is text, so "NA" at line 3 is kept; --na NA makes it missing',
+    assert told[1:] == ['column "at" is text, so "NA" at line 3 is kept; --na usual makes it missing',
                         '2 columns of dates, kept as text: "at", "day"; --dates epoch makes them seconds since 1970']
     rows, told = read(tmp_path, out, table, "--dates", "epoch")
     assert rows == [{"at": 1706705100, "day": 1706659200, "n": 1}, {"day": 1709164800, "n": 2}]

@@ -410,6 +410,22 @@ def test_folder_with_metadata(tf, out, tmp_path, kind, form):
         assert features == expected
 
 
+def test_metadata_has_no_labels_and_takes_kinds(out, tmp_path):
+    for name, x in (("a", "0.5"), ("b", "1")):
+        (tmp_path / name).mkdir()
+        shutil.copy(FILES[0], tmp_path / name / FILES[0].name)
+        (tmp_path / name / "metadata.csv").write_text(f"file_name,x\n{FILES[0].name},{x}\n")
+    table = tmp_path / "a/metadata.csv"
+    for option in ("--label-column", "--split-column", "--class-map"):
+        assert fail(USAGE, "convert", "images", tmp_path / "a", out / "x@1", option, "x") == (
+            f"{table} describes the images, and all of its columns are features; --label-column, --split-column and "
+            f"--class-map take --label-file {table}")
+    succeed("convert", "images", tmp_path / "a", out / "a@1")
+    succeed("convert", "images", tmp_path / "b", out / "b@1", "--like", out / "a@1")
+    kinds = [json.loads((out / f".shardfeed/{name}.manifest.json").read_text())["features"]["x"]["kind"] for name in "ab"]
+    assert kinds == ["float", "float"]
+
+
 def test_folders_of_splits_with_metadata_are_told(out, tmp_path):
     for name in ("train", "test"):
         (tmp_path / "in" / name).mkdir(parents=True)
