@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 import weakref
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union
@@ -58,6 +59,24 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
+def _without_arrow(record: Dict[str, Any]) -> Dict[str, Any]:
+    """The record with pyarrow's arrays as arrays of NumPy or lists. The core would ask them for DLPack, of whose
+    version pyarrow warns."""
+    array: Any = getattr(sys.modules.get("pyarrow"), "Array", None)
+    if array is None:  # nobody has one
+        return record
+    for value in record.values():
+        if isinstance(value, array):
+            return {name: _of_arrow(one) if isinstance(one, array) else one for name, one in record.items()}
+    return record
+
+
+def _of_arrow(array: Any) -> Any:
+    from pyarrow import types
+    is_number = types.is_integer(array.type) or types.is_floating(array.type)
+    return array.to_numpy(zero_copy_only=False) if is_number and not array.null_count else array.to_pylist()
+
+
 class RecordWriter:
     """What writes records."""
 
@@ -90,11 +109,11 @@ class RecordWriter:
         if isinstance(record, bytes):
             self._writer.write_bytes(record)
         elif isinstance(record, dict):
-            self._writer.write_example(record)
+            self._writer.write_example(_without_arrow(record))
         elif isinstance(record, (bytearray, memoryview)):
             self._writer.write_bytes(bytes(record))
         elif isinstance(record, Mapping):
-            self._writer.write_example(dict(record))
+            self._writer.write_example(_without_arrow(dict(record)))
         else:
             raise TypeError(f"write: record must be bytes or a dict of features, not {shown(record)}")
 
