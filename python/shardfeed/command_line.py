@@ -4,8 +4,9 @@ They are those of the program (docs/command_line.md)."""
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from typing import Any, List, NoReturn, Sequence
+from typing import IO, Any, List, NoReturn, Sequence
 
 from .arguments import did_you_mean
 
@@ -17,10 +18,11 @@ class Misuse(ValueError):
 class Parser(argparse.ArgumentParser):
     """Raises Misuse where its base ends the process."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, has_colors: bool = False, **options: Any) -> None:
         super().__init__(**options)
+        about = "auto, always or never; default: auto, on terminals unless NO_COLOR or CLICOLOR=0 is set"
         self.add_argument("--color", choices=("auto", "always", "never"), default="auto", metavar="WHEN",
-                          help="as for other commands; this one prints no colors")
+                          help=about if has_colors else "as for other commands; this one prints no colors")
 
     def error(self, message: str) -> NoReturn:
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
@@ -42,8 +44,31 @@ def in_utf8(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Returns the text without line breaks, control characters and bytes of file names that are not UTF-8."""
-    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c
-                   for c in in_utf8(text))
+    return "".join("\\n" if c == "\n" else f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127
+                   else f"\\u{ord(c):04x}" if 128 <= ord(c) < 160 else c for c in in_utf8(text))
+
+
+# The colors of the words before errors and notes: bold red, bold cyan (cli/terminal/color.cc).
+ERROR = "1;31"
+NOTE = "1;36"
+
+
+def painted(text: str, color: str, stream: IO[str], when: str) -> str:
+    """Returns the text in a color, if `stream` has colors. `when`: the value of --color."""
+    return f"\033[{color}m{text}\033[0m" if _has_colors(stream, when) else text
+
+
+def _has_colors(stream: IO[str], when: str) -> bool:
+    if when != "auto":
+        return when == "always"
+    if os.environ.get("NO_COLOR") or os.environ.get("CLICOLOR") == "0":
+        return False
+    return os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0") or is_terminal(stream)
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    """Whether lines of the stream can be colored and redrawn."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
 
 
 # Options that may precede the command and have a value.

@@ -99,6 +99,30 @@ def test_other_files_and_none(tmp_path, kind):
     assert fail(IO_FAILED, kind, "none*", "out/t@2", cwd=tmp_path) == "none*: no file matches"
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb", "video"])
+def test_compressed_files(tmp_path, kind, database):  # noqa: F811
+    import bz2
+    import gzip
+    import lzma
+    pytest.importorskip({"lmdb": "lmdb", "video": "cv2"}.get(kind, "pyarrow"), reason="a library is not installed")
+    data = database.read_bytes()
+    zstd = pa.compress(data, "zstd", asbytes=True)
+    for name, content, command in [("gzip", gzip.compress(data), "zcat"), ("zstd", zstd, "zstdcat"),
+                                   ("xz", lzma.compress(data), "xzcat"), ("bzip2", bz2.compress(data), "bzcat")]:
+        (tmp_path / "x").write_bytes(content)
+        remedy = f"{command} FILE > OTHER, and convert that" if kind in ("lmdb", "video") else \
+            f"{command} FILE | shardfeed convert {kind} - OUT@N"
+        assert fail(DEFECTS, kind, "x", "out/t@1", cwd=tmp_path) == f"x: it is compressed by {name}; decompress it: {remedy}"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "hdf5", "npz", "sqlite"])
+def test_folders(tmp_path, kind):
+    (tmp_path / "data").mkdir()
+    assert fail(USAGE, kind, "data", "out/t@1", cwd=tmp_path) == \
+        f"data: it is a folder, and {kind} is read from files; name them, as in 'data/*'"
+    assert shardfeed("convert", "csv", "data", "out/t@1", cwd=tmp_path).status == USAGE
+
+
 def test_files_that_differ(tmp_path):
     def differ(**columns):
         pq.write_table(pa.table({"a": [1], "b": ["x"]}), tmp_path / "1.parquet")
@@ -154,7 +178,7 @@ def test_declared_kinds_that_do_not_fit(tmp_path):
 
     assert declared([1.0, 1.5], "int64").startswith("t.parquet: row 1 (row group 0): column 'x': '1.5' is not an integer (")
     assert declared(["1", "2", "three"], "int64").startswith("t.parquet: row 2 (row group 0): column 'x': 'three' is not an")
-    assert declared(["1", "x"], "float").startswith("t.parquet: row 1 (row group 0): column 'x': 'x' is not a number (")
+    assert declared(["1", "x"], "float").startswith("t.parquet: row 1 (row group 0): column 'x': 'x' is not a number; ")
     (tmp_path / "s.json").write_text('{"x_lengths": "float"}')
     assert refused({"x": [[[1]]]}, "--schema", "s.json", cwd=tmp_path, status=USAGE) == \
         "t.parquet: the schema declares float for 'x_lengths', whose values (lengths of lists) are int64"
@@ -296,6 +320,8 @@ def test_columns_of_sqlite_that_have_several_types(tmp_path):
     assert fail(DEFECTS, "sqlite", "d.db", "out/s@1", cwd=tmp_path) == (
         "d.db: column 'x' has values of several types (1 of type integer and 1 of type text), and a feature has one; cast "
         'it in the query: CAST("x" AS TEXT)')
+    message = fail(DEFECTS, "sqlite", "d.db", "out/s@1", "--query", "SELECT 'a' AS z UNION ALL SELECT x'ff'", cwd=tmp_path)
+    assert message.endswith('cast it in the query: CAST("z" AS BLOB)'), message
     message = fail(DEFECTS, "sqlite", "d.db", "out/s@1", "--query", "SELECT y FROM t", cwd=tmp_path)
     assert message.startswith("d.db: row 1: column 'y': text that is not UTF-8")
     with sqlite3.connect(tmp_path / "d.db") as connection:

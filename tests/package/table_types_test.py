@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tables_test import convert, pa, pq, sf
+from tables_test import convert, pa, pq, rows, sf
 
 
 def noted(out, name):
@@ -99,3 +99,82 @@ def test_numbers_with_a_sign(tmp_path, kind, values):
     (tmp_path / "s.json").write_text(json.dumps({"x": kind}))
     assert not convert("parquet", tmp_path / "t.parquet", tmp_path / "t@1", "--schema", tmp_path / "s.json")["notes"]
     assert [row["x"].tolist() for row in sf.read(tmp_path / "t@1").parse()] == [[3], [3], []]
+
+
+def test_numbers_that_are_none_name_one_cell(tmp_path):
+    (tmp_path / "s.json").write_text('{"x": "int64"}')
+    for values, said in ([["1", " 3", "NA"], "' 3' is not an integer; mend it, or declare the kind bytes to have text"],
+                         [[1.0, 2.5, 3.5], "'2.5' is not an integer (Float value 2.500000 was truncated converting to int64)"]):
+        pq.write_table(pa.table({"x": values}), tmp_path / "t.parquet")
+        with pytest.raises(sf.DataLossError) as caught:
+            sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "t@1", schema=tmp_path / "s.json")
+        assert f"row 1 (row group 0): column 'x': {said}" in str(caught.value)
+        assert "NA" not in str(caught.value) and "3.5" not in str(caught.value)
+
+
+def views(offsets, sizes, values, kind=None, missing=None):
+    made = pa.LargeListViewArray if kind == "large" else pa.ListViewArray
+    width = pa.int64() if kind == "large" else pa.int32()
+    return made.from_arrays(pa.array(offsets, width), pa.array(sizes, width), values,
+                            mask=None if missing is None else pa.array(missing))
+
+
+@pytest.mark.parametrize("kind", ["small", "large"])
+def test_views_of_lists(tmp_path, kind):
+    plain = pa.array([1, 2, 3, 4, 5])
+    backwards = views([3, 1, 0, 0], [2, 2, 1, 0], plain, kind)
+    overlapping = views([0, 1, 2, 0], [3, 3, 3, 5], plain, kind, [False, False, True, False])
+    texts = views([2, 0, 0, 1], [1, 2, 0, 2], pa.array(["a", "bb", "ccc"]), kind, [False, True, False, False])
+    nested = views([1, 0, 4, 2], [2, 1, 0, 2], backwards, kind)
+    columns = {"backwards": backwards, "overlapping": overlapping, "texts": texts, "nested": nested,
+               "in_list": pa.ListArray.from_arrays(pa.array([0, 2, 2, 3, 4], pa.int32()), backwards),
+               "struct": pa.StructArray.from_arrays([overlapping], ["x"], mask=pa.array([True, False, False, False]))}
+    batch = pa.record_batch(list(columns.values()), names=list(columns))
+    with pa.ipc.new_file(tmp_path / "t.arrow", batch.schema) as file:
+        file.write_batch(batch)
+        file.write_batch(batch.slice(1, 2))
+    data = batch.to_pylist() + batch.slice(1, 2).to_pylist()
+
+    def flat(row):
+        # A list of lists is its values and its lengths.
+        found = {name: row[name] for name in ("backwards", "overlapping", "texts") if row[name] is not None}
+        for name in ("nested", "in_list"):
+            found[name] = [value for one in row[name] for value in one]
+            found[f"{name}_lengths"] = [len(one) for one in row[name]]
+        if row["struct"] is not None and row["struct"]["x"] is not None:
+            found["struct.x"] = row["struct"]["x"]
+        return {name: [one.encode() if isinstance(one, str) else one for one in values] for name, values in found.items()}
+
+    assert not convert("arrow", tmp_path / "t.arrow", tmp_path / "t@2")["notes"]
+    assert rows(tmp_path / "t@2") == [flat(row) for row in data]
+    pq.write_table(pa.table({"x": pa.array([[1], [2, 3]], backwards.type)}), tmp_path / "t.parquet")
+    convert("parquet", tmp_path / "t.parquet", tmp_path / "p@1")
+    assert rows(tmp_path / "p@1") == [{"x": [1]}, {"x": [2, 3]}]
+
+
+def test_slices_of_nested_columns(tmp_path):
+    """The other columns whose values lie elsewhere than their rows say."""
+    maps = pa.array([[("a", 1)], None, [("b", 2), ("c", 3)], []], pa.map_(pa.string(), pa.int64()))
+    lists = pa.array([[9], None, [1, 2], [3]], pa.large_list(pa.int64()))
+    pairs = pa.array([[1, 2], None, [3, 4], [5, 6]], pa.list_(pa.int64(), 2))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([7, 8]))
+    batch = pa.record_batch([maps, lists, pairs, runs], names=["m", "l", "p", "r"])
+    with pa.ipc.new_file(tmp_path / "t.arrow", batch.schema) as file:
+        file.write_batch(batch.slice(1, 3))
+    convert("arrow", tmp_path / "t.arrow", tmp_path / "t@1")
+    assert rows(tmp_path / "t@1") == [
+        {"r": [7]}, {"m.key": [b"b", b"c"], "m.value": [2, 3], "l": [1, 2], "p": [3, 4], "r": [8]},
+        {"m.key": [], "m.value": [], "l": [3], "p": [5, 6], "r": [8]}]
+
+
+def test_arrays_of_arrow_in_records_give_no_warning(tmp_path):
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with sf.write(tmp_path / "t@1") as writer:
+            writer.write({"i": pa.array([1, 2], pa.int16()), "f": pa.array([0.5]), "s": pa.array(["a", "b"]),
+                          "b": pa.array([True]), "l": pa.array([3, 4]).slice(1), "n": 5})
+            with pytest.raises(TypeError, match="record 1: feature 'i': None in a list"):
+                writer.write({"i": pa.array([1, None])})
+    assert rows(tmp_path / "t@1") == [{"i": [1, 2], "f": [0.5], "s": [b"a", b"b"], "b": [1], "l": [4], "n": [5]}]
+    assert noted(tmp_path, "t")["i"] == ("int16", [2])

@@ -20,6 +20,8 @@ KINDS: Dict[str, Tuple[str, ...]] = {
     "video": ("pyarrow", "cv2"),
 }
 
+FILES_ONLY = ("lmdb", "video")  # not from standard input or pipes
+
 _PACKAGES = {"cv2": "opencv-python-headless"}  # where they have another name than the module
 
 

@@ -9,15 +9,14 @@ import os
 from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _core
+from .._core import DataLossError
 from ..command_line import in_utf8
 from ..globs import expanded
 from .resuming import take_up
-from .table import Options, Table, ahead, damaged
+from . import FILES_ONLY
+from .table import Options, Table, ahead, compression_of, damaged
 from .tasks import Shards
 from .values import Conversion, Feature
-
-_SAMPLE = 100  # records whose size a dry run looks at
-_SHOWN = 3  # first records that a dry run shows
 
 
 class Source(NamedTuple):
@@ -73,9 +72,30 @@ class Source(NamedTuple):
             notes.append(note if len(where) == len(self.tables) else f"{where[0]}{more}: {note}")
         return notes + self.conversion.notes()
 
+    def notes_of_values(self) -> List[str]:
+        """Notes that depend on the values of all rows."""
+        return self.conversion.notes_of_values({name for table in self.tables for name in table.optional})
+
+    def declared(self, total: int) -> Tuple[Any, ...]:
+        """The features for the writer of a dataset of `total` records: its records show the features unless there is
+        none."""
+        return () if total else tuple(one.core(name) for name, one in _declared(self.features).items())
+
     def notes_for_manifest(self, told: Callable[[str], str]) -> List[str]:
         """The notes as people are told them, in UTF-8."""
-        return [in_utf8(told(note)) for note in self.notes()]
+        return [in_utf8(told(note)) for note in self.notes() + self.notes_of_values()]
+
+
+def _declared(features: Mapping[str, Feature]) -> Dict[str, Any]:
+    from ..features import fixed, ragged
+    # What parse() can restore; it has no other types.
+    types = {"bool": "uint8", "uint32": "int64", "uint64": "int64"}
+    found = {}
+    for name, one in features.items():
+        if one.noted:
+            dtype = types.get(one.noted, one.noted)
+            found[name] = fixed(one.shape, dtype) if one.shape or not one.is_list else ragged(dtype)
+    return found
 
 
 # ---- What is read
@@ -142,12 +162,17 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
     tables: List[Table] = []
     features: Dict[str, Feature] = {}
     for path in expanded(sources):
+        if kind not in FILES_ONLY and os.path.isdir(path):  # LMDB takes folders, and video tells of them itself
+            raise ValueError(f"{path}: it is a folder, and {kind} is read from files; name them, as in "
+                             f"'{os.path.join(path, '*')}'")
         try:
             table = opened(path, options)
             found = {name: feature._replace(shape=table.shapes.get(name, feature.shape))
                      for name, feature in conversion.features(path, table.schema).items()}
         except UnicodeDecodeError as error:
             raise damaged(path, f"a name that is not UTF-8: {error}") from None
+        except DataLossError as error:
+            raise _of_compressed(kind, path) or error from None
         for one in options.columns or []:
             if not any(name == one or name.startswith(one + ".") for name in found):
                 raise ValueError(f"{path}: column {one!r} does not exist; the columns are {_listed(table.names)}")
@@ -168,6 +193,16 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
             raise ValueError(f"{tables[0].path}: the schema declares {wanted} for {name!r}, whose values "
                              f"({features[name].type}) are {features[name].kind}")
     return Source(tables, conversion, features)
+
+
+def _of_compressed(kind: str, path: str) -> Optional[DataLossError]:
+    """The error of a file that cannot be opened because it is compressed."""
+    found = compression_of(path)
+    if found is None:
+        return None
+    name, command = found
+    pipe = "FILE > OTHER, and convert that" if kind in FILES_ONLY else f"FILE | shardfeed convert {kind} - OUT@N"
+    return damaged(path, f"it is compressed by {name}; decompress it: {command} {pipe}")
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -264,7 +299,7 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
     from ..jobs import write_job
     total = source.total(limit)
     job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
-                    sync=sync)
+                    sync=sync, features=None if total else _declared(source.features))
     if resume is None:
         return _write_job(source, job, total, None, threads, shuffle, made_by, told, progress)
     with take_up(job, resume) as finished:
@@ -340,7 +375,7 @@ def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerp
         bounds = bounds_of(total, shards.of)[:missing[-1] + 2]
 
         def begin(part: int) -> Any:
-            return PartWriter(task.open(part, threads, ())) if part in wanted else contextlib.nullcontext()
+            return PartWriter(task.open(part, threads, source.declared(total))) if part in wanted else contextlib.nullcontext()
 
         with rows_of(source, bounds[-1], shuffle, out) as rows:
             for writer in write_parts(rows, bounds, begin, source.write, progress):
@@ -348,26 +383,6 @@ def write_shards(source: Source, task: _core.JobTask, shards: Shards, *, fingerp
                     records += writer.records_written
                     size += json.loads(writer.message)["shard"]["bytes"]
     return Report(out, len(missing), records, size, notes, len(shards.numbers) - len(missing))
-
-
-def estimate(source: Source, limit: Optional[int] = None) -> Dict[str, Any]:
-    """How many records and bytes would be written, by the first records, and these; nothing is written."""
-    total = source.total(limit)
-    first: List[Dict[str, Any]] = []
-    with contextlib.closing(source.batches(min(total, _SAMPLE))) as batches:
-        for batch in batches:
-            first += batch.to_pylist()
-    encoder = _core.ExampleEncoder([])
-    sizes = [16 + len(encoder.encode(row)) for row in first]
-    size = sum(sizes) * total // max(len(sizes), 1)
-    return {"records": total, "bytes": size, "first": first[:_SHOWN]}
-
-
-def shards_of(source: Source, shard_bytes: int, limit: Optional[int]) -> int:
-    """How many shards of about this size there will be."""
-    size: int = estimate(source, limit)["bytes"]
-    source.conversion.forget()
-    return max(1, -(-size // shard_bytes))
 
 
 def made_by_of(kind: str, sources: Sequence[str], options: Mapping[str, str],

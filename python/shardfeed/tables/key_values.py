@@ -18,6 +18,7 @@ _DATUM = pa.schema([
     ("key", pa.binary()), ("image/encoded", pa.binary()), ("image/raw", pa.binary()),
     ("float_data", pa.large_list(pa.float32())), ("image/height", pa.int64()), ("image/width", pa.int64()),
     ("image/channels", pa.int64()), ("image/class/label", pa.int64())])
+_PLANES = "the planes of Datums become pixels, whose channels keep their order (BGR if Caffe's tools wrote them)"
 _PAIR = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
 
@@ -148,10 +149,7 @@ def open_lmdb(path: str, options: Options) -> Table:
         datums = _is_datum(first[1])
         notes.append("its values are Caffe's Datums, by the first of them" if datums else
                      "its values are bytes as such, and not Caffe's Datums, by the first of them")
-    if datums:
-        notes.append("the planes of Datums become pixels, whose channels keep their order (BGR if Caffe's tools wrote "
-                     "them)")
-    elif first is not None and first[1][:1] == b"\x80" and first[1][-1:] == b".":
+    if not datums and first is not None and first[1][:1] == b"\x80" and first[1][-1:] == b".":
         notes.append("its values look like pickles, which are kept as bytes: loading them would run code in them")
     schema = _DATUM if datums else _PAIR
     names = options.chosen(schema.names)
@@ -160,9 +158,12 @@ def open_lmdb(path: str, options: Options) -> Table:
         if not datums:
             return {"key": key, "value": value}
         try:
-            return _row_of_datum(key, value)
+            row = _row_of_datum(key, value)
         except ValueError as error:
             raise damaged(f"{path}: row {number}, key {key!r}", f"not a Datum of Caffe: {error}") from None
+        if "image/raw" in row and "image/raw" in names and _PLANES not in notes:
+            notes.append(_PLANES)
+        return row
 
     def read() -> Iterator[Piece]:
         batch: List[Dict[str, Any]] = []
@@ -180,7 +181,10 @@ def open_lmdb(path: str, options: Options) -> Table:
             if batch:
                 yield Piece(_batch(schema, names, batch), start)
 
-    return Table(path, schema.names, pa.schema([schema.field(name) for name in names]), rows, read, notes=notes)
+    # Few databases have all that a Datum may have; a column that was asked for should have values.
+    optional = [name for name in names if name != "key"] if datums and options.columns is None else []
+    return Table(path, schema.names, pa.schema([schema.field(name) for name in names]), rows, read, notes=notes,
+                 optional=optional)
 
 
 def _is_datum(value: bytes) -> bool:

@@ -18,10 +18,12 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Op
 
 from .. import _core
 from .._core import DataLossError
-from ..command_line import Misuse, Parser, in_utf8, names_in, one_line
+from ..command_line import ERROR, NOTE, Misuse, Parser, in_utf8, names_in, one_line, painted
 from ..exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
-from . import KINDS, extra_of
-from .tasks import listed, shards_of
+from . import FILES_ONLY, KINDS, extra_of
+from .not_here import NOT_HERE
+from .screen import Progress, amount, counted, duration
+from .tasks import listed, shards_in, shards_of
 
 
 class Help(NamedTuple):
@@ -64,20 +66,9 @@ _HELP: Dict[str, Help] = {
         "shardfeed convert video clip.avi out/clip@1 --format png")),
 }
 
-# Options of the program's kinds that these do not have, and what to do instead.
-_TFRECORD = "apply it to what was written: shardfeed convert tfrecord OUT@N OTHER@N"
-_NOT_HERE = {
-    "--split": _TFRECORD + " --split ...",
-    "--dedup": _TFRECORD + " --dedup",
-    "--tfds": _TFRECORD + " --tfds",
-    "--on-error": "fix the row that the error names, or leave it out",
-    "--max-skipped": "nothing is skipped",
-}
-
-
 class _NotHere(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option: Optional[str] = None) -> None:
-        raise Misuse(f"this kind has no {option}; {_NOT_HERE[str(option)]}")
+        raise Misuse(f"this kind has no {option}; {NOT_HERE[str(option)]}")
 
 
 def _whole(least: int, most: int = 1 << 63) -> Callable[[str], int]:
@@ -100,7 +91,7 @@ def _size(text: str) -> int:
 def parser(kind: str) -> argparse.ArgumentParser:
     about = _HELP[kind]
     examples = "\n".join(f"  {example}" for example in about.examples)
-    made = Parser(prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
+    made = Parser(has_colors=True, prog=f"shardfeed convert {kind}", description=about.help, allow_abbrev=False,
                    usage=f"shardfeed convert {kind} [OPTIONS] SOURCE... OUT",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
                    epilog=f"{about.details}\n\nRecords keep the order of the source unless they are shuffled. It takes "
@@ -146,7 +137,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
     add("-j", "--jobs", "--threads", dest="threads", type=_whole(1, 1 << 16), default=0, metavar="N",
         help="threads; default: one per processor")
     add("--max-record-bytes", help=argparse.SUPPRESS)  # accepted by all commands; nothing is inflated here
-    for option in _NOT_HERE:
+    for option in NOT_HERE:
         add(option, action=_NotHere, nargs="?", help=argparse.SUPPRESS)
     return made
 
@@ -173,7 +164,7 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     if "-" in given.sources and kind == "video":
         raise Misuse("video cannot be read from standard input: each record has the name of its file; name them")
     given.streams = [source for source in given.sources
-                     if source == "-" or (kind not in ("lmdb", "video") and _is_pipe(source))]
+                     if source == "-" or (kind not in FILES_ONLY and _is_pipe(source))]
     if given.sources.count("-") > 1:
         raise Misuse("standard input, -, is given twice")
     given.counted = "@" in os.path.basename(given.out)
@@ -249,7 +240,7 @@ def run(given: argparse.Namespace, progress: Callable[..., None] = lambda *_: No
 
 
 def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, Any]:
-    from . import converting, resuming
+    from . import converting, preview, resuming
     from .table import Options
     started = time.monotonic()
     given.failure = None  # why the conversion would fail, of a dry run
@@ -273,14 +264,20 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
                                   not given.no_sync, given.job, made_by)
     source = converting.open_source(given.kind, given.sources, options, kinds)
     out = given.out
-    if given.named and not given.counted:
-        out += f"@{converting.shards_of(source, given.shard_size or 256 << 20, given.limit)}"
-    if given.dry_run:
-        return {"dry_run": True, **({"dataset": out} if given.named else {}), **converting.estimate(source, given.limit),
-                "features": {name: {"kind": one.kind, "type": one.type} for name, one in source.features.items()},
-                "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables],
-                "notes": [*([f"the conversion would fail: {given.failure}"] if given.failure else []),
-                          *map(given.told, source.notes())], "seconds": time.monotonic() - started}
+    if given.dry_run or not given.counted:
+        opened = time.monotonic() - started
+        sample = preview.take_sample(source, given.limit)
+        shards = sample.shards(given.shard_size or 256 << 20)
+        if given.counted:
+            shards = shards_in(out)
+        else:
+            out += f"@{shards}"
+        if given.dry_run:
+            return _dry_run(given, source, preview.report_of(
+                source, sample, dataset=out if given.named else None, shards=shards,
+                threads=given.threads or len(os.sched_getaffinity(0)), seconds=opened))
+        source.conversion.forget()
+
     def plan_of(out: str) -> str:
         return resuming.fingerprint(source.tables, made_by, out=out, kinds=kinds, compression=given.compression,
                                     level=given.level, member_bytes=given.member_size, shuffle=given.shuffle,
@@ -312,116 +309,19 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         shuffle=given.shuffle, resume=plan, made_by=made_by, told=given.told, progress=progress))
 
 
+def _dry_run(given: argparse.Namespace, source: Any, report: Dict[str, Any]) -> Dict[str, Any]:
+    fails = [f"the conversion would fail: {given.failure}"] if given.failure else []
+    return {**report, "notes": [*fails, *map(given.told, report["notes"])],
+            "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables]}
+
+
 def _peak_resident_bytes() -> int:
     # The peak that getrusage reports includes that of the process that started this one.
     with open("/proc/self/status") as status:
         return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)
 
 
-# ---- The screen
-
-
-def _amount(size: float) -> str:
-    """Bytes as the program shows them."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            break
-        size /= 1024
-    return f"{int(size)} B" if unit == "B" else f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    whole = int(seconds + 0.5)
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-class Progress:
-    """On a terminal a line that is redrawn; otherwise a line every 10 seconds."""
-
-    def __init__(self, quiet: bool):
-        self._quiet = quiet
-        self._terminal = sys.stderr.isatty()
-        self._started = time.monotonic()
-        self._next = self._started + (0.2 if self._terminal else 5)
-        self._drawn = False
-
-    def __call__(self, done: int, total: int, phase: str = "writing") -> None:
-        now = time.monotonic()
-        if self._quiet or now < self._next:
-            return
-        self._next = now + (0.2 if self._terminal else 10)
-        rate = done / max(now - self._started, 1e-9)
-        line = f"{phase}: {done:,} records of {total:,} ({100 * done / max(total, 1):.0f} %), {int(rate):,} records/s"
-        if done:
-            line += f", {_duration((total - done) / rate)} left"
-        if self._terminal:
-            sys.stderr.write("\r\033[K" + line[:shutil.get_terminal_size().columns - 1])
-            self._drawn = True
-        else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._drawn:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON; bytes that are no text as `cat` has them."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            import base64
-            return {"base64": base64.b64encode(value).decode()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
-
-
-def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
-    if report.get("dry_run"):
-        report["first"] = [{name: _plain(value) for name, value in row.items() if value is not None}
-                           for row in report["first"]]
-    if given.json:
-        print(json.dumps(report, indent=1))
-        return
-    if given.quiet:
-        return
-    if report.get("dry_run"):
-        rows = [["feature", "kind", "from"], *([one_line(name), one["kind"], one["type"]]
-                                               for name, one in report["features"].items())]
-        widths = [max(len(row[i]) for row in rows) for i in range(3)]
-        print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows))
-        for row in report["first"]:
-            text = json.dumps(row, ensure_ascii=False)
-            print(text if len(text) <= 500 else text[:497] + "...")
-    if report.get("shards_taken_over"):
-        print(f"note: {report['shards_taken_over']} shards were taken over from an earlier run")
-    if report.get("datasets_complete"):
-        print("note: the dataset was already complete and kept; --overwrite writes it again")
-    for note in report["notes"]:
-        print(f"note: {one_line(note)}")
-    if report.get("dry_run"):
-        name = f"{one_line(report['dataset'])}: " if "dataset" in report else ""
-        print(f"{name}{report['records']:,} records, about {_amount(report['bytes'])} before compression, from "
-              f"{len(report['sources'])} source{'s' * (len(report['sources']) > 1)}; nothing was written")
-        return
-    if given.shards is None and report["records"] < report["shards"]:
-        print("note: there are more shards than records, so some are empty")
-    seconds = max(report["seconds"], 1e-9)
-    name = one_line(report["dataset"])
-    if given.shards is not None:
-        name += f", shards {listed(given.shards.numbers, ', ')} of job {given.job}"
-    # What was taken over took no time.
-    kept = report.get("shards_taken_over") or report.get("datasets_complete")
-    rates = "" if kept else f" ({int(report['records'] / seconds):,} records/s, {_amount(report['bytes'] / seconds)}/s)"
-    print(f"{name}: {report['records']:,} record{'s' * (report['records'] != 1)}, {_amount(report['bytes'])} in "
-          f"{report['shards']} shard{'s' * (report['shards'] != 1)}, {_duration(seconds)}{rates}")
+# ---- The command
 
 
 def _as_flags(message: str) -> str:
@@ -432,8 +332,43 @@ def _as_flags(message: str) -> str:
     return re.sub(r"; pass ([a-z_]+)=(\w+) to (?=[^;]*$)", spelled, message)
 
 
-def _fail(status: int, message: str) -> int:
-    sys.stderr.write(f"shardfeed: {one_line(_as_flags(message))}\n")
+def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
+    if given.json:
+        print(json.dumps(report, indent=1))
+        return
+    if given.quiet:
+        return
+
+    def noted(text: str) -> str:
+        return f"{painted('note:', NOTE, sys.stdout, given.color)} {one_line(text)}"
+
+    notes = [noted(note) for note in report["notes"]]
+    if report.get("dry_run"):
+        from .preview import lines_of
+        print("\n".join(lines_of(report, notes)))
+        return
+    if report.get("shards_taken_over"):
+        print(noted(f"{counted(report['shards_taken_over'], 'shard')} "
+                    f"{'was' if report['shards_taken_over'] == 1 else 'were'} taken over from an earlier run"))
+    if report.get("datasets_complete"):
+        print(noted("the dataset was already complete and kept; --overwrite writes it again"))
+    for note in notes:
+        print(note)
+    if given.shards is None and report["records"] < report["shards"]:
+        print(noted("there are more shards than records, so some are empty"))
+    seconds = max(report["seconds"], 1e-9)
+    name = one_line(report["dataset"])
+    if given.shards is not None:
+        name += f", shards {listed(given.shards.numbers, ', ')} of job {given.job}"
+    # What was taken over took no time.
+    kept = report.get("shards_taken_over") or report.get("datasets_complete")
+    rates = "" if kept else f" ({int(report['records'] / seconds):,} records/s, {amount(report['bytes'] / seconds)}/s)"
+    print(f"{name}: {counted(report['records'], 'record')}, {amount(report['bytes'])} in "
+          f"{counted(report['shards'], 'shard')}, {duration(seconds)}{rates}")
+
+
+def _fail(status: int, message: str, color: str) -> int:
+    sys.stderr.write(f"{painted('shardfeed:', ERROR, sys.stderr, color)} {one_line(_as_flags(message))}\n")
     return status
 
 
@@ -448,26 +383,29 @@ def main(kind: str, arguments: Sequence[str]) -> int:
         sys.stderr.write(f"shardfeed: {kind}: {one_line(str(error))}\n"
                          f"Run 'shardfeed convert {kind} --help' for usage.\n")
         return USAGE
+    def fail(status: int, message: str) -> int:
+        return _fail(status, message, given.color)
+
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         with _streams_as_files(given), Progress(given.quiet) as progress:
             report = run(given, progress)
         _print(report, given)
         sys.stdout.flush()
-        return DONE if given.failure is None else _fail(USAGE, given.failure)
+        return DONE if given.failure is None else fail(USAGE, given.failure)
     except KeyboardInterrupt:
-        return _fail(INTERRUPTED, "interrupted")
+        return fail(INTERRUPTED, "interrupted")
     except DataLossError as error:
-        return _fail(DEFECTS, given.told(str(error)))
+        return fail(DEFECTS, given.told(str(error)))
     except MemoryError:
-        return _fail(FAILED, "out of memory")
+        return fail(FAILED, "out of memory")
     except (OSError, ImportError) as error:
         usage = isinstance(error, FileExistsError)
         known = isinstance(error, OSError) and error.strerror and error.filename
-        return _fail(USAGE if usage else FAILED, f"{error.filename}: cannot open: {error.strerror}"  # type: ignore
+        return fail(USAGE if usage else FAILED, f"{error.filename}: cannot open: {error.strerror}"  # type: ignore
                      if known else given.told(str(error)))
     except (ValueError, TypeError, RuntimeError) as error:
-        return _fail(USAGE, given.told(str(error)))
+        return fail(USAGE, given.told(str(error)))
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -152,7 +152,7 @@ def _types(path: str, connection: sqlite3.Connection, query: str, names: List[st
         else:
             mixed = " and ".join(f"{n:,} of type {kind}" for kind, n in counts.items())
             raise damaged(path, f"column {name!r} has values of several types ({mixed}), and a feature has one; cast "
-                                f"it in the query: CAST({_quoted(name)} AS TEXT)")
+                                f"it in the query: CAST({_quoted(name)} AS {'BLOB' if 'blob' in counts else 'TEXT'})")
         if len(counts) == 2:
             notes += _lost_integers(connection, query, labels, i, name, counts["integer"])
             notes.append(f"column {name!r}: {counts['integer']:,} integers and {counts['real']:,} reals are floats")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
-from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Collection, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 import pyarrow as pa
 
@@ -36,6 +37,7 @@ class Table(NamedTuple):
     part: Callable[[int], str] = lambda row: ""  # " (row group 3)"
     notes: List[str] = []
     shapes: Mapping[str, Tuple[int, ...]] = {}  # of the rows of features, where the schema has lists of any length
+    optional: Collection[str] = ()  # columns that need no value in any row
 
 
 class Options(NamedTuple):
@@ -58,6 +60,25 @@ Columns = Dict[str, Any]
 
 def damaged(place: str, what: object) -> DataLossError:
     return DataLossError(f"{place}: {' '.join(str(what).split())}")
+
+
+# The first bytes of compressed files, and what writes their content to standard output.
+_COMPRESSED = {b"\x1f\x8b\x08": ("gzip", "zcat"), b"\x28\xb5\x2f\xfd": ("zstd", "zstdcat"),
+               b"\xfd7zXZ\0": ("xz", "xzcat"), b"BZh": ("bzip2", "bzcat")}
+
+
+def compression_of(path: str) -> Optional[Tuple[str, str]]:
+    """How a file is compressed, and the command that writes its content to standard output. None: it is not."""
+    if not os.path.isfile(path):  # a pipe would wait for a writer
+        return None
+    try:
+        with open(path, "rb") as file:
+            start = file.read(10)
+    except OSError:
+        return None
+    found = next((one for magic, one in _COMPRESSED.items() if start.startswith(magic)), None)
+    # Text may begin with BZh, too: the level and the magic number of a block follow it.
+    return None if start[:3] == b"BZh" and start[4:] != b"1AY&SY" else found
 
 
 def batch_rows(row_bytes: float) -> int:

@@ -55,6 +55,12 @@ def listed(shards: Sequence[int], separator: str) -> str:
     return separator.join(texts)
 
 
+def shards_in(out: str) -> int:
+    """The number of shards that a name has. 0: it has none."""
+    count = re.search(r"@([0-9]{1,20})(\.|$)", out.rpartition("/")[2])
+    return 0 if count is None else int(count[1])
+
+
 def shards_of(given: argparse.Namespace) -> Optional[Shards]:
     """What a command with --only-shards and --job writes. None: it has neither. Misuse: arguments do not go together."""
     if given.only_shards is None and given.job is None:
@@ -70,9 +76,8 @@ def shards_of(given: argparse.Namespace) -> Optional[Shards]:
             (given.dry_run, "--dry-run", "it shows the whole dataset")):
         if is_given:
             raise Misuse(f"{flag} cannot be combined with --only-shards: {instead}")
-    count = re.search(r"@([0-9]{1,20})(\.|$)", given.out.rpartition("/")[2])
-    if count is None:
+    total = shards_in(given.out)
+    if total == 0:
         raise Misuse("--only-shards: the number of shards is missing: name the output as folder/name@N")
-    total = int(count[1])
     # The check of OUT refuses a larger number, before anything asks for these.
     return Shards(_numbers(given.only_shards, total) if total <= _MOST_SHARDS else [], total)

@@ -17,7 +17,7 @@ A null is a record without the feature."""
 from __future__ import annotations
 
 import decimal
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from .._core import DataLossError
 from .table import damaged
 
 LENGTHS = "_lengths"
+_OF_LISTS = "lengths of lists"  # the type of these features
 
 
 class Level(NamedTuple):
@@ -42,6 +43,15 @@ class Feature(NamedTuple):
     # For the manifest, with which parse() restores them:
     dtype: str = ""  # "float64" of values that become floats of 32 bits; empty: the type that is written
     shape: Tuple[int, ...] = ()  # of a row, if all rows have it and are lists
+    written: str = ""  # the type that is written, as Arrow calls it
+    is_list: bool = False
+
+    @property
+    def noted(self) -> str:
+        """The type that the manifest notes; empty: there is none."""
+        names = {"null": "", "bool": "bool", "halffloat": "float16", "float": "float32"}
+        is_whole = self.kind == "int64" and self.written != "bool"
+        return self.dtype or names.get(self.written, self.written if is_whole else "bytes")
 
 
 class Refused(Exception):
@@ -87,6 +97,22 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
+def _is_list_view(kind: Any) -> bool:
+    return any(hasattr(pa.types, name) and getattr(pa.types, name)(kind) for name in ("is_list_view", "is_large_list_view"))
+
+
+def _without_view(array: Any) -> Any:
+    """The lists of views, which may be anywhere in the values and overlap. pyarrow's own cast loses some of them."""
+    missing = np.asarray(array.is_null()) if array.null_count else None
+    lengths = np.asarray(array.sizes, np.int64)
+    if missing is not None:
+        lengths = np.where(missing, 0, lengths)
+    offsets = _offsets(lengths)
+    places = np.arange(offsets[-1]) + np.repeat(np.asarray(array.offsets, np.int64) - offsets[:-1], lengths)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), array.values.take(pa.array(places)),
+                                         mask=None if missing is None else pa.array(missing))
+
+
 def _is_list(kind: Any) -> bool:
     types = pa.types
     return (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
@@ -119,6 +145,7 @@ class Conversion:
         self.kinds = dict(kinds or {})
         self.told: Dict[Tuple[str, str], None] = {}
         self.losses: Dict[str, Loss] = {}
+        self._valued: Dict[str, bool] = {}  # columns, and whether a row has a value of them
         # State of the batch that is being converted:
         self._place: Callable[[int], str] = str
         self._made: List[Tuple[str, Any]] = []
@@ -134,7 +161,8 @@ class Conversion:
         empty = pa.RecordBatch.from_arrays([_empty(name, field) for field in schema], schema.names)
         made = self.convert(name, lambda row: name, empty)
         return {field.name: Feature(kind_of(_innermost(field.type)), self._types[field.name],
-                                    self._dtypes.get(field.name, ""), self._shapes.get(field.name, ()))
+                                    self._dtypes.get(field.name, ""), self._shapes.get(field.name, ()),
+                                    str(_innermost(field.type)), _is_list(field.type))
                 for field in made.schema}
 
     def convert(self, name: str, place: Callable[[int], str], batch: Any) -> Any:
@@ -158,6 +186,10 @@ class Conversion:
                 raise damaged(name, f"two columns would become the feature {feature!r}; rename one, or choose "
                                     "others (columns)")
             found.add(feature)
+        for feature, array in self._made:
+            if self._types[feature] != _OF_LISTS:
+                self._valued[feature] = self._valued.get(feature, False) or (
+                    array.null_count < len(array) and not pa.types.is_null(_innermost(array.type)))
         arrays = [array for _, array in self._made]
         return pa.RecordBatch.from_arrays(arrays, [feature for feature, _ in self._made])
 
@@ -189,9 +221,8 @@ class Conversion:
             for field, child in zip(kind, array.flatten()):
                 self._add(f"{name}.{field.name}", child, lists)
             return
-        for view, plain in (("is_list_view", "list_"), ("is_large_list_view", "large_list")):
-            if hasattr(types, view) and getattr(types, view)(kind):
-                return self._add(name, array.cast(getattr(pa, plain)(kind.value_type)), lists)
+        if _is_list_view(kind):
+            return self._add(name, _without_view(array), lists)
         if not _is_list(kind):
             return self._add_leaf(name, array, lists)
         if types.is_map(kind):
@@ -248,7 +279,7 @@ class Conversion:
         self._made.append((name, listed(reach[-1], values)))
         for depth in range(len(lists) - 1, 0, -1):
             lengths = name + LENGTHS * (len(lists) - depth)
-            self._types[lengths] = "lengths of lists"
+            self._types[lengths] = _OF_LISTS
             self._made.append((lengths, listed(reach[depth - 1], pa.array(np.diff(lists[depth].offsets)))))
 
     def _in_list(self, name: str, array: Any, lists: List[Level]) -> Refused:
@@ -263,7 +294,6 @@ class Conversion:
         types, kind = pa.types, array.type
         asked = self.kinds.get(name)
         if types.is_null(kind):
-            self._tell(name, "it has no value in any row")
             return array
         for view, plain in (("is_string_view", "large_string"), ("is_binary_view", "large_binary")):
             if hasattr(types, view) and getattr(types, view)(kind):
@@ -347,7 +377,7 @@ class Conversion:
             array = pc.replace_substring_regex(array, r"^\+([0-9.])", r"\1")
         try:
             return array.cast(target)
-        except pa.ArrowInvalid as error:
+        except pa.ArrowInvalid:
             low, high = 0, len(array)  # the first that fails is in [low, high)
             while high - low > 1:
                 middle = (low + high) // 2
@@ -356,7 +386,7 @@ class Conversion:
                     low = middle
                 except pa.ArrowInvalid:
                     high = middle
-            raise Refused(name, f"{str(array[low])!r} is not {what} ({error})", low) from None
+            raise Refused(name, f"{str(array[low])!r} is not {what}{_why(array.slice(low, 1), target)}", low) from None
 
     @staticmethod
     def _uint64(array: Any) -> Any:
@@ -448,17 +478,37 @@ class Conversion:
         """Forgets counts and notes, as if nothing had been converted."""
         self.told.clear()
         self.losses.clear()
+        self._valued = dict.fromkeys(self._valued, False)
 
     def _tell(self, name: str, what: str) -> None:
         self.told.setdefault((name, what))
 
     def notes(self) -> List[str]:
-        notes = [f"column {name!r}: {what}" for name, what in self.told]
+        """What is said of columns, whatever their values are."""
+        return [f"column {name!r}: {what}" for name, what in self.told]
+
+    def notes_of_values(self, optional: Collection[str] = ()) -> List[str]:
+        """What is said of the values of all rows. `optional`: columns that need no value."""
+        empty = [repr(name) for name, valued in self._valued.items() if not valued and name not in optional]
+        notes = [f"column {empty[0]}: it has no value in any row"] if len(empty) == 1 else []
+        if len(empty) > 1:
+            notes.append(f"columns {', '.join(empty)}: they have no value in any row")
         for name, loss in self.losses.items():
             if loss.changed:
                 notes.append(f"column {name!r}: {loss.changed:,} of {loss.of:,} values lose digits as floats of 32 "
                              f"bits; the first: {loss.first}")
         return notes
+
+
+def _why(array: Any, target: Any) -> str:
+    """Why a single value cannot be cast, or what helps."""
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return "; mend it, or declare the kind bytes to have text (schema)"
+    try:
+        array.cast(target)
+    except pa.ArrowInvalid as error:
+        return f" ({error})"
+    return ""
 
 
 def _keeps_digits(values: np.ndarray, floats: np.ndarray) -> np.ndarray:
