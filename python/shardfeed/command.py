@@ -282,19 +282,21 @@ class Inspection:
 
     def _images(self, most: int = 4) -> str:
         import base64
+        import itertools
         from .sources import read
-        from .viewer.media import MAX_IMAGE_BYTES, is_shown_by_browsers, media_type
-        names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]
+        from .viewer import examples, pictures
         tags = []
-        if names and self.records:
-            from .features import ragged
-            ds = read(self._spec).parse({name: ragged("bytes") for name in names})
-            for row in ds[:min(most, self.records)]:
-                for value in (v for values in row.values() for v in values):
-                    kind = media_type(value) or ""
-                    if is_shown_by_browsers(kind) and len(value) <= MAX_IMAGE_BYTES:
-                        data = base64.b64encode(value).decode()
-                        tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
+        for record in read(self._spec)[:most] if self.records else ():
+            features = examples.features_or_whole(record)
+            for place in itertools.islice(pictures.places(features, most), most):
+                try:
+                    kind, image = pictures.picture(features, place)
+                    if len(image) > pictures.MAX_BYTES:
+                        kind, image = "image/png", pictures.reduced(image)
+                except pictures.Unshown:
+                    continue
+                data = base64.b64encode(image).decode()
+                tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
         return "".join(tags)
 
 

@@ -13,7 +13,7 @@ from package_data import sf
 from viewer_test import answer_of, shardfeed
 
 from shardfeed.viewer import dataset as viewed
-from shardfeed.viewer import examples
+from shardfeed.viewer import examples, values
 from shardfeed.viewer.dataset import Missing, ViewedDataset
 from shardfeed.viewer.server import Server
 
@@ -21,9 +21,9 @@ from shardfeed.viewer.server import Server
 def test_a_run_that_has_failed_is_not_repeated_by_asking(tmp_path):
     with sf.write(str(tmp_path / "t@1")) as writer:
         writer.write({"x": 1})
-    dataset = ViewedDataset(str(tmp_path / "t@1"))
     harness.flip(tmp_path / "t-00000-of-00001", 20)
     shutil.rmtree(tmp_path / ".shardfeed")
+    dataset = ViewedDataset(str(tmp_path / "t@1"))
     server = Server([dataset])
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -130,7 +130,7 @@ def test_everything_in_a_record_is_shown():
         b"x": b"\x0a\x05" + INT64 + b"\x01" + b"\x0a\x00" + b"\x0a\x05\x0a\x03\x0a\x01a" + b"\x0a\x05" + INT64 + b"\x02"}, 2))
     assert [(one.name, one.kind, one.steps, list(one.values)) for one in found] == [
         ("x", "int64", None, [5]), ("x", "bytes", [0, 0, 1, 0], [b"a"]), ("x", "int64", [1, 0, 0, 1], [1, 2])]
-    assert [one.name for one in examples.features_of(example({b"\xff": INT64 + b"\x05"}))] == ["\\xff"]
+    assert [one.name for one in examples.features_of(example({b"\xff": INT64 + b"\x05"}))] == ["\ufffd"]
     assert examples.features_of(b"\x0a\x00") == []
     with pytest.raises(examples.NotAnExample):
         examples.features_of(b"\x08\x01")
@@ -175,4 +175,4 @@ def test_a_damaged_record_does_not_keep_others_from_being_found(tmp_path):
                                     b"{'descr': '<f9999999999999999999', 'fortran_order': False, 'shape': (1,), }"])
 def test_arrays_with_a_broken_header_are_shown_as_such(tmp_path, header):
     value = b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header
-    assert viewed.bytes_shown(value)["text"] == "an array that cannot be read"
+    assert values.bytes_shown(value)["text"] == "an array that cannot be read"

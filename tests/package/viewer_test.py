@@ -255,7 +255,7 @@ def test_records_that_are_no_examples_are_shown_whole(folder):
         writer.write(b"hello there")
     record = ViewedDataset(spec).record(0)
     assert record["not_an_example"] and record["features"][0]["values"] == [{"size": 11, "text": "hello there"}]
-    assert ViewedDataset(spec).find("", "contains", "there", 0)["records"] == [0]
+    assert ViewedDataset(spec).find(None, "contains", "there", 0)["records"] == [0]
 
 
 @pytest.mark.parametrize("compare, text, expected", [
@@ -273,8 +273,9 @@ def test_other_values_are_found(table):
     assert dataset.find("y", "=", "1e39", 0)["records"] == dataset.find("y", ">", "inf", 0)["records"] == []
     assert dataset.find("x", "=", "5.0", 0)["records"] == [5] and dataset.find("x", "<", "1e99999999", 1)["records"][0] == 1
     assert dataset.find("x", "=", "5.5", 0)["records"] == dataset.find("x", "=", "nan", 0)["records"] == []
+    assert dataset.find("x", "!=", "nan", 0)["records"][0] == 0
     assert dataset.find("half", "=", "-1.5", 0)["records"] == list(range(50))  # one of the values is enough
-    assert dataset.find("", "contains", "row 99", 0)["records"] == [99, *range(990, 1000)]
+    assert dataset.find(None, "contains", "row 99", 0)["records"] == [99, *range(990, 1000)]
 
 
 def test_steps_and_odd_records_are_searched(folder):
@@ -305,7 +306,7 @@ def test_a_search_goes_on_where_it_ended(table):
     (("x", "contains", "1"), "has numbers, which can be searched by: =, !="),
     (("x", "=", "one"), "'one' is not a number"),
     (("text", "<", "1"), "has bytes, which can be searched by: contains"),
-    (("", "=", "1"), "whole records can only be searched for what they contain")])
+    ((None, "=", "1"), "whole records can only be searched for what they contain")])
 def test_wrong_searches_are_explained(table, arguments, message):
     with pytest.raises(Missing, match=message):
         ViewedDataset(table).find(*arguments, 0)
@@ -524,7 +525,7 @@ def test_a_report_holds_all_that_it_shows(media_set, tmp_path):
     assert "<script src=" not in page and "<link rel=\"stylesheet\"" not in page
     data = data_of(page)
     assert data["records"][0]["record"] == 0 and set(data["statistics"]["statistics"]) == set(media_set[1])
-    assert set(data["images"]) == {"0/image/encoded/0", "0/png/0", "0/mask/0", "0/image/raw/0"}
+    assert set(data["media"]) == {"0/image/encoded/0", "0/png/0", "0/mask/0", "0/image/raw/0", "0/sound/0"}
     # A value cannot end the element that holds the data.
     assert page.count("</script>") == 2 and "<html><script>" not in page
 

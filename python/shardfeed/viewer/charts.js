@@ -44,7 +44,7 @@ function featureTable(found, statistics) {
     const bytes = f.kind === "bytes" && f.min_bytes !== undefined
       ? el("div", {class: "dim"}, f.min_bytes === f.max_bytes ? size(f.min_bytes) : `${size(f.min_bytes)} to ${size(f.max_bytes)}`)
       : null;
-    return el("tr", {}, el("td", {class: "name"}, name), el("td", {}, f.kind || "none", bytes),
+    return el("tr", {}, el("td", {class: "name"}, featureName(name)), el("td", {}, f.kind || "none", bytes),
               el("td", {"data-name": "values a record:"}, values), el("td", {"data-name": "records:"}, has), el("td", {}, ...statisticsOf(statistics && statistics[name], found.classes?.[name])));
   });
   return el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head.map((h) => el("th", {}, h)))),
@@ -68,7 +68,7 @@ function statisticsOf(s, classes) {
   if (s.infinite) words.push(`${count(s.infinite)} infinite`);
   const lengths = s.values_in_record;
   if (lengths?.mean !== undefined) words.push(`${short(lengths.mean)} values a record`);
-  if (s.images) words.push(imagesOf(s.images));
+  if (s.images) words.push(formatsOf(s.images));
   if (s.missing) words.push(`missing in ${plural(s.missing, "record")}`);
   const frequent = s.frequent || [];
   const few = frequent.length && frequent.length === s.distinct;
@@ -77,11 +77,14 @@ function statisticsOf(s, classes) {
   else if (numbers && !few && !classes) parts.push(boxOf(s));
   else if (frequent.length && s.distinct < s.values) parts.push(topOf(frequent, s.values, s.distinct, classes));
   else if (numbers) parts.push(boxOf(s));
+  if (lengths?.quantiles && s.min_values < s.max_values) {
+    parts.push(boxOf({min: s.min_values, max: s.max_values, quantiles: lengths.quantiles}, "values a record: "));
+  }
   parts.push(el("div", {class: "dim"}, words.join(" · ")));
   return parts;
 }
 
-function imagesOf({formats, width, height}) {
+function formatsOf({formats, width, height}) {
   const range = (sizes) => sizes.min === sizes.max ? sizes.min : `${sizes.min} to ${sizes.max}`;
   const kinds = Object.entries(formats).map(([format, n]) => `${count(n)} ${format}`).join(", ");
   return `${kinds}, ${range(width)} × ${range(height)} pixels`;
@@ -100,24 +103,34 @@ function topOf(frequent, values, distinct, classes) {
 }
 
 // A bar for each value, by size.
-function barsOf(frequent, s) {
-  const sorted = frequent.map((f) => [Number(f.value), f.count]).sort((a, b) => a[0] - b[0]);
-  const most = Math.max(...sorted.map((f) => f[1]));
-  const span = sorted[sorted.length - 1][0] - sorted[0][0] || 1;
-  const chart = svg("svg", {class: "chart", viewBox: "0 0 260 46", role: "img", "aria-label": "counts of values"});
+const barsOf = (frequent, s) => bars(frequent.map((f) => ({at: Number(f.value), name: f.value, n: f.count})), "counts of values",
+                                     `${short(s.min)} to ${short(s.max)}`);
+
+// A bar for the records of at least each power of two bytes.
+const sizesOf = ({histogram, min, max}) => bars(
+  histogram.map((f) => ({at: f.at_least ? 1 + Math.log2(f.at_least) : 0, name: `${size(f.at_least)} or more`, n: f.records})),
+  "sizes of records", `${size(min)} to ${size(max)}, each bar twice as much as the one before`);
+
+// `shown` are [{at: place, name, n: height}].
+function bars(shown, what, caption) {
+  const sorted = [...shown].sort((a, b) => a.at - b.at);
+  const most = Math.max(...sorted.map((one) => one.n));
+  const least = sorted[0].at;
+  const span = sorted[sorted.length - 1].at - least || 1;
+  const chart = svg("svg", {class: "chart", viewBox: "0 0 260 46", role: "img", "aria-label": what});
   const width = Math.max(1, Math.min(12, 250 / sorted.length - 0.5));
-  for (const [value, n] of sorted) {
+  for (const {at, name, n} of sorted) {
     const height = Math.max(1, 44 * n / most);
-    const bar = svg("rect", {x: (value - sorted[0][0]) / span * (260 - width), y: 46 - height, width, height});
+    const bar = svg("rect", {x: (at - least) / span * (260 - width), y: 46 - height, width, height});
     bar.append(svg("title"));
-    bar.lastChild.textContent = `${value}: ${count(n)}`;
+    bar.lastChild.textContent = `${name}: ${count(n)}`;
     chart.append(bar);
   }
-  return el("div", {}, chart, el("div", {class: "dim"}, `${short(s.min)} to ${short(s.max)}`));
+  return el("div", {}, chart, el("div", {class: "dim"}, caption));
 }
 
 // Extremes and quantiles.
-function boxOf(s) {
+function boxOf(s, what = "") {
   const at = new Map(s.quantiles.map((q) => [q.share, q.value]));
   const span = s.max - s.min || 1;
   const x = (value) => 2 + 256 * Math.min(1, Math.max(0, (value - s.min) / span));
@@ -130,5 +143,5 @@ function boxOf(s) {
   line(p50, 6, p50, 40);
   const words = s.quantiles.filter((q) => [0.05, 0.5, 0.95].includes(q.share))
     .map((q) => `${q.share * 100} %: ${short(q.value)}`);
-  return el("div", {}, chart, el("div", {class: "dim"}, `${short(s.min)} to ${short(s.max)} · ${words.join(" · ")}`));
+  return el("div", {}, chart, el("div", {class: "dim"}, `${what}${short(s.min)} to ${short(s.max)} · ${words.join(" · ")}`));
 }

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import decimal
 import json
-import math
-import operator
 import os
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._core import DataLossError
 from ..command import program
 from ..exit_status import DEFECTS
-from ..features import ragged
 from ..sources import read
-from . import examples, media
+from . import examples, pictures
+from .search import BadSearch, Search
+from .values import SHOWN_BYTES, SHOWN_VALUES, feature_shown
 
-SHOWN_VALUES = 32  # the list of records shows this many values of a feature
-SHOWN_BYTES = 300  # and this many bytes of a value
 MAX_AT_ONCE = 200  # records of one answer
+RECORD_VALUES = 1000  # a single record shows this many values of a feature
+TEXT_BYTES = 64 << 10  # and this many bytes of a text
 _BYTES_AT_ONCE = 32 << 20  # of records, as far as those before tell their size
-_MOST_FLOAT = float(np.finfo(np.float32).max)
-_ROWS_AT_ONCE = 4096  # of a search
-_NO_VALUE = (ValueError, DataLossError)  # what parsing a record raises
-_FIND_SECONDS = 1.0
 
 
 class Missing(LookupError):
@@ -131,6 +123,9 @@ class ViewedDataset:
         if not numbers:
             return []
         self._check_unchanged({0, *numbers})
+        return self._read(numbers)
+
+    def _read(self, numbers: Sequence[int]) -> List[Row]:
         try:
             with self._lock:
                 found = self._records.get(list(numbers), 1)
@@ -138,7 +133,17 @@ class ViewedDataset:
         except (DataLossError, OSError) as error:
             if len(numbers) == 1:
                 return [Row(numbers[0], b"", str(error))]
-        return [row for number in numbers for row in self.rows([number])]
+        half = len(numbers) // 2
+        return self._read(numbers[:half]) + self._read(numbers[half:])
+
+    def in_parts(self, numbers: Sequence[int]) -> Iterator[List[Row]]:
+        """Reads records, a few at a time if they are large."""
+        done, count = 0, 1
+        while done < len(numbers):
+            rows = self.rows(numbers[done:done + count])
+            yield rows
+            done += len(rows)
+            count = min(MAX_AT_ONCE, 1 + _BYTES_AT_ONCE // max(1, *(len(row.record) for row in rows)))
 
     def _check_unchanged(self, numbers: Iterable[int]) -> None:
         """Missing: a local shard of these records is no longer the file that it was."""
@@ -155,38 +160,31 @@ class ViewedDataset:
             if self._files.setdefault(path, now) != now:
                 raise Missing(f"{path}: was replaced or changed after the dataset was opened; run the command again")
 
+    def check_unchanged(self) -> None:
+        """Missing: what a run of the program reads by name is no longer the dataset that was opened."""
+        if not len(self):
+            return
+        ends = {0, len(self) - 1}
+        self._check_unchanged(ends)
+        try:
+            with self._lock:
+                self._records.get(list(ends), 1)  # of a store, which tells whether objects were replaced
+        except DataLossError:
+            pass  # a record is damaged, which the run tells
+        except OSError as error:
+            raise Missing(str(error)) from None
+
     def records(self, numbers: Sequence[int]) -> List[Dict[str, Any]]:
         """Returns records for lists: of each feature, its first values."""
         if len(numbers) > MAX_AT_ONCE:
             raise Missing(f"{len(numbers)} records are more than {MAX_AT_ONCE} at once")
-        shown: List[Dict[str, Any]] = []
-        count = 1
-        while len(shown) < len(numbers):
-            rows = self.rows(numbers[len(shown):len(shown) + count])
-            shown += [self._shown(row, SHOWN_VALUES) for row in rows]
-            count = 1 + _BYTES_AT_ONCE // max(1, *(len(row.record) for row in rows))
-        return shown
+        return [_shown(row, SHOWN_VALUES, SHOWN_BYTES) for rows in self.in_parts(numbers) for row in rows]
 
-    def record(self, number: int) -> Dict[str, Any]:
+    def record(self, number: int, text_bytes: int = TEXT_BYTES) -> Dict[str, Any]:
         """Returns a record with more of its values, and its place."""
-        found = self._shown(self.rows([number])[0], 1000)
+        found = _shown(self.rows([number])[0], RECORD_VALUES, text_bytes)
         shard, in_shard, offset = self._records.place(number)
         return {**found, "shard": shard, "shard_record": in_shard, "offset": offset}
-
-    def _shown(self, row: Row, most: int) -> Dict[str, Any]:
-        if row.error:
-            return {"record": row.number, "error": row.error}
-        found: Dict[str, Any] = {"record": row.number, "bytes": len(row.record)}
-        try:
-            features = examples.features_of(row.record)
-        except examples.NotAnExample:
-            # The record itself is the value, of a feature without a name.
-            features = [examples.Feature("", "bytes", [row.record])]
-            found["not_an_example"] = True
-        found["features"] = [_feature_shown(one, most) for one in features]
-        if pixels := _raw_pixels(features):
-            found["raw_image"] = pixels
-        return found
 
     def value(self, number: int, feature: str, index: int) -> bytes:
         """Returns a value of bytes. Missing: there is none."""
@@ -212,92 +210,53 @@ class ViewedDataset:
         return found
 
     def image(self, number: int, feature: str, index: int) -> Tuple[str, bytes]:
-        """Returns the media type and the bytes of what a browser can show as an image: encoded images as they are,
-        others, raw pixels and arrays as PNG. Missing: it is none."""
-        value = self.value(number, feature, index)
-        kind = media.media_type(value)
-        if feature == "image/raw" and kind is None:
-            pixels = _pixels_of(examples.features_of(self.rows([number])[0].record))
-            if pixels is None:
-                raise Missing(f"the pixels of record {number} do not have the size that it states")
-            return "image/png", media.png(pixels)
-        if kind == "array/npy":
-            shown = _npy_image(value)
-            if shown is not None:
-                return "image/png", shown
-        elif kind is not None and media.is_shown_by_browsers(kind):
-            return kind, value
-        elif kind is not None and kind.startswith("image/"):
-            return "image/png", self._decoded(number, feature)
-        raise Missing(f"feature {feature!r} of record {number} is not an image")
-
-    def _decoded(self, number: int, feature: str) -> bytes:
-        """Decodes an image that browsers do not know, in the size that the record states."""
-        sizes = {"image/height": 512, "image/width": 512}
-        for one in examples.features_of(self.rows([number])[0].record):
-            if one.name in sizes and one.kind == "int64" and len(one.values) == 1 and 0 < one.values[0] <= 4096:
-                sizes[one.name] = int(one.values[0])
-        size = (sizes["image/height"], sizes["image/width"])
-        from ..features import bytes_
+        """Returns the media type and the bytes of what a browser can show as an image. Missing: it is none."""
+        place = pictures.Place(feature, index, self.value(number, feature, index))
         try:
-            chain = self.chain.parse({feature: bytes_}).decode_image(feature, size, output="pixels")
-            return media.png(np.asarray(chain[number]["pixels"]))
-        except (ValueError, TypeError, OSError, RuntimeError) as error:
-            raise Missing(str(error)) from None
+            return pictures.picture(examples.features_or_whole(self.rows([number])[0].record), place)
+        except pictures.Unshown as error:
+            raise Missing(f"feature {feature!r} of record {number}: {error}") from None
 
     # ---- Searching
 
-    def find(self, feature: str, compare: str, text: str, first: int, most: int = 50) -> Dict[str, Any]:
+    def find(self, feature: Optional[str], compare: str, text: str, first: int, most: int = 50) -> Dict[str, Any]:
         """Searches onwards from record `first`, for about a second: {"records": numbers, "next": the record to
-        continue from, or None at the end}. `compare`: "contains" and "=" of bytes; "=", "!=", "<", "<=", ">" and
-        ">=" of numbers, where one value in the record is enough; "missing" and "present". Feature "" is the whole
-        record. Missing: wrong arguments."""
-        holds, chain = self._matcher(feature, compare, text)
-        found: List[int] = []
-        until = time.monotonic() + _FIND_SECONDS
-
-        def enough() -> bool:
-            return first >= len(self) or len(found) >= most or time.monotonic() > until
-
-        def look(count: int) -> None:
-            """Searches in the next `count` records."""
-            nonlocal first
-            for batch in chain(first, count):
-                column = batch[feature] if isinstance(batch, dict) else batch
-                hits = (first + np.flatnonzero(holds(column))).tolist()
-                # A damaged record is read as an empty one.
-                found.extend(hits if compare != "missing" else [n for n in hits if not self.rows([n])[0].error])
-                first += len(column)
-                if enough():
-                    return
-
-        while not enough():
-            try:
-                look(len(self) - first)
-            except _NO_VALUE:
-                # A record of these is no Example, or has values of another kind: it has none that is searched for.
-                end = first + _ROWS_AT_ONCE
-                while first < end and not enough():
-                    at = first
-                    try:
-                        look(1)
-                    except _NO_VALUE:
-                        if compare in ("missing", "present") and self._has(at, feature) == (compare == "present"):
-                            found.append(at)
-                        first = at + 1
-        if len(found) > most:
-            first = found[most]
-            del found[most:]
-        return {"records": found, "next": first if first < len(self) else None}
-
-    def _has(self, number: int, name: str) -> Optional[bool]:
-        """Whether a record has values of a feature, of any kind. None: it is damaged, or no Example."""
-        row = self.rows([number])[0]
+        continue from, or None at the end} and, if records could not be read, {"unread": their number, "error": of the
+        first}. `compare`: "contains" and "=" of bytes; "=", "!=", "<", "<=", ">" and ">=" of numbers, where one value
+        in the record is enough; "missing" and "present". Feature None is the whole record. Missing: wrong arguments,
+        or the dataset is no longer the one that was opened."""
+        self.check_unchanged()
         try:
-            return None if row.error else any(one.name == name and len(one.values) > 0
-                                              for one in examples.features_of(row.record))
-        except examples.NotAnExample:
-            return None
+            search = Search(feature, {} if feature is None else self._schema_of(feature), compare, text)
+            found = search.run(self, first, most)
+        except (BadSearch, OSError) as error:
+            raise Missing(str(error)) from None
+        # What was replaced meanwhile has been read by places of the old one.
+        self._check_unchanged({0, len(self) - 1, *self._first_of_shards(first, found["next"])} if len(self) else ())
+        return found
+
+    def _first_of_shards(self, first: int, end: Optional[int]) -> Iterator[int]:
+        """Yields a record of each shard that has records from `first` to `end`."""
+        begin = 0
+        for shard in self._records.shards():
+            if shard[1] and begin + shard[1] > first and begin < (len(self) if end is None else end):
+                yield begin
+            begin += shard[1]
+
+    def _schema_of(self, feature: str) -> Dict[str, Any]:
+        self.overview.start(again=True)  # what failed before may have passed
+        try:
+            known = self.overview.result()["features"].get(feature, {})
+        except (DataLossError, RuntimeError) as error:
+            found = self._kind_in_first(feature)
+            if found is None:
+                raise BadSearch(f"the features are not known: {error}") from None
+            known = found
+        if known.get("kind") is None:
+            raise BadSearch(f"there is no feature {feature!r}")
+        if known["kind"] == "none":
+            raise BadSearch(f"{feature!r} has no value in any record that was looked at")
+        return dict(known)
 
     def _kind_in_first(self, name: str) -> Optional[Dict[str, Any]]:
         """What the schema would say of a feature, from the first records that are sound. None: they do not have it."""
@@ -310,43 +269,6 @@ class ViewedDataset:
                 return {"kind": found[0].kind, "list": found[0].steps is not None}
         return None
 
-    def _matcher(self, feature: str, compare: str, text: str) -> Tuple[Callable[[Any], np.ndarray],
-                                                                       Callable[[int, int], Any]]:
-        """Returns a function that tells which rows of a column match, and one that returns the batches of a number of
-        records from a record on."""
-        def records(first: int, count: int) -> Any:
-            # A damaged record keeps its place, and is empty.
-            return read(self.spec, records=[(first, count)], skip_damaged=True, max_skipped="100%")
-        if feature == "":
-            if compare != "contains":
-                raise Missing("whole records can only be searched for what they contain")
-            whole = text.encode()
-            return (lambda rows: np.fromiter((whole in rows[i] for i in range(len(rows))), bool, len(rows)),
-                    lambda first, count: records(first, count).batch(256))
-        self.overview.start(again=True)  # what failed before may have passed
-        try:
-            known = self.overview.result()["features"].get(feature, {})
-        except (DataLossError, RuntimeError) as error:
-            found = self._kind_in_first(feature)
-            if found is None:
-                raise Missing(f"the features are not known: {error}") from None
-            known = found
-        kind = known.get("kind")
-        if kind is None:
-            raise Missing(f"there is no feature {feature!r}")
-        if kind == "none":
-            raise Missing(f"{feature!r} has no value in any record that was looked at")
-        column = {feature: ragged("float32" if kind == "float" else kind, ragged_steps=bool(known.get("list")))}
-
-        def parsed(first: int, count: int) -> Any:
-            chain = records(first, count)
-            return (chain.parse(feature_lists=column) if known.get("list") else chain.parse(column)).batch(_ROWS_AT_ONCE)
-        try:
-            parsed(0, min(1, len(self)))
-        except (ValueError, TypeError) as error:
-            raise Missing(str(error)) from None
-        return _comparison(feature, kind, compare, text), parsed
-
     # ---- Order
 
     def batch(self, options: Dict[str, str]) -> List[Dict[str, Any]]:
@@ -354,131 +276,24 @@ class ViewedDataset:
         flags = ["shuffle", "window", "rank", "world", "batch", "epoch", "step"]
         # With "=", so that no value is taken for another option.
         arguments = [f"--{flag}={options[flag]}" for flag in flags if options.get(flag)]
+        self.check_unchanged()
         try:
             found = Task("replay", self.spec, *arguments).result()
         except (RuntimeError, ValueError) as error:
             raise Missing(str(error)) from None
+        self.check_unchanged()
         return list(found)
 
 
-def _comparison(feature: str, kind: str, compare: str, text: str) -> Callable[[Any], np.ndarray]:
-    """Returns a function of a ragged column that tells for each row whether it matches."""
-    if compare in ("missing", "present"):
-        return lambda column: (column.lengths() > 0) == (compare == "present")
-    if kind == "bytes":
-        if compare not in ("contains", "="):
-            raise Missing(f"{feature!r} has bytes, which can be searched by: contains, =, missing, present")
-        wanted = text.encode()
-
-        def of_bytes(column: Any) -> np.ndarray:
-            values = column.values
-            hits = np.fromiter((wanted in values[i] if compare == "contains" else wanted == values[i]
-                                for i in range(len(values))), bool, len(values))
-            return _any_of(column, hits)
-        return of_bytes
-    compares: Dict[str, Callable[[Any, Any], Any]] = {
-        "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-    if compare not in compares:
-        raise Missing(f"{feature!r} has numbers, which can be searched by: {', '.join(compares)}, missing, present")
+def _shown(row: Row, values: int, text_bytes: int) -> Dict[str, Any]:
+    if row.error:
+        return {"record": row.number, "error": row.error}
+    found: Dict[str, Any] = {"record": row.number, "bytes": len(row.record)}
     try:
-        exact = decimal.Decimal(text)
-        number: Any = float(exact)
-    except (decimal.InvalidOperation, ValueError):
-        raise Missing(f"{text!r} is not a number, but {feature!r} has numbers") from None
-    if kind == "int64" and abs(number) < 1 << 70 and exact == exact.to_integral_value():
-        number = int(exact)
-    if kind == "float" and (abs(number) <= _MOST_FLOAT or math.isinf(exact)):
-        number = np.float32(number)  # as it is stored: 0.1 is found, also by <= and >=
-    elif kind == "float":
-        number = np.float64(number)
-    return lambda column: _any_of(column, compares[compare](column.values, number))
-
-
-def _any_of(column: Any, hits: np.ndarray) -> np.ndarray:
-    """Returns for each row whether one of its values is a hit."""
-    sums = np.concatenate([[0], np.cumsum(hits)])
-    splits = np.asarray(column.row_splits)
-    matched: np.ndarray = sums[splits[1:]] > sums[splits[:-1]]
-    return matched
-
-
-def _feature_shown(feature: examples.Feature, most: int) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"name": feature.name, "kind": feature.kind, "count": len(feature.values)}
-    if feature.steps is not None:
-        found["steps"] = feature.steps[:most]
-    values = feature.values[:most]
-    found["values"] = [bytes_shown(value) for value in values] if feature.kind in ("bytes", "") else [
-        number_shown(value) for value in values.tolist()]
-    return found
-
-
-def number_shown(value: Any) -> Any:
-    """JSON has no NaN; JavaScript has no large integers, and shows float32 with the digits of a double."""
-    if isinstance(value, float):
-        return float(str(np.float32(value))) if math.isfinite(value) else str(value)
-    return value if abs(value) < 1 << 53 else str(value)
-
-
-def bytes_shown(value: bytes) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"size": len(value)}
-    kind = media.media_type(value)
-    if kind is not None:
-        found["media"] = kind
-        if kind == "array/npy":
-            found.update(_npy_shown(value))
-        return found
-    head = value[:SHOWN_BYTES]
-    try:
-        # The cut may be within a character.
-        text = head.decode(errors="ignore" if len(value) > SHOWN_BYTES else "strict")
-        if len(value) > SHOWN_BYTES and len(text.encode()) < len(head) - 3:
-            raise ValueError("not text")
-        if any(ord(c) < 32 and c not in "\t\n\r" for c in text):
-            raise ValueError("not text")
-        found["text"] = text
-    except ValueError:
-        found["hex"] = head[:64].hex(" ")
-    return found
-
-
-def _npy(value: bytes) -> Optional[np.ndarray]:
-    """Returns the array of .npy bytes; objects are never loaded."""
-    import io
-    try:
-        array: np.ndarray = np.load(io.BytesIO(value), allow_pickle=False)
-        return array
-    except Exception:  # a broken header raises almost anything
-        return None
-
-
-def _npy_shown(value: bytes) -> Dict[str, Any]:
-    array = _npy(value)
-    if array is None:
-        return {"text": "an array that cannot be read"}
-    return {"text": f"{array.dtype} {list(array.shape)}", "is_image": media.is_image(array)}
-
-
-def _npy_image(value: bytes) -> Optional[bytes]:
-    array = _npy(value)
-    return None if array is None else media.image_of_array(array)
-
-
-def _pixels_of(features: Sequence[examples.Feature]) -> Optional[np.ndarray]:
-    """Returns the pixels of image/raw in the shape that the record states, as convert idx and cifar write them."""
-    by_name = {one.name: one for one in features}
-    raw = by_name.get("image/raw")
-    if raw is None or raw.kind != "bytes" or len(raw.values) != 1:
-        return None
-    shape = []
-    for name, default in (("height", 0), ("width", 0), ("channels", 1)):
-        one = by_name.get(f"image/{name}")
-        known = one is not None and one.kind == "int64" and len(one.values) == 1
-        shape.append(int(one.values[0]) if known and one is not None else default)
-    if min(shape) < 1 or math.prod(shape) != len(raw.values[0]) or shape[2] not in (1, 3, 4):
-        return None
-    return np.frombuffer(raw.values[0], np.uint8).reshape(shape)
-
-
-def _raw_pixels(features: Sequence[examples.Feature]) -> Optional[List[int]]:
-    pixels = _pixels_of(features)
-    return None if pixels is None else list(pixels.shape)
+        features = examples.features_of(row.record)
+    except examples.NotAnExample:
+        features = examples.features_or_whole(row.record)
+        found["not_an_example"] = True
+    found["features"] = [feature_shown(one, values, text_bytes) for one in features]
+    pixels = pictures.raw_pixels(features)
+    return found if pixels is None else {**found, "raw_image": list(pixels.shape)}

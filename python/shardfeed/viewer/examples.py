@@ -28,24 +28,25 @@ class NotAnExample(ValueError):
 
 
 def features_of(record: bytes) -> List[Feature]:
-    """Returns the features by name; of repeated names the last. A name that is no UTF-8 has its bytes escaped. A feature
-    and a feature list may have one name, and a list whose steps have several kinds is one feature for each. Raises
-    NotAnExample."""
-    found: Dict[Tuple[str, int], List[Feature]] = {}
+    """Returns the features by name; of repeated names the last. In a name, what is no UTF-8 becomes U+FFFD, as in the
+    schema. A feature and a feature list may have one name, and a list whose steps have several kinds is one feature for
+    each. Raises NotAnExample."""
+    found: Dict[Tuple[bytes, int], List[Feature]] = {}
     seen = False
     try:
         for number, wire, part in _fields(memoryview(record)):
             if wire != _BYTES or number not in (1, 2):
                 continue
             seen = True
-            for name, content in _entries(part):
+            for key, content in _entries(part):
+                name = key.decode(errors="replace")
                 if number == 1:
                     kind, values = _feature(content)
-                    found[name, 1] = [Feature(name, kind, _joined(kind, values))]
+                    found[key, 1] = [Feature(name, kind, _joined(kind, values))]
                 else:
                     steps = [_feature(step) for _, _, step in _of(content, 1)]
                     kinds = sorted({kind for kind, _ in steps if kind}) or [""]
-                    found[name, 2] = [
+                    found[key, 2] = [
                         Feature(name, kind, _joined(kind, [piece for k, values in steps if k == kind for piece in values]),
                                 [_count(kind, values) if k == kind else 0 for k, values in steps]) for kind in kinds]
     except IndexError as error:
@@ -53,6 +54,14 @@ def features_of(record: bytes) -> List[Feature]:
     if not seen and record:
         raise NotAnExample("it has no features")
     return [feature for key in sorted(found) for feature in found[key]]
+
+
+def features_or_whole(record: bytes) -> List[Feature]:
+    """Returns the features of a record. One that is no Example is itself the value, of a feature without a name."""
+    try:
+        return features_of(record)
+    except NotAnExample:
+        return [Feature("", "bytes", [record])]
 
 
 def _varint(data: memoryview, at: int) -> Tuple[int, int]:
@@ -94,12 +103,12 @@ def _of(data: memoryview, number: int) -> Iterator[Tuple[int, int, Any]]:
     return (field for field in _fields(data) if field[0] == number and field[1] == _BYTES)
 
 
-def _entries(features: memoryview) -> Iterator[Tuple[str, memoryview]]:
+def _entries(features: memoryview) -> Iterator[Tuple[bytes, memoryview]]:
     for _, _, entry in _of(features, 1):
-        name, value = "", memoryview(b"")
+        name, value = b"", memoryview(b"")
         for number, wire, part in _fields(entry):
             if number == 1 and wire == _BYTES:
-                name = bytes(part).decode(errors="backslashreplace")
+                name = bytes(part)
             elif number == 2 and wire == _BYTES:
                 value = part
         yield name, value

@@ -12,7 +12,8 @@ import numpy as np
 # in the page.
 _HEADS = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"GIF87a", "image/gif"),
           (b"GIF89a", "image/gif"), (b"BM", "image/bmp"), (b"II*\0", "image/tiff"), (b"MM\0*", "image/tiff"),
-          (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
+          (b"II+\0", "image/tiff"), (b"MM\0+", "image/tiff"),  # BigTIFF
+          (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"),
           (b"\xff\x0a", "image/jxl"), (b"\0\0\0\x0cJXL \r\n\x87\n", "image/jxl"), (b"\x93NUMPY", "array/npy"))
 # Brands of the box ftyp, in the order in which the program looks for them (media/heif_header.h).
 _BRANDS = ((("avif", "avis"), "image/avif"), (("heic", "heix", "heim", "heis", "hevc", "hevx", "mif1"), "image/heic"))
@@ -30,12 +31,9 @@ def _colors(most: int) -> np.ndarray:
 _COLORS = _colors(40).round().astype(np.uint8)
 
 
-MAX_IMAGE_BYTES = 256 << 10  # of an image in a report, which is for mailing, or in a notebook
-
-
 def media_type(value: bytes) -> Optional[str]:
     """Returns the media type of an image or a sound, "array/npy", or None."""
-    if value[:4] == b"RIFF":
+    if value[:4] in (b"RIFF", b"RF64"):
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(value[8:12])
     if value[4:8] == b"ftyp":
         content = value[8:min(int.from_bytes(value[:4], "big"), 1024)]
@@ -44,7 +42,16 @@ def media_type(value: bytes) -> Optional[str]:
     # Two letters are also the beginning of texts, so a BMP must state its own size.
     if value[:2] == b"BM" and value[2:6] != struct.pack("<I", len(value) & 0xFFFFFFFF):
         return None
-    return next((kind for head, kind in _HEADS if value.startswith(head)), None)
+    known = next((kind for head, kind in _HEADS if value.startswith(head)), None)
+    return "audio/mpeg" if known is None and _is_mp3_frame(value[:4]) else known
+
+
+def _is_mp3_frame(head: bytes) -> bool:
+    """Whether it is the header of a frame of MPEG audio, layer III, of version 1, 2 or 2.5."""
+    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
+        return False
+    version, layer, bitrate, rate = head[1] >> 3 & 3, head[1] >> 1 & 3, head[2] >> 4, head[2] >> 2 & 3
+    return version != 1 and layer == 1 and bitrate not in (0, 15) and rate != 3
 
 
 def is_shown_by_browsers(kind: Optional[str]) -> bool:

@@ -25,7 +25,9 @@ async function call(path, query = {}) {
 function fromReport(path, query) {
   if (path === "datasets") return report.datasets;
   if (path === "overview" || path === "statistics") return {state: "done", result: report[path]};
-  if (path === "record") return report.records.find((r) => r.record === query.n);
+  const record = path === "record" && report.records.find((r) => r.record === query.n);
+  if (record) return record;
+  if (path === "record") throw new Error(`record ${count(query.n)} is not in this report, which has ${plural(report.records.length, "record")}`);
   throw new Error("a report does not have this");
 }
 
@@ -38,11 +40,6 @@ async function finished(path, query, tell) {
     if (found.state !== "running") return found;
     await new Promise((resolve) => setTimeout(resolve, wait));
   }
-}
-
-function imageUrl(record, feature, index) {
-  if (report) return report.images[`${record}/${feature}/${index}`] || "";
-  return "image?" + new URLSearchParams({d: state.d, n: record, f: feature, i: index});
 }
 
 // ---- Summary
@@ -66,6 +63,7 @@ async function showSummary() {
   card(count(found.shards), "shards");
   card(size(found.bytes), found.compression === "none" ? "on disk" : `on disk, ${found.compression}`);
   if (mean !== null) card(size(mean), `mean record (${size(found.record_bytes.min)} to ${size(found.record_bytes.max)})`);
+  if (found.record_bytes?.histogram?.length > 1) cards.append(el("div", {}, sizesOf(found.record_bytes), "sizes of records"));
   const notes = [...(found.notes || [])];
   if (found.not_examples) notes.push(`${plural(found.not_examples, "record")} not tf.train.Examples`);
   const made = Object.entries(found.made_by || {}).map(([k, v]) => `${k}: ${v}`).join(" · ");
@@ -102,14 +100,15 @@ async function showSummary() {
 }
 
 async function overviewOf() {
+  const at = state.d;
   const done = await finished("overview", {start: 1}, (s) => {
     if (s.state === "running" && state.tab === "Summary" && s.seconds > 0.5) {
       main.replaceChildren(el("p", {class: "dim"}, "Reading the schema…"));
     }
   });
   if (done.state === "failed") throw new Error(done.error);
-  overview = done.result;
-  return overview;
+  if (at === state.d) overview = done.result;
+  return done.result;
 }
 
 // ---- Records
@@ -117,48 +116,17 @@ async function overviewOf() {
 const BLOCK = 50;
 let blocks = new Map();  // number of a block to a promise of its records
 
-function recordsAt(list, place) {
-  const block = Math.floor(place / BLOCK);
+function blockOf(list, block) {
   if (!blocks.has(block)) {
     const first = block * BLOCK;
     const query = list ? {numbers: list.slice(first, first + BLOCK).join(",")} : {first, count: BLOCK};
     blocks.set(block, report ? Promise.resolve(report.records.slice(first, first + BLOCK)) : call("records", query));
     if (blocks.size > 200) blocks.delete(blocks.keys().next().value);
   }
-  return blocks.get(block).then((records) => records[place % BLOCK]);
+  return blocks.get(block);
 }
 
-// The features with images of a record, with the first value of each.
-function imagesOf(record) {
-  const found = [];
-  if (record.raw_image) found.push(["image/raw", 0]);
-  for (const feature of record.features || []) {
-    feature.values.forEach((value, i) => {
-      if (value && (value.media?.startsWith("image/") || value.is_image)) found.push([feature.name, i]);
-    });
-  }
-  return found;
-}
-
-function textOf(feature) {
-  if (!feature) return "";
-  const parts = feature.values.slice(0, 8).map((v) => {
-    if (v === null || typeof v !== "object") {
-      const name = className(overview?.classes?.[feature.name], v);
-      return name === null ? String(v) : `${v} ${name}`;
-    }
-    return textOfBytes(v);
-  });
-  return parts.join(", ") + (feature.count > parts.length ? `, … (${count(feature.count)})` : "");
-}
-
-// The text below an image: its class, or the first short text.
-function captionOf(record) {
-  const features = record.features || [];
-  const named = features.find((f) => f.name.endsWith("class/text")) || features.find((f) => f.name.endsWith("label"))
-    || features.find((f) => f.count === 1 && f.values[0]?.text && f.values[0].size < 200);
-  return named ? textOf(named) : "";
-}
+const recordAt = (list, place) => blockOf(list, Math.floor(place / BLOCK)).then((records) => records[place % BLOCK]);
 
 async function showRecords() {
   blocks = new Map();
@@ -174,185 +142,38 @@ async function showRecords() {
   if (!report) tools.append(searchForm());
   if (report) tools.append(el("span", {class: "dim"}, `${count(shown)} of ${plural(total, "record")}`));
   if (!shown) {
-    scroller.append(el("p", {class: "dim", style: "padding:10px"}, list ? "No record matches." : "There are no records."));
+    const why = list ? "No record matches." : total ? "This report was written without records." : "There are no records.";
+    scroller.append(el("p", {class: "dim", style: "padding:10px"}, why));
     return;
   }
   let first;
   try {
-    first = await recordsAt(list, 0);
+    first = await blockOf(list, 0);
   } catch (error) {
     scroller.append(failed(error));
     return;
   }
   if (at !== state.d || state.tab !== "Records") return;
-  const hasImages = imagesOf(first).length > 0;
+  const hasImages = first.some((record) => imagesOf(record).length > 0);
   const layout = state.layout || (hasImages ? "images" : "list");
   if (hasImages) {
     tools.append(el("span", {}, ...["images", "list"].map((kind) => el("button", {
       "aria-pressed": String(kind === layout), class: kind === layout ? "main" : "",
       onclick: () => go({layout: kind})}, kind))));
   }
-  const names = overview ? Object.keys(overview.features || {}) : (first.features || []).map((f) => f.name);
-  virtual(scroller, shown, layout === "images" ? null : names, hasImages, (place) => recordsAt(list, place));
+  // Without a schema, what the first records have that are Examples.
+  const names = overview ? Object.keys(overview.features || {})
+    : [...new Set(first.filter((r) => !r.not_an_example).flatMap((r) => (r.features || []).map((f) => f.name)))];
+  virtual(scroller, shown, layout === "images" ? null : names, hasImages, (place) => recordAt(list, place));
 }
 
 function fillCell(element, record) {
   const image = imagesOf(record)[0];
   element.append(
     record.error ? el("div", {class: "bad", style: "white-space:normal;height:138px"}, record.error)
-      : image ? el("img", {src: imageUrl(record.record, ...image), alt: captionOf(record), loading: "lazy"})
+      : image ? pictureOf(record.record, ...image, {alt: captionOf(record), loading: "lazy"})
         : el("div", {class: "dim", style: "white-space:normal;height:138px"}, (record.features || []).map(textOf).join(" · ").slice(0, 200)),
     el("div", {title: captionOf(record)}, captionOf(record) || " "), el("div", {class: "dim"}, count(record.record)));
-}
-
-function searchForm() {
-  const names = Object.keys(overview?.features || {});
-  const old = state.find || {feature: "", compare: "contains", text: ""};
-  const feature = el("select", {"aria-label": "feature", id: "find-feature"}, el("option", {value: ""}, "any bytes"),
-                     ...names.map((n) => el("option", {value: n}, n)));
-  feature.value = names.includes(old.feature) ? old.feature : "";
-  const compare = el("select", {"aria-label": "comparison", id: "find-compare"});
-  const text = el("input", {type: "text", "aria-label": "value", id: "find-text", placeholder: "search  ( / )"});
-  text.value = old.text;
-  const offer = () => {
-    const kind = overview?.features?.[feature.value]?.kind;
-    const offered = feature.value === "" ? ["contains"] : kind === "bytes" ? ["contains", "=", "missing", "present"]
-      : ["=", "!=", "<", "<=", ">", ">=", "missing", "present"];
-    compare.replaceChildren(...offered.map((c) => el("option", {value: c}, c)));
-    if (offered.includes(old.compare)) compare.value = old.compare;
-  };
-  offer();
-  feature.addEventListener("change", offer);
-  const told = el("span", {class: "dim", role: "status", id: "found"});
-  const search = async (find) => {
-    told.replaceChildren("searching…");
-    try {
-      const at = state.d;
-      const records = find.records || [];
-      let next = find.next ?? 0;
-      const until = records.length + 50;
-      while (next !== null && records.length < until && at === state.d) {
-        const found = await call("find", {feature: find.feature, compare: find.compare, text: find.text, first: next});
-        records.push(...found.records);
-        next = found.next;
-        told.replaceChildren(`${count(records.length)} found` + (next === null ? "" : `, searched ${count(next)} records`));
-      }
-      if (at !== state.d || state.tab !== "Records") return;
-      state.find = {...find, records, next};
-      showRecords();
-    } catch (error) {
-      told.replaceChildren(failed(error));
-    }
-  };
-  if (state.find) {
-    told.append(`${count(state.find.records.length)} found` +
-                (state.find.next === null ? "" : ` in the first ${count(state.find.next)} records`));
-  }
-  return el("form", {class: "tools", style: "margin:0", onsubmit: (event) => {
-    event.preventDefault();
-    search({feature: feature.value, compare: compare.value, text: text.value});
-  }}, feature, compare, text, el("button", {type: "submit"}, "Find"),
-    state.find && state.find.next !== null ? el("button", {type: "button", onclick: () => search(state.find)}, "Search further") : null,
-    state.find ? el("button", {type: "button", onclick: () => { state.find = null; showRecords(); }}, "Show all") : null, told);
-}
-
-// ---- One record
-
-function openRecord(n) { if (n !== "" && n !== null) go({n}); }
-
-async function showRecord() {
-  const n = state.n;
-  const total = datasets[state.d].records;
-  const list = state.find ? state.find.records : report ? report.records.map((r) => r.record) : null;
-  const beside = (step) => {
-    const place = list ? list.indexOf(n) : -1;
-    const to = place >= 0 ? list[place + step] : report ? undefined : n + step;
-    return to !== undefined && to >= 0 && to < total ? to : null;
-  };
-  const where = el("span", {class: "where dim"});
-  const body = el("div", {class: "body"});
-  const step = (by, text, name) => el("button", {disabled: beside(by) === null, "aria-label": name, onclick: () => {
-    const to = beside(by);
-    if (to !== null) go({n: to}, true);
-  }}, text);
-  dialog.replaceChildren(el("div", {class: "bar"}, step(-1, "←", "previous record"), step(1, "→", "next record"),
-    el("strong", {}, `record ${count(n)}`), where, el("button", {"aria-label": "close", onclick: () => go({n: null})}, "✕")), body);
-  if (!dialog.open) dialog.showModal();
-  let record;
-  try {
-    record = await call("record", {n});
-  } catch (error) {
-    body.replaceChildren(failed(error));
-    return;
-  }
-  if (n !== state.n) return;
-  if (record.shard) where.textContent = `${record.shard}, its record ${count(record.shard_record)}` +
-    (record.bytes === undefined ? "" : `, ${size(record.bytes)}`);
-  if (record.error) {
-    body.replaceChildren(failed(record.error));
-    return;
-  }
-  body.replaceChildren(...imagesOf(record).slice(0, 12).map(([feature, i]) => withBoxes(record, feature, i)));
-  const rows = record.features.map((f) => el("tr", {}, el("td", {class: "name"}, f.name || "(the record)"),
-    el("td", {}, f.kind, f.count === 1 ? "" : ` [${count(f.count)}]`), el("td", {}, ...valuesOf(record, f))));
-  body.append(el("table", {class: "features"}, el("tbody", {}, ...rows)));
-}
-
-function valuesOf(record, feature) {
-  const shown = [];
-  if (feature.kind !== "bytes") {
-    const names = feature.values.slice(0, 20).map((v) => className(overview?.classes?.[feature.name], v)).filter((x) => x !== null);
-    shown.push(el("div", {class: "values mono"}, feature.values.join(", ")));
-    if (names.length) shown.push(el("div", {}, names.join(", ")));
-  }
-  feature.kind === "bytes" && feature.values.forEach((value, i) => {
-    const query = new URLSearchParams({d: state.d, n: record.record, f: feature.name, i});
-    const save = report ? null : el("a", {href: `value?${query}&save=1`, download: ""}, "save");
-    if (value.media?.startsWith("audio/") && !report) shown.push(el("audio", {controls: true, src: "value?" + query}));
-    const text = value.text ?? value.hex ?? value.media;
-    shown.push(el("div", {class: "values" + (value.text === undefined ? " mono" : "")}, text),
-               el("div", {class: "dim"}, size(value.size), value.media && value.text ? `, ${value.media}` : "",
-                  value.text !== undefined && !value.media && value.size > 300 ? ", only the beginning is shown" : "", save ? " · " : "", save));
-  });
-  if (feature.count > feature.values.length) {
-    shown.push(el("div", {class: "dim"}, `and ${count(feature.count - feature.values.length)} more values`));
-  }
-  if (feature.steps) shown.push(el("div", {class: "dim"}, `${plural(feature.steps.length, "step")}: ${feature.steps.slice(0, 50).join(", ")}`));
-  return shown;
-}
-
-// An image with the boxes and outlines of its record, whose coordinates are shares of its width and height.
-function withBoxes(record, feature, index) {
-  const image = el("img", {src: imageUrl(record.record, feature, index), alt: feature});
-  const box = el("span", {class: "shown"}, image);
-  image.addEventListener("load", () => { if (image.naturalWidth < 128) image.classList.add("small"); });
-  const frame = el("figure", {style: "margin:0 0 10px"}, box, el("figcaption", {class: "dim"}, feature));
-  image.addEventListener("load", () => {
-    frame.lastChild.textContent = `${feature}, ${image.naturalWidth} × ${image.naturalHeight}`;
-  });
-  if (feature !== "image/encoded" || index !== 0) return frame;
-  const values = (name) => record.features.find((f) => f.name === "image/object/" + name)?.values || [];
-  const [xmin, ymin, xmax, ymax] = ["xmin", "ymin", "xmax", "ymax"].map((n) => values("bbox/" + n));
-  const names = values("class/text");
-  const labels = values("class/label");
-  const drawing = svg("svg", {viewBox: "0 0 1 1", preserveAspectRatio: "none"});
-  for (let i = 0; i < Math.min(xmin.length, ymin.length, xmax.length, ymax.length); ++i) {
-    drawing.append(svg("rect", {x: xmin[i], y: ymin[i], width: Math.max(0, xmax[i] - xmin[i]), height: Math.max(0, ymax[i] - ymin[i])}));
-    const name = names[i]?.text ?? className(overview?.classes?.["image/object/class/label"], labels[i]) ?? labels[i];
-    if (name !== undefined) {
-      box.append(el("span", {class: "tag", style: `left:${100 * xmin[i]}%;top:${100 * ymin[i]}%`}, String(name)));
-    }
-  }
-  let from = 0;
-  const points = values("polygon");
-  for (const length of values("polygon_lengths")) {
-    const pairs = [];
-    for (let i = from; i + 1 < Math.min(points.length, from + length); i += 2) pairs.push(`${points[i]},${points[i + 1]}`);
-    from += length;
-    if (pairs.length > 2) drawing.append(svg("polygon", {points: pairs.join(" ")}));
-  }
-  if (drawing.childNodes.length) box.append(drawing);
-  return frame;
 }
 
 // ---- Order, verify, compare
@@ -417,29 +238,64 @@ async function showVerify() {
 }
 
 async function showCompare() {
-  const other = state.d === 0 ? 1 : 0;
+  const first = state.d;
+  const others = datasets.map((d, i) => i).filter((i) => i !== first);
+  const other = el("select", {"aria-label": "other dataset", id: "compare-with"},
+                   ...others.map((i) => el("option", {value: i}, datasets[i].spec)));
+  other.value = (first + 1) % datasets.length;
+  const number = el("input", {size: 9, inputmode: "numeric", "aria-label": "record", id: "compare-record", placeholder: "number"});
   const box = el("div");
-  main.replaceChildren(box);
-  const draw = (s) => {
-    if (state.tab !== "Compare") return;
-    if (s.state === "running") box.replaceChildren(el("p", {class: "dim"}, `Reading both datasets: ${Math.round(s.seconds)} s`));
-    else if (s.state === "failed") box.replaceChildren(failed(s.error));
-    else if (s.state === "done") {
-      const found = s.result;
-      box.replaceChildren(el("p", {}, `${datasets[state.d].spec} (${plural(found.first.records, "record")}) and ` +
-                                     `${datasets[other].spec} (${plural(found.second.records, "record")})`));
-      box.append(...found.schema.map((text) => el("p", {class: "bad"}, text)));
-      if (!found.schema.length) box.append(el("p", {class: "good"}, "The schemas are equal."));
-      box.append(el("div", {class: "wide"}, el("table", {class: "features"}, el("thead", {}, el("tr", {},
-        ...["feature", "distance", "of what", "first", "second"].map((h) => el("th", {}, h)))),
-        el("tbody", {}, ...found.drift.map((d) => el("tr", {}, el("td", {class: "name"}, d.feature),
-          el("td", {class: d.significant && d.distance > found.max_drift ? "bad" : ""}, d.distance.toFixed(3)),
-          el("td", {}, d.measure, d.value === undefined ? "" : ` of ${d.value}`),
-          el("td", {}, ...statisticsOf(found.first.features[d.feature])),
-          el("td", {}, ...statisticsOf(found.second.features[d.feature]))))))));
+  const sides = el("div");
+  const isShown = (second) => state.tab === "Compare" && state.d === first && second === Number(other.value);
+  const compare = async () => {
+    const second = Number(other.value);
+    const tell = (...told) => isShown(second) && box.replaceChildren(...told);
+    try {
+      const done = await finished("diff", {a: first, b: second, start: 1}, (s) => {
+        if (s.state === "running") tell(el("p", {class: "dim"}, `Reading both datasets: ${Math.round(s.seconds)} s`));
+      });
+      if (done.state === "failed") throw new Error(done.error);
+      tell(...differenceOf(done.result, datasets[first], datasets[second]));
+    } catch (error) {
+      tell(failed(error));
     }
   };
-  finished("diff", {a: state.d, b: other, start: 1}, draw).catch((error) => box.replaceChildren(failed(error)));
+  const besides = async () => {
+    const second = Number(other.value);
+    const n = number.value.replaceAll(",", "").trim();
+    const shown = !/^\d+$/.test(n) ? [] : await Promise.all([first, second].map((d) => sideOf(d, Number(n))));
+    if (isShown(second)) sides.replaceChildren(el("div", {class: "sides"}, ...shown));
+  };
+  other.addEventListener("change", () => { compare(); besides(); });
+  main.replaceChildren(el("form", {class: "tools", onsubmit: (event) => { event.preventDefault(); besides(); }},
+    el("label", {hidden: others.length < 2}, "with ", other), el("label", {}, "record ", number),
+    el("button", {}, "Show in both")), sides, box);
+  compare();
+}
+
+function differenceOf(found, first, second) {
+  const head = ["feature", "distance", "of what", "first", "second"].map((h) => el("th", {}, h));
+  const rows = found.drift.map((d) => el("tr", {}, el("td", {class: "name"}, featureName(d.feature)),
+    el("td", {class: d.significant && d.distance > found.max_drift ? "bad" : ""}, d.distance.toFixed(3)),
+    el("td", {}, d.measure, d.value === undefined ? "" : ` of ${d.value}`),
+    el("td", {}, ...statisticsOf(found.first.features[d.feature])),
+    el("td", {}, ...statisticsOf(found.second.features[d.feature]))));
+  return [
+    el("p", {}, `${first.spec} (${plural(found.first.records, "record")}) and ${second.spec} (${plural(found.second.records, "record")})`),
+    ...(found.schema.length ? found.schema.map((text) => el("p", {class: "bad"}, text)) : [el("p", {class: "good"}, "The schemas are equal.")]),
+    el("div", {class: "wide"}, el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)))];
+}
+
+// A record of one of the datasets that are compared.
+async function sideOf(d, n) {
+  const side = el("section", {}, el("h3", {}, `record ${count(n)} of ${datasets[d].spec}`));
+  try {
+    const [record, known] = await Promise.all([call("record", {d, n}), finished("overview", {d, start: 1}, () => {}).catch(() => null)]);
+    side.append(...contentOf(record, d, known?.result?.classes));
+  } catch (error) {
+    side.append(failed(error));
+  }
+  return side;
 }
 
 // ---- Moving about

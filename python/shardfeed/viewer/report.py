@@ -6,11 +6,13 @@ import base64
 import json
 import os
 import tempfile
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterator, Tuple
 
-from .dataset import Missing, ViewedDataset
-from .media import MAX_IMAGE_BYTES
+from . import examples, media, pictures
+from .dataset import RECORD_VALUES, ViewedDataset
 from .server import SCRIPTS, page_file
+
+_TEXT_BYTES = 4 << 10  # of a text
 
 
 def report_page(dataset: ViewedDataset, records: int) -> str:
@@ -21,19 +23,13 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
                   if name in overview}
     records = min(records, len(dataset))
     numbers = [i * len(dataset) // records for i in range(records)]
-    shown = [dataset.record(number) for number in numbers]
-    images: Dict[str, str] = {}
-    for record in shown:
-        for name, index in _images_of(record):
-            try:
-                kind, image = dataset.image(record["record"], name, index)
-            except Missing:
-                continue
-            if len(image) <= MAX_IMAGE_BYTES:
-                text = base64.b64encode(image).decode()
-                images[f"{record['record']}/{name}/{index}"] = f"data:{kind};base64,{text}"
+    shown = []
+    media_of: Dict[str, Any] = {}
+    for number in numbers:
+        shown.append(dataset.record(number, _TEXT_BYTES))
+        media_of.update({f"{number}/{name}/{index}": one for name, index, one in _media_of(dataset, number)})
     data = {"datasets": [{"spec": dataset.spec, "records": len(dataset)}], "overview": overview,
-            "statistics": statistics, "records": shown, "images": images}
+            "statistics": statistics, "records": shown, "media": media_of}
     page = page_file("page.html").decode()
     style = page_file("page.css").decode()
     scripts = "".join(page_file(name).decode() for name in SCRIPTS)
@@ -44,13 +40,29 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
                         f'<script type="application/json" id="data">{text}</script>\n<script>\n{scripts}</script>')
 
 
-def _images_of(record: Dict[str, Any]) -> Sequence[Any]:
-    found: List[Any] = [("image/raw", 0)] if "raw_image" in record else []
-    for feature in record.get("features", []):
-        for index, value in enumerate(feature["values"]):
-            if isinstance(value, dict) and (str(value.get("media", "")).startswith("image/") or value.get("is_image")):
-                found.append((feature["name"], index))
-    return found
+def _media_of(dataset: ViewedDataset, number: int) -> Iterator[Tuple[str, int, Dict[str, Any]]]:
+    """Yields feature and index of the images and sounds of a record, with {"url"} of what is in the report, "reduced" if
+    it is a smaller one, or {"left_out": why}."""
+    features = examples.features_or_whole(dataset.rows([number])[0].record)
+    for place in pictures.places(features, RECORD_VALUES):
+        try:
+            kind, image = pictures.picture(features, place)
+            if len(image) <= pictures.MAX_BYTES:
+                yield place.feature, place.number, {"url": _url(kind, image)}
+            else:
+                yield place.feature, place.number, {"url": _url("image/png", pictures.reduced(image)), "reduced": True}
+        except pictures.Unshown as error:
+            yield place.feature, place.number, {"left_out": f"cannot be shown in a report: {error}"}
+    for one in features:
+        for index, value in enumerate(one.values[:RECORD_VALUES] if one.kind == "bytes" else ()):
+            kind = media.media_type(value) or ""
+            if kind.startswith("audio/"):
+                yield one.name, index, {"url": _url(kind, value)} if len(value) <= pictures.MAX_BYTES else {
+                    "left_out": f"too large for a report, which has sounds up to {pictures.MAX_BYTES >> 10} KiB"}
+
+
+def _url(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def write_report(dataset: ViewedDataset, path: str, records: int) -> int:

@@ -9,8 +9,9 @@ function virtual(scroller, total, columns, withImages, recordAt) {
   const rowHeight = !columns ? 188 : withImages ? 44 : 30;
   const cellWidth = 172;
   const head = columns ? el("div", {class: "head"}, el("span", {}, "record"),
-                            ...columns.map((name) => el("span", {title: name}, name))) : null;
+                            ...columns.map((name) => el("span", {title: name}, featureName(name)))) : null;
   const space = el("div", {class: "space"});
+  if (columns) space.style.minWidth = `${96 + 170 * columns.length}px`;
   scroller.append(...(head ? [head] : []), space);
   let across = 1;
   let rows = 0;
@@ -20,14 +21,14 @@ function virtual(scroller, total, columns, withImages, recordAt) {
   let firstRow = 0;  // the row at `top`, with its fraction
   const layOut = () => {
     const place = Math.floor(firstRow) * across;
+    const before = across;
     across = columns ? 1 : Math.max(1, Math.floor((scroller.clientWidth - 4) / cellWidth));
-    rows = Math.ceil(total / across);
-    space.style.height = Math.min(MAX_HEIGHT, rows * rowHeight) + "px";
-    if (columns) space.style.width = `${96 + 170 * columns.length}px`;
-    for (const element of drawn.values()) element.remove();
-    drawn = new Map();
-    if (rows * rowHeight > MAX_HEIGHT) firstRow = place / across;
-    else firstRow = scroller.scrollTop / rowHeight;
+    if (across !== before || !rows) {
+      rows = Math.ceil(total / across);
+      space.style.height = Math.min(MAX_HEIGHT, rows * rowHeight) + "px";
+      if (rows * rowHeight > MAX_HEIGHT) firstRow = place / across;
+      else firstRow = scroller.scrollTop / rowHeight;
+    }
     draw();
   };
   const scrolled = () => {
@@ -87,13 +88,13 @@ function virtual(scroller, total, columns, withImages, recordAt) {
     element.addEventListener("click", () => openRecord(record.record));
     if (columns) {
       const byName = new Map((record.features || []).map((f) => [f.name, f]));
+      const images = new Map(imagesOf(record).reverse());  // the first value of each feature
       element.append(el("span", {}, count(record.record)));
-      if (record.error) element.append(el("span", {class: "bad", style: "width:auto"}, record.error));
-      else if (record.not_an_example) element.append(el("span", {style: "width:auto"}, textOf(record.features[0])));
+      if (record.error) element.append(el("span", {class: "bad whole", title: record.error}, record.error));
+      else if (record.not_an_example) element.append(el("span", {class: "whole"}, textOf(record.features[0])));
       else element.append(...columns.map((name) => {
         const text = textOf(byName.get(name));
-        const image = imagesOf({features: byName.has(name) ? [byName.get(name)] : []})[0];
-        return el("span", {title: text}, image ? el("img", {src: imageUrl(record.record, name, image[1]), alt: ""}) : text);
+        return el("span", {title: text}, images.has(name) ? pictureOf(record.record, name, images.get(name), {alt: ""}) : text);
       }));
     } else {
       fillCell(element, record);

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from .dataset import Missing, Task, ViewedDataset
 from .training import ViewedChain
 
-SCRIPTS = ("charts.js", "scroller.js", "training.js", "page.js")
+SCRIPTS = ("charts.js", "scroller.js", "training.js", "record.js", "search.js", "page.js")
 _PAGE = {"": ("page.html", "text/html; charset=utf-8"), "page.css": ("page.css", "text/css; charset=utf-8"),
          **{name: (name, "text/javascript; charset=utf-8") for name in SCRIPTS}}
 # The page loads nothing from elsewhere, and what is in a dataset cannot run in it.
@@ -39,6 +39,9 @@ class Server(ThreadingHTTPServer):
         self.is_stuck = False  # after server_close: whether a step of the chain has not returned
         self.token = secrets.token_urlsafe(16)
         super().__init__(("127.0.0.1", port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignores a client that has gone away."""
 
     @property
     def url(self) -> str:
@@ -115,23 +118,31 @@ class _Handler(BaseHTTPRequestHandler):
     def _overview(self, query: Dict[str, str]) -> None:
         dataset = self._dataset(query)
         dataset.overview.start(again=bool(query.get("start")))  # of a page that is loaded
-        self._json(dataset.overview.state())
+        self._state(dataset.overview, dataset)
 
     def _statistics(self, query: Dict[str, str]) -> None:
-        self._task(self._dataset(query).statistics, query)
+        self._task(self._dataset(query).statistics, query, self._dataset(query))
 
     def _verify(self, query: Dict[str, str]) -> None:
-        self._task(self._dataset(query).verify, query)
+        self._task(self._dataset(query).verify, query, self._dataset(query))
 
     def _diff(self, query: Dict[str, str]) -> None:
         key = _number(query, "a", 0), _number(query, "b", 1)
         first, second = self._dataset(query, "a"), self._dataset({"b": "1", **query}, "b")
-        self._task(self.server.diffs.setdefault(key, Task("diff", first.spec, second.spec, *first.flags)), query)
+        task = self.server.diffs.setdefault(key, Task("diff", first.spec, second.spec, *first.flags))
+        self._task(task, query, first, second)
 
-    def _task(self, task: Task, query: Dict[str, str]) -> None:
+    def _task(self, task: Task, query: Dict[str, str], *datasets: ViewedDataset) -> None:
         if query.get("start"):  # of a click; what follows it only asks
             task.start(again=True)
-        self._json(task.state())
+        self._state(task, *datasets)
+
+    def _state(self, task: Task, *datasets: ViewedDataset) -> None:
+        state = task.state()
+        if state["state"] in ("done", "failed"):
+            for dataset in datasets:  # which the program opened by its name
+                dataset.check_unchanged()
+        self._json(state)
 
     def _records(self, query: Dict[str, str]) -> None:
         if "numbers" in query:
@@ -146,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(self._dataset(query).record(_number(query, "n", 0)))
 
     def _find(self, query: Dict[str, str]) -> None:
-        self._json(self._dataset(query).find(query.get("feature", ""), query.get("compare", "contains"),
+        self._json(self._dataset(query).find(query.get("feature"), query.get("compare", "contains"),
                                              query.get("text", ""), _number(query, "first", 0)))
 
     def _batch(self, query: Dict[str, str]) -> None:

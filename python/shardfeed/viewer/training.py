@@ -18,7 +18,8 @@ from .._core import BytesArray
 from ..dataset import Dataset
 from ..ragged import Ragged
 from . import media
-from .dataset import Missing, bytes_shown, number_shown
+from .dataset import Missing
+from .values import bytes_shown, number_shown
 
 _ROWS = 64  # a page shows this many rows of a batch
 _VALUES = 32  # and this many values of an array
