@@ -130,7 +130,7 @@ class ViewedDataset:
             with self._lock:
                 found = self._records.get(list(numbers), 1)
             return [Row(number, found[i], "") for i, number in enumerate(numbers)]
-        except (DataLossError, OSError) as error:
+        except (RuntimeError, OSError) as error:  # DataLossError, or a shard is not that of its index
             if len(numbers) == 1:
                 return [Row(numbers[0], b"", str(error))]
         half = len(numbers) // 2
@@ -169,7 +169,7 @@ class ViewedDataset:
         try:
             with self._lock:
                 self._records.get(list(ends), 1)  # of a store, which tells whether objects were replaced
-        except DataLossError:
+        except RuntimeError:
             pass  # a record is damaged, which the run tells
         except OSError as error:
             raise Missing(str(error)) from None

@@ -80,7 +80,7 @@ def _decoded(image: bytes, most: int) -> bytes:
         row = next(iter(chain.decode_image("image", size, output="pixels", orient=True)))
         return media.png(np.asarray(row["pixels"]))
     except _NO_IMAGE as error:
-        raise Unshown(str(error).removeprefix("element 0 of epoch 0: ")) from None
+        raise Unshown(str(error).removeprefix("element 0 of epoch 0: feature 'image': ")) from None
 
 
 def _is_npy_image(value: bytes) -> bool:

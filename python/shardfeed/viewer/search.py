@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 
-from .._core import DataLossError
 from ..dataset import Dataset
 from ..features import ragged
 from . import examples
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _SECONDS = 1.0  # of a search, as far as one block allows
 _ROWS_AT_ONCE = 4096
 _BLOCK = 1 << 16  # records of one run
-_NO_VALUE = (ValueError, DataLossError)  # what parsing a record raises
+_NO_VALUE = (ValueError, RuntimeError)  # what reading or parsing a record raises, among them DataLossError
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 # Numbers as the page prints them, with commas between thousands or without.
 _NUMBER = re.compile(r"[+-]?((\d{1,3}(,\d{3})+|\d+)(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)

@@ -1,0 +1,182 @@
+"""Searches of `shardfeed view`: datasets that change under them, records that cannot be read or are no Examples."""
+
+import os
+import shutil
+
+import harness
+import numpy as np
+import pytest
+from package_data import sf
+from viewer_faults_test import INT64, example
+
+from shardfeed.viewer import search
+from shardfeed.viewer.dataset import Missing, ViewedDataset
+
+
+@pytest.fixture
+def view():
+    """Opens datasets for the time of the test."""
+    opened = []
+
+    def opening(spec):
+        opened.append(ViewedDataset(str(spec)))
+        return opened[-1]
+    yield opening
+    for dataset in opened:
+        dataset.close()
+
+
+def write(spec, value, shards=3):
+    with sf.write(str(spec), overwrite=True) as writer:
+        for i in range(6 * shards):
+            writer.write({"x": value, "i": i})
+
+
+def swap(folder):
+    """Another file of equal size takes the place of a shard in the middle."""
+    write(folder / "other/t@3", 2)
+    os.replace(folder / "other/t-00001-of-00003", folder / "t-00001-of-00003")
+
+
+def cut(folder):
+    os.truncate(folder / "t-00001-of-00003", 10)
+
+
+def replace(folder):
+    write(folder / "t@3", 2)
+
+
+@pytest.mark.parametrize("change", [replace, cut, swap])
+@pytest.mark.parametrize("feature, compare, text", [("x", "=", "1"), ("x", "=", "2"), (None, "contains", "zzz")])
+def test_a_search_tells_that_the_dataset_was_replaced(view, tmp_path, change, feature, compare, text):
+    write(tmp_path / "t@3", 1)
+    dataset = view(tmp_path / "t@3")
+    dataset.records(range(18))
+    dataset.overview.result()
+    change(tmp_path)
+    with pytest.raises(Missing, match="replaced or changed after the dataset was opened; run the command again"):
+        dataset.find(feature, compare, text, 0)
+
+
+def test_a_shard_that_is_cut_before_it_was_read_is_told_by_its_records(view, tmp_path):
+    write(tmp_path / "t@3", 1)
+    dataset = view(tmp_path / "t@3")
+    dataset.overview.result()
+    cut(tmp_path)
+    found = dataset.find("x", "=", "1", 0)
+    assert len(found["records"]) == 12 and found["unread"] == 6 and "t-00001-of-00003" in found["error"]
+
+
+def test_a_replaced_dataset_in_a_store_is_told(view, tmp_path, bucket, monkeypatch):
+    for name, value in {"AWS_ENDPOINT_URL": bucket, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+                        "AWS_REGION": "here"}.items():
+        monkeypatch.setenv(name, value)
+    write(tmp_path / "t@3", 1)
+    dataset = view(f"s3://files{tmp_path}/t@3")
+    assert dataset.find("x", "=", "1", 0)["records"] == list(range(18))
+    write(tmp_path / "t@3", 2)
+    for asks in (lambda: dataset.find("x", "=", "1", 0), lambda: dataset.find(None, "contains", "x", 0),
+                 lambda: dataset.batch({"batch": "2"}), dataset.check_unchanged):
+        with pytest.raises(Missing, match="the object was replaced since the dataset was opened; open it again"):
+            asks()
+
+
+def test_runs_of_the_program_tell_that_the_dataset_was_replaced(view, tmp_path):
+    write(tmp_path / "t@3", 1)
+    dataset = view(tmp_path / "t@3")
+    dataset.check_unchanged()
+    replace(tmp_path)
+    for asks in (dataset.check_unchanged, lambda: dataset.batch({"batch": "2"})):
+        with pytest.raises(Missing, match="was replaced or changed after the dataset was opened"):
+            asks()
+
+
+def test_records_that_cannot_be_read_are_counted(view, tmp_path):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for i in range(300):
+            writer.write({"i": i, "t": "x" * 50})
+    places = view(tmp_path / "t@1")
+    for number in (7, 8, 250):
+        harness.flip(tmp_path / "t-00000-of-00001", places._records.place(number)[2] + 40)
+    dataset = view(tmp_path / "t@1")
+    for feature, compare, text, wanted in [("i", ">=", "7", [9, 10]), (None, "contains", "xxx", [0, 1]),
+                                           ("nix", "missing", "", [0, 1])]:
+        if feature == "nix":
+            dataset._schema_of = lambda name: {"kind": "bytes"}
+        found = dataset.find(feature, compare, text, 0, most=1000)
+        assert found["records"][:2] == wanted and not {7, 8, 250} & set(found["records"])
+        assert found["unread"] == 3 and "record 7" in found["error"] and found["next"] is None
+
+
+def test_other_records_among_examples_are_searched_without_a_run_for_each(view, tmp_path, monkeypatch):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for i in range(10_000):
+            writer.write({"x": i, "t": f"row {i}"} if i % 2 else b"no Example %d" % i)
+    dataset = view(tmp_path / "t@1")
+    runs = []
+    made = search.Dataset
+    monkeypatch.setattr(search, "Dataset", lambda *arguments: runs.append(arguments) or made(*arguments))
+    assert dataset.find("x", ">=", "9,996", 0) == {"records": [9997, 9999], "next": None}
+    assert len(runs) <= 3  # one for each block of 4,096 records
+    assert dataset.find("t", "contains", "row 99", 0, most=1000)["records"] == [99, *range(991, 1000, 2), *range(9901, 10_000, 2)]
+    assert dataset.find("x", "missing", "", 0) == {"records": [], "next": None}
+    assert dataset.find(None, "contains", "Example 998", 0)["records"] == [998, *range(9980, 9990, 2)]
+
+
+@pytest.mark.parametrize("text, wanted", [("1000", [1000]), ("1,000", [1000]), (" +1,000.0 ", [1000]), ("1e3", [1000])])
+def test_numbers_are_searched_as_they_are_printed(view, tmp_path, text, wanted):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write_batch({"x": np.arange(1100)})
+    assert view(tmp_path / "t@1").find("x", "=", text, 0)["records"] == wanted
+
+
+@pytest.mark.parametrize("text", ["1_000", "١٠", "10,00", "1,0000", ",100", "1,", "0x10", "", "1 000", "sNaN"])
+def test_other_numbers_are_refused(view, tmp_path, text):
+    write(tmp_path / "t@1", 10, 1)
+    with pytest.raises(Missing, match="is not a number, but 'x' has numbers"):
+        view(tmp_path / "t@1").find("x", "=", text, 0)
+
+
+def test_nan_is_found(view, tmp_path):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for value in (1, float("nan"), 2):
+            writer.write({"x": np.float32(value)})
+    dataset = view(tmp_path / "t@1")
+    assert dataset.find("x", "=", "NaN", 0)["records"] == [1]
+    assert dataset.find("x", "!=", "nan", 0)["records"] == [0, 2]
+    assert dataset.find("x", "<", "nan", 0)["records"] == []
+
+
+def test_a_feature_without_a_name_is_searched(view, tmp_path):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for i in range(3):
+            writer.write({"": i, "x": b"seven"})
+    dataset = view(tmp_path / "t@1")
+    assert dataset.find("", "=", "1", 0)["records"] == [1]
+    assert dataset.find(None, "contains", "seven", 0)["records"] == [0, 1, 2]
+
+
+def test_names_that_are_no_utf8_are_those_of_the_schema(view, tmp_path):
+    names = [b"\xff", b"a\xe2\x82", b"\xff\xfez", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
+    records = [example({name: INT64 + bytes([i])}) for i, name in enumerate(names)]
+    (tmp_path / "t-00000-of-00001").write_bytes(b"".join(map(harness.frame, records)))
+    dataset = view(tmp_path / "t@1")
+    shown = [record["features"][0]["name"] for record in dataset.records(range(len(names)))]
+    assert set(shown) == set(dataset.overview.result()["features"])
+    for i, name in enumerate(shown):
+        assert dataset.find(name, "=", str(i), 0)["records"] == [i]
+
+
+def test_damage_costs_few_more_reads_of_others(view, tmp_path, monkeypatch):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for i in range(200):
+            writer.write({"t": "x" * 50})
+    harness.flip(tmp_path / "t-00000-of-00001", view(tmp_path / "t@1")._records.place(77)[2] + 40)
+    shutil.rmtree(tmp_path / ".shardfeed")
+    dataset = view(tmp_path / "t@1")
+    reads = []
+    read = dataset._read
+    monkeypatch.setattr(dataset, "_read", lambda numbers: reads.append(len(numbers)) or read(numbers))
+    rows = dataset.rows(range(200))
+    assert [row.number for row in rows] == list(range(200)) and [row.number for row in rows if row.error] == [77]
+    assert len(reads) < 20
