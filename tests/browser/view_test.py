@@ -3,26 +3,13 @@
     scripts/test --browser
 """
 
-import io
-import json
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from selenium import webdriver
-from selenium.webdriver.common.by import By
+from browser import JPEGS, npy, page, report, viewed  # noqa: F401
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "python"))
 import shardfeed as sf
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python")}
-JPEGS = sorted((REPOSITORY / "testdata/images").rglob("*.jpg"))
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +20,12 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def images(folder):
     """Images with two boxes, a mask and a text that would like to be HTML."""
-    mask = io.BytesIO()
-    np.save(mask, np.arange(64, dtype=np.uint8).reshape(8, 8) % 5)
+    mask = npy(np.arange(64, dtype=np.uint8).reshape(8, 8) % 5)
     spec = str(folder / "images@1")
     with sf.write(spec) as writer:
         for i in range(300):
             writer.write({
-                "image/encoded": JPEGS[i % len(JPEGS)].read_bytes(), "image/class/label": i % 7, "mask": mask.getvalue(),
+                "image/encoded": JPEGS[i % len(JPEGS)].read_bytes(), "image/class/label": i % 7, "mask": mask,
                 "image/object/bbox/xmin": [0.1, 0.5], "image/object/bbox/xmax": [0.4, 0.9],
                 "image/object/bbox/ymin": [0.2, 0.3], "image/object/bbox/ymax": [0.6, 0.9],
                 "image/object/class/text": ["cat", "<b>dog</b>"], "text": f"<img src=x onerror=alert(1)> {i}"})
@@ -58,66 +44,8 @@ def table(folder):
 
 @pytest.fixture(scope="module")
 def url(images, table):
-    process = subprocess.Popen([sys.executable, "-m", "shardfeed", "view", "--json", images, table], env=ENVIRONMENT,
-                               stdout=subprocess.PIPE, text=True)
-    yield json.loads(process.stdout.readline())["url"]
-    process.terminate()
-    assert process.wait(60) == 0
-
-
-class Page:
-    """A browser, and what the tests do in it."""
-
-    def __init__(self):
-        options = webdriver.ChromeOptions()
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-
-    def open(self, url):
-        self.driver.get("about:blank")
-        self.driver.get_log("browser")
-        self.driver.get(url)
-
-    def all(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def wait(self, selector, text="", present=True):
-        """Waits until the selector finds elements one of which has the text, and returns that; or until it does not."""
-        def found():
-            hits = [element for element in self.all(selector) if text in element.text]
-            return (hits[0] if hits else False) if present else not hits
-        return self.until(found, f"{selector} {text!r}")
-
-    def until(self, holds, what):
-        """Waits until holds() is true, and returns what it returned."""
-        return WebDriverWait(self.driver, 60, ignored_exceptions=[Exception]).until(lambda _: holds(), what)
-
-    def cell(self, number):
-        """Waits until the image of a record is there, and returns its cell."""
-        def found():
-            return next((cell for cell in self.all(".cell") if cell.text.split("\n")[-1] == str(number)), False)
-        return self.until(found, f"the cell of record {number}")
-
-    def tab(self, name):
-        self.wait("#tabs button", name).click()
-
-    def press(self, *keys):
-        self.driver.switch_to.active_element.send_keys(*keys)
-
-    def script(self, text):
-        return self.driver.execute_script(text)
-
-    def errors(self):
-        return [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]
-
-
-@pytest.fixture(scope="module")
-def page():
-    made = Page()
-    yield made
-    made.driver.quit()
+    with viewed(images, table) as url:
+        yield url
 
 
 def test_the_summary_has_the_statistics(page, url):
@@ -231,9 +159,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(page, url):
 
 
 def test_a_report_works_from_its_file(page, images, tmp_path):
-    subprocess.run([sys.executable, "-m", "shardfeed", "report", images, tmp_path / "r.html"], env=ENVIRONMENT, check=True,
-                   stdout=subprocess.DEVNULL)
-    page.open((tmp_path / "r.html").as_uri())
+    page.open(report(images, tmp_path / "r.html"))
     page.wait(".features td", "7 different values")
     page.tab("Records")
     page.cell(0).click()
@@ -252,10 +178,8 @@ train = (sf.read({images!r}).shuffle(seed=1).parse({{"image/encoded": sf.bytes, 
 labels = sf.read({images!r}).parse({{"image/class/label": sf.int64}}).batch(100)
 """)
     for name, shown in (("train", ".batch-row img"), ("labels", ".features td")):
-        process = subprocess.Popen([sys.executable, "-m", "shardfeed", "view", "--json", images, "--chain", f"{recipe}:{name}"],
-                                   env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-        try:
-            page.open(json.loads(process.stdout.readline())["url"])
+        with viewed(images, "--chain", f"{recipe}:{name}") as url:
+            page.open(url)
             page.tab("Training")
             page.wait("#trained", "batch 0 of epoch 0")
             page.wait("#training-after").click()
@@ -268,6 +192,3 @@ labels = sf.read({images!r}).parse({{"image/class/label": sf.int64}}).batch(100)
             page.wait("#training-before")
             # The answer "not found" is told by the browser as well.
             assert [one for one in page.errors() if "404" not in one] == []
-        finally:
-            process.terminate()
-            assert process.wait(60) == 0
