@@ -1,16 +1,20 @@
 """Searches of `shardfeed view`: datasets that change under them, records that cannot be read or are no Examples."""
 
+import json
 import os
 import shutil
+import threading
 
 import harness
 import numpy as np
 import pytest
 from package_data import sf
 from viewer_faults_test import INT64, example
+from viewer_test import ask
 
 from shardfeed.viewer import search
 from shardfeed.viewer.dataset import Missing, ViewedDataset
+from shardfeed.viewer.server import Server
 
 
 @pytest.fixture
@@ -51,18 +55,28 @@ def replace(folder):
 def test_a_search_tells_that_the_dataset_was_replaced(view, tmp_path, change, feature, compare, text):
     write(tmp_path / "t@3", 1)
     dataset = view(tmp_path / "t@3")
-    dataset.records(range(18))
     dataset.overview.result()
     change(tmp_path)
     with pytest.raises(Missing, match="replaced or changed after the dataset was opened; run the command again"):
         dataset.find(feature, compare, text, 0)
 
 
-def test_a_shard_that_is_cut_before_it_was_read_is_told_by_its_records(view, tmp_path):
+def test_a_change_during_a_search_is_told(view, tmp_path, monkeypatch):
+    write(tmp_path / "t@3", 1)
+    dataset = view(tmp_path / "t@3")
+    dataset.overview.result()
+    check = dataset.check_unchanged
+    monkeypatch.setattr(dataset, "check_unchanged", lambda: (check(), swap(tmp_path)))
+    with pytest.raises(Missing, match="t-00001-of-00003: was replaced"):
+        dataset.find("x", "=", "1", 0)
+
+
+def test_a_shard_that_is_shorter_than_its_index_says_costs_its_own_records(view, tmp_path, monkeypatch):
     write(tmp_path / "t@3", 1)
     dataset = view(tmp_path / "t@3")
     dataset.overview.result()
     cut(tmp_path)
+    monkeypatch.setattr(dataset, "_check_unchanged", lambda numbers: None)
     found = dataset.find("x", "=", "1", 0)
     assert len(found["records"]) == 12 and found["unread"] == 6 and "t-00001-of-00003" in found["error"]
 
@@ -84,11 +98,21 @@ def test_a_replaced_dataset_in_a_store_is_told(view, tmp_path, bucket, monkeypat
 def test_runs_of_the_program_tell_that_the_dataset_was_replaced(view, tmp_path):
     write(tmp_path / "t@3", 1)
     dataset = view(tmp_path / "t@3")
-    dataset.check_unchanged()
     replace(tmp_path)
-    for asks in (dataset.check_unchanged, lambda: dataset.batch({"batch": "2"})):
-        with pytest.raises(Missing, match="was replaced or changed after the dataset was opened"):
-            asks()
+    with pytest.raises(Missing, match="was replaced or changed after the dataset was opened"):
+        dataset.batch({"batch": "2"})
+    server = Server([dataset])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for path in ("overview", "statistics", "verify", "diff"):
+            while True:
+                answer, body = ask(server, f"api/{path}", a=0, b=0, start=1)
+                if json.loads(body).get("state") != "running":
+                    break
+            assert answer.status == 404 and "was replaced or changed after" in json.loads(body)["error"], path
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_records_that_cannot_be_read_are_counted(view, tmp_path):

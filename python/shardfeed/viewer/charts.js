@@ -106,10 +106,10 @@ function topOf(frequent, values, distinct, classes) {
 const barsOf = (frequent, s) => bars(frequent.map((f) => ({at: Number(f.value), name: f.value, n: f.count})), "counts of values",
                                      `${short(s.min)} to ${short(s.max)}`);
 
-// A bar for the records of at least each power of two bytes.
+// A bar for the records from each power of two bytes on, below the next.
 const sizesOf = ({histogram, min, max}) => bars(
   histogram.map((f) => ({at: f.at_least ? 1 + Math.log2(f.at_least) : 0, name: `${size(f.at_least)} or more`, n: f.records})),
-  "sizes of records", `${size(min)} to ${size(max)}, each bar twice as much as the one before`);
+  "sizes of records", `${size(min)} to ${size(max)}, by powers of two`);
 
 // `shown` are [{at: place, name, n: height}].
 function bars(shown, what, caption) {

@@ -99,9 +99,8 @@ class ViewedDataset:
         self.chain = read(spec)
         self._records = self.chain._records
         self._lock = threading.Lock()
-        self._files: Dict[str, Tuple[int, ...]] = {}  # the shards seen so far, as they were then
-        # Whoever writes the dataset anew replaces all of its shards.
-        self._check_unchanged({0, len(self) - 1} if len(self) else ())
+        self._files: Dict[str, Tuple[int, ...]] = {}  # the shards as they were
+        self._check_unchanged(self._first_of_shards(0, None))
         self.overview = Task("inspect", spec, "--records", "0", *flags)
         self.statistics = Task("inspect", spec, "--records", "0", "--statistics", *flags)
         self.verify = Task("verify", spec, *flags)
@@ -162,13 +161,11 @@ class ViewedDataset:
 
     def check_unchanged(self) -> None:
         """Missing: what a run of the program reads by name is no longer the dataset that was opened."""
-        if not len(self):
-            return
-        ends = {0, len(self) - 1}
-        self._check_unchanged(ends)
+        shards = list(self._first_of_shards(0, None))
+        self._check_unchanged(shards)
         try:
             with self._lock:
-                self._records.get(list(ends), 1)  # of a store, which tells whether objects were replaced
+                self._records.get([*shards[:1], *shards[-1:]], 1)  # of a store, which tells whether objects were replaced
         except RuntimeError:
             pass  # a record is damaged, which the run tells
         except OSError as error:
@@ -232,7 +229,7 @@ class ViewedDataset:
         except (BadSearch, OSError) as error:
             raise Missing(str(error)) from None
         # What was replaced meanwhile has been read by places of the old one.
-        self._check_unchanged({0, len(self) - 1, *self._first_of_shards(first, found["next"])} if len(self) else ())
+        self._check_unchanged(self._first_of_shards(first, found["next"]))
         return found
 
     def _first_of_shards(self, first: int, end: Optional[int]) -> Iterator[int]:
