@@ -139,6 +139,12 @@ bool TextReader::Extend() {
   return *n > 0;
 }
 
+std::string TextReader::EncodingText() const {
+  std::string text(TextEncodingName(encoding_));
+  if (has_mark_ && encoding_ == TextEncoding::kUtf8) text += " with a byte order mark";
+  return text;
+}
+
 absl::Status TextReader::CheckStart() {
   const std::optional<ByteOrderMark> mark = FindByteOrderMark(unread());
   const bool utf8 = mark && mark->encoding == TextEncoding::kUtf8;

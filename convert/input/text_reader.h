@@ -74,8 +74,8 @@ class TextReader {
   std::string_view unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // The encoding that the file is read as.
   TextEncoding encoding() const { return encoding_; }
-  // Whether a byte order mark tells the encoding.
-  bool has_mark() const { return has_mark_; }
+  // What is told of it: "UTF-8 with a byte order mark".
+  std::string EncodingText() const;
   // 1-based line where the unread text starts.
   uint64_t line() const { return line_; }
   // Byte offset in the content of the file, which is UTF-8, where the unread text starts.

@@ -149,10 +149,7 @@ absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
   rows.start_lines = start.lines;
   num_comments_ += start.comments;
   reader.Consume(start.bytes, start.lines);
-  std::string encoding(TextEncodingName(reader.encoding()));
-  if (reader.has_mark() && reader.encoding() == TextEncoding::kUtf8) {
-    encoding += " with a byte order mark";
-  }
+  const std::string encoding = reader.EncodingText();
   if (std::ranges::find(encodings_, encoding) == encodings_.end()) encodings_.push_back(encoding);
   if (file == 0) {
     CsvGiven given;
@@ -395,9 +392,8 @@ FeatureTypes CsvSource::types() const {
   FeatureTypes types;
   for (size_t i : by_name_) {
     const TableColumn& cells = columns_[i].cells;
-    const bool has_values = !cells.has_no_values();
-    if (has_values ? names_splits() : cells.asked()) {
-      types[cells.name()] = {.dtype = std::string(DtypeOf(columns_[i].kind)), .shape = {}};
+    if (cells.has_no_values() ? cells.asked() : names_splits()) {
+      types[cells.name()].dtype = DtypeOf(columns_[i].kind);
     }
   }
   return types;

@@ -59,7 +59,7 @@ def shown(value: Any) -> str:
     except Exception:  # the user's class may raise anything
         text = f"<{type(value).__name__}>"
     if "\n" in text:  # a table
-        text = f"<{type(value).__name__}>"
+        text = f"{type(value).__module__.split('.')[0]}.{type(value).__name__}"
     if not text.isprintable():
         text = ascii(text)[1:-1]
     return text if len(text) <= 80 else text[:77] + "..."

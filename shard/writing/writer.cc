@@ -181,24 +181,6 @@ absl::Status DatasetWriter::TakeOver() {
   return status.ok() ? WritePlan(staging_->path(), plan, options_.sync) : status;
 }
 
-size_t DatasetWriter::PlaceOf(size_t shard) const {
-  const std::vector<uint64_t>& only = options_.only_shards;
-  if (only.empty()) return shard;
-  const auto found = std::lower_bound(only.begin(), only.end(), shard);
-  return found != only.end() && *found == shard ? found - only.begin() : only.size();
-}
-
-bool DatasetWriter::is_taken_over(size_t shard) const {
-  const size_t place = PlaceOf(shard);
-  return place == taken_over_.size() || taken_over_[place];
-}
-
-bool DatasetWriter::MayBeResumed(const std::string& path) { return HasPlan(path); }
-
-size_t DatasetWriter::num_taken_over() const {
-  return std::count(taken_over_.begin(), taken_over_.end(), true);
-}
-
 size_t DatasetWriter::NumDone() const {
   return std::count_if(shards_.begin(), shards_.end(),
                        [](const std::unique_ptr<Shard>& shard) { return shard->done.load(); });

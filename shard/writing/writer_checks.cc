@@ -1,5 +1,6 @@
-// Checks before a dataset is written.
+// Checks before a dataset is written, and what is taken over from an earlier writer.
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "io/remedy.h"
 #include "net/open.h"
 #include "net/store.h"
+#include "shard/writing/finished_shards.h"
 #include "shard/writing/output_folder.h"
 #include "shard/writing/writer.h"
 
@@ -81,6 +83,24 @@ absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
   }
   absl::Status free = CheckIndexesAreFree(spec);
   return free.ok() ? CheckNoShards(spec) : free;
+}
+
+size_t DatasetWriter::PlaceOf(size_t shard) const {
+  const std::vector<uint64_t>& only = options_.only_shards;
+  if (only.empty()) return shard;
+  const auto found = std::lower_bound(only.begin(), only.end(), shard);
+  return found != only.end() && *found == shard ? found - only.begin() : only.size();
+}
+
+bool DatasetWriter::is_taken_over(size_t shard) const {
+  const size_t place = PlaceOf(shard);
+  return place == taken_over_.size() || taken_over_[place];
+}
+
+bool DatasetWriter::MayBeResumed(const std::string& path) { return HasPlan(path); }
+
+size_t DatasetWriter::num_taken_over() const {
+  return std::count(taken_over_.begin(), taken_over_.end(), true);
 }
 
 }  // namespace shardfeed

@@ -105,7 +105,7 @@ def test_schemas_and_class_maps_from_pipes(tmp_path):
     assert [row["image/class/text"] for row in payloads(out / "b@1")] == [["cat"], ["dog"]]
     done = shell('"$1" convert csv "$2" "$3" -q --schema <(true)', harness.BINARY,
                  tmp_path / "t.csv", out / "c@1")
-    assert done.returncode == DEFECTS and "not a JSON object" in done.stderr
+    assert done.returncode == USAGE and "not a JSON object" in done.stderr
 
 
 def test_labels_from_a_pipe(tmp_path):
