@@ -167,6 +167,7 @@ void RecordTypes::Begin(uint64_t record) {
   required_found_.clear();
   undo_.clear();
   new_losses_.clear();
+  new_empty_.clear();
 }
 
 void RecordTypes::Learn() {
@@ -174,6 +175,7 @@ void RecordTypes::Learn() {
     const auto [it, is_new] = losses_.try_emplace(name, news);
     if (!is_new) it->second.values += news.values;
   }
+  empty_.merge(new_empty_);
   Begin(record_);
 }
 
@@ -501,6 +503,10 @@ Wrong RecordTypes::CheckColumn(TypedColumn* typed, uint64_t rows) {
     wrong.text = "it is not declared: add it to features=, or leave it out";
   }
   if (!wrong) wrong = WrongRows(name, typed, rows);
+  if (!wrong && !typed->checked && typed->column.type != Type::kNull &&
+      KindOfRows(typed->column, rows) == 0) {
+    new_empty_.try_emplace(std::string(name), FeatureType{typed->dtype, typed->shape});
+  }
   if (wrong) {
     wrong.text = fmt::format("feature '{}': {}", name, wrong.text);
   } else if (declared != nullptr && declared->required) {
@@ -563,6 +569,7 @@ FeatureTypes RecordTypes::Types() const {
     }
   }
   for (const auto& [name, learned] : learned_) types[name] = {learned.dtype, learned.shape};
+  types.insert(empty_.begin(), empty_.end());
   return types;
 }
 

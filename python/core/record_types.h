@@ -123,6 +123,9 @@ class RecordTypes {
   size_t num_required_ = 0;
   const bool keeps_shapes_;
   std::map<std::string, Learned, std::less<>> learned_;
+  // The types of columns in which no row had a value, and those of the rows that are being checked.
+  FeatureTypes empty_;
+  FeatureTypes new_empty_;
   std::map<std::string, Loss, std::less<>> losses_;
   // State of the record or the batch that is being checked.
   uint64_t record_ = 0;

@@ -206,6 +206,15 @@ def test_empty_lists_and_odd_names(tmp_path):
         writer.write_batch(pa.table({"n": [1, 2], "empty": pa.array([[], None], pa.list_(pa.float32()))}))
     [split] = sf.splits(tmp_path / "a@1")
     assert table_of(split).to_pydict() == {"empty": [[], None], "n": [1, 2]}
+    with sf.write(tmp_path / "nulls@1") as writer:
+        writer.write_batch(pa.table({"n": [1], "x": pa.array([None], pa.float64()), "l": pa.array([None], pa.list_(pa.int8())),
+                                     "none": pa.nulls(1)}))
+    [split] = sf.splits(tmp_path / "nulls@1")
+    table = table_of(split)
+    assert table.schema == pa.schema([("l", pa.list_(pa.int64())), ("n", pa.int64()), ("x", pa.float32())])
+    assert table.to_pylist() == [{"l": None, "n": 1, "x": None}]
+    assert {name: of[0] for name, of in sf.read(tmp_path / "nulls@1").parse().element_spec.items()} == {
+        "l": "int8", "n": "int64", "x": "float64"}
     with sf.write(tmp_path / "b@1") as writer:
         writer.write({"a\0b": 1, "c": 2})
     [split] = sf.splits(tmp_path / "b@1")
