@@ -46,54 +46,73 @@ Cells Joined(const Cells& a, const Cells& b) {
   return both;
 }
 
-// Whether the text is written as a number with this decimal mark and no mark for thousands, whether
-// or not a kind of feature holds it.
-bool IsWrittenAsNumber(std::string_view text, char decimal) {
+// How many bytes a mark of numbers has at `at`, and which one it is: a point, a comma, one of
+// kOtherThousands, or a blank for the no-break spaces of French typesetting, U+00A0 and U+202F. 0:
+// none.
+size_t MarkAt(std::string_view text, size_t at, char* mark) {
+  *mark = text[at];
+  if (*mark == '.' || *mark == ',') return 1;
+  if (std::ranges::find(kOtherThousands, *mark) != kOtherThousands.end()) return 1;
+  *mark = ' ';
+  const std::string_view rest = text.substr(at);
+  return rest.starts_with("\u00a0") ? 2 : rest.starts_with("\u202f") ? 3 : 0;
+}
+
+bool EndsWithExponent(std::string_view rest) {
+  if (rest.empty()) return true;
+  if (rest.front() != 'e' && rest.front() != 'E') return false;
+  rest.remove_prefix(1);
+  if (rest.starts_with('-') || rest.starts_with('+')) rest.remove_prefix(1);
+  return !rest.empty() && std::ranges::all_of(rest, IsDigit);
+}
+
+enum class Writing {
+  kOther,
+  kPlain,   // a number without marks but the decimal one, whether or not a kind of feature holds it
+  kMarked,  // a number with marks between groups of three digits, or with another decimal mark
+};
+
+Writing WritingOf(std::string_view text, char decimal) {
   size_t at = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
-  const auto digits = [&text, &at] {
-    const size_t begin = at;
-    while (at < text.size() && IsDigit(text[at])) ++at;
-    return at - begin;
-  };
-  size_t found = digits();
-  if (at < text.size() && text[at] == decimal) {
-    ++at;
-    found += digits();
+  size_t group = 0;  // digits since the last mark
+  size_t first_group = 0;
+  size_t marks = 0;
+  char first_mark = '\0';
+  char mark = '\0';
+  for (; at < text.size(); ++at, ++group) {
+    if (IsDigit(text[at])) continue;
+    const size_t bytes = MarkAt(text, at, &mark);
+    if (bytes == 0) break;
+    if (marks > 0 && (group != 3 || (mark != first_mark && mark != '.' && mark != ','))) {
+      return Writing::kOther;
+    }
+    if (marks++ == 0) {
+      first_mark = mark;
+      first_group = group;
+    }
+    at += bytes - 1;
+    group = SIZE_MAX;  // becomes 0
+    if (mark == first_mark) continue;
+    // A second mark is the decimal one.
+    for (++at; at < text.size() && IsDigit(text[at]);) ++at;
+    group = 3;
+    break;
   }
-  if (found == 0) return false;
-  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
-    ++at;
-    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
-    if (digits() == 0) return false;
+  const bool may_be_decimal = marks == 1 && (first_mark == '.' || first_mark == ',');
+  if (marks == 0 ? group == 0 : may_be_decimal ? first_group + group == 0 : group != 3) {
+    return Writing::kOther;
   }
-  return at == text.size();
+  if (marks > 0 && !may_be_decimal && (first_group == 0 || first_group > 3)) {
+    return Writing::kOther;
+  }
+  if (!EndsWithExponent(text.substr(at))) return Writing::kOther;
+  return marks == 0 || (may_be_decimal && first_mark == decimal) ? Writing::kPlain
+                                                                 : Writing::kMarked;
 }
 
 bool HasZerosInFront(std::string_view number) {
   if (number.starts_with('-') || number.starts_with('+')) number.remove_prefix(1);
   return number.size() > 1 && number[0] == '0' && IsDigit(number[1]);
-}
-
-// The text with ordinary blanks instead of the no-break spaces that French typesetting has between
-// groups of digits: U+00A0 and U+202F.
-std::string WithOrdinaryBlanks(std::string_view text) {
-  std::string plain;
-  for (size_t at = 0; at < text.size();) {
-    const std::string_view rest = text.substr(at);
-    const size_t bytes = rest.starts_with("\u00a0") ? 2 : rest.starts_with("\u202f") ? 3 : 0;
-    plain.push_back(bytes > 0 ? ' ' : text[at]);
-    at += std::max<size_t>(bytes, 1);
-  }
-  return plain;
-}
-
-// Whether the text is a number with other marks than were chosen.
-bool IsNumberWithOtherMarks(std::string_view text, char decimal, char other) {
-  if (IsNumberWith(text, decimal, other) || IsNumberWith(text, other, decimal)) return true;
-  const std::string plain = WithOrdinaryBlanks(text);
-  return std::ranges::any_of(kOtherThousands, [&](char mark) {
-    return IsNumberWith(plain, decimal, mark) || IsNumberWith(plain, other, mark);
-  });
 }
 
 // The mark of thousands where `decimal` is the decimal mark, and the other way round.
@@ -223,13 +242,12 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
   texts_.Add(cell, place);
   const char decimal = rules_->options().decimal;
   const char other = OtherMark(decimal);
-  if (IsWrittenAsNumber(text, decimal)) {
-    written_as_numbers_.Add(cell, place);
+  const Writing writing = WritingOf(text, decimal);
+  if (writing == Writing::kPlain) {
     (HasZerosInFront(text) ? zeros_in_front_ : not_held_).Add(cell, place);
-    return;
   }
-  if (!IsDigit(text.front()) && text.front() != '-') return;
-  if (IsNumberWithOtherMarks(text, decimal, other)) written_as_numbers_.Add(cell, place);
+  if (writing != Writing::kOther) written_as_numbers_.Add(cell, place);
+  if (writing == Writing::kPlain || (!IsDigit(text.front()) && text.front() != '-')) return;
   for (size_t i = 0; i < kOtherThousands.size(); ++i) {
     const char mark = kOtherThousands[i];
     // Only a column of nothing but such numbers is of interest.

@@ -12,6 +12,9 @@ constexpr double kHardlyWaits = 0.1;
 constexpr double kBusy = 0.6;
 constexpr double kMostly = 0.5;
 
+// In less than this, starting the threads is most of what is waited for.
+constexpr double kLeastSeconds = 0.5;
+
 }  // namespace
 
 Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageStats>& stages) {
@@ -57,7 +60,7 @@ Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageSt
   // The first stage that is waited for, from the source on, keeps all others waiting.
   for (const StageStats& stage : stages) {
     const double output = stage.wait_out_seconds / seconds;
-    if (output < kMostly) continue;
+    if (output < kMostly || seconds < kLeastSeconds) continue;
     return {stage.name,
             fmt::format("{} limits: it is waited for {:.0f} % of the time, although its threads "
                         "have not been busy; a function in it waits for something else, or has "

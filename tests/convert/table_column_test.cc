@@ -220,7 +220,12 @@ TEST(TableColumnTest, TellsOfNumbersThatStayText) {
   // No-break spaces, as in French.
   EXPECT_THAT(Table({"1\u00a0234,5", "2\u202f000"}).Notes(),
               ElementsAre(HasSubstr("is bytes because 2 values have other marks")));
-  EXPECT_THAT(Table({"192.168.0.1", "03:15", "1-2", "12 monkeys", "7"}).Notes(), IsEmpty());
+  EXPECT_THAT(Table({"1.234.567,8", "1'234.5", "-12 345,6e7", "9"}).Notes(),
+              ElementsAre(HasSubstr("is bytes because 3 values have other marks")));
+  EXPECT_THAT(Table({"192.168.0.1", "03:15", "1-2", "12 monkeys", "12 34", "1.234.56", "1,2,3",
+                     "1e", "12345.678,9", ".", "+", "7"})
+                  .Notes(),
+              IsEmpty());
 }
 
 TEST(TableColumnTest, AChosenColumnWithoutValuesIsTold) {

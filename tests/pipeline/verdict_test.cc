@@ -24,7 +24,9 @@ class VerdictTest : public ::testing::Test {
     reader.reads = true;
     reader.wait_out_seconds = waited_for_seconds;
   }
-  Verdict Find(double wait_seconds) const { return FindLimit(10, wait_seconds, stages_); }
+  Verdict Find(double wait_seconds, double seconds = 10) const {
+    return FindLimit(seconds, wait_seconds, stages_);
+  }
 
  private:
   std::vector<StageStats> stages_;
@@ -56,6 +58,12 @@ TEST_F(VerdictTest, AStageThatIsWaitedForWithoutBeingBusyLimits) {
   const Verdict verdict = Find(9);
   EXPECT_EQ(verdict.limit, "map");
   EXPECT_THAT(verdict.text, HasSubstr("map limits: it is waited for 90 % of the time, although "));
+}
+
+TEST_F(VerdictTest, TheStartOfAShortRunIsNoStagesFault) {
+  AddReader(0.001, 0.001);
+  AddStage("map", 0, 0).wait_out_seconds = 0.09;
+  EXPECT_EQ(Find(0.09, 0.1).limit, "nothing");
 }
 
 TEST_F(VerdictTest, ReadersThatInflateAllTheTimeLimit) {
