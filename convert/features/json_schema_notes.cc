@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,20 +32,17 @@ std::vector<std::string> JsonSchema::Notes() const {
     const bool objects = key.shape == Key::Shape::kObject || key.shape == Key::Shape::kObjects;
     if (objects && key.keys.empty()) empty.Add(Excerpt(key.full_name));
   });
-  if (empty.count() == 1) {
-    notes.push_back(fmt::format(
-        "key {} is an empty object everywhere, so no record has this feature", empty.names()));
-  } else if (empty.count() > 1) {
-    notes.push_back(
-        empty.Text("key", "keys", "are empty objects everywhere, so no record has these features"));
-  }
-  if (nulls.count() == 1) {
-    notes.push_back(
-        fmt::format("key {} is null everywhere, so no record has this feature", nulls.names()));
-  } else if (nulls.count() > 1) {
-    notes.push_back(
-        nulls.Text("key", "keys", "are null everywhere, so no record has these features"));
-  }
+  const auto tell = [&notes](const NameList& keys, std::string_view is, std::string_view are) {
+    if (keys.count() == 1) {
+      notes.push_back(
+          fmt::format("key {} {} everywhere, so no record has this feature", keys.names(), is));
+    } else if (keys.count() > 1) {
+      notes.push_back(keys.Text(
+          "key", "keys", fmt::format("{} everywhere, so no record has these features", are)));
+    }
+  };
+  tell(empty, "is an empty object", "are empty objects");
+  tell(nulls, "is null", "are null");
   for (std::string& note :
        choice_.NotesOfUnused([this](const std::string&name) { return HasFeature(name); },
                              [this](const std::string&name, const std::string&origin) {

@@ -281,7 +281,6 @@ class Inspection:
                 + _table(["feature", "kind", "values", "records"], self._rows()) + images)
 
     def _images(self, most: int = 4) -> str:
-        import base64
         import itertools
         from .sources import read
         from .viewer import examples, pictures
@@ -290,13 +289,10 @@ class Inspection:
             features = examples.features_or_whole(record)
             for place in itertools.islice(pictures.places(features, most), most):
                 try:
-                    kind, image = pictures.picture(features, place)
-                    if len(image) > pictures.MAX_BYTES:
-                        kind, image = "image/png", pictures.reduced(image)
+                    url, _ = pictures.picture_url(features, place)
                 except pictures.Unshown:
                     continue
-                data = base64.b64encode(image).decode()
-                tags.append(f'<img height="96" src="data:{kind};base64,{data}"/>')
+                tags.append(f'<img height="96" src="{url}"/>')
         return "".join(tags)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -65,6 +66,18 @@ def picture(features: Sequence[examples.Feature], place: Place) -> Tuple[str, by
 def reduced(image: bytes) -> bytes:
     """Returns an encoded image as a PNG below MAX_BYTES. Unshown: it cannot be decoded."""
     return _decoded(image, _REDUCED_PIXELS)
+
+
+def picture_url(features: Sequence[examples.Feature], place: Place) -> Tuple[str, bool]:
+    """Returns a URL that holds the picture, and whether it is reduced to less than MAX_BYTES. Unshown: as picture."""
+    kind, image = picture(features, place)
+    if len(image) <= MAX_BYTES:
+        return data_url(kind, image), False
+    return data_url("image/png", reduced(image)), True
+
+
+def data_url(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _decoded(image: bytes, most: int) -> bytes:

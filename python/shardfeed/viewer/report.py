@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import tempfile
@@ -46,23 +45,16 @@ def _media_of(dataset: ViewedDataset, number: int) -> Iterator[Tuple[str, int, D
     features = examples.features_or_whole(dataset.rows([number])[0].record)
     for place in pictures.places(features, RECORD_VALUES):
         try:
-            kind, image = pictures.picture(features, place)
-            if len(image) <= pictures.MAX_BYTES:
-                yield place.feature, place.number, {"url": _url(kind, image)}
-            else:
-                yield place.feature, place.number, {"url": _url("image/png", pictures.reduced(image)), "reduced": True}
+            url, is_reduced = pictures.picture_url(features, place)
+            yield place.feature, place.number, {"url": url, **({"reduced": True} if is_reduced else {})}
         except pictures.Unshown as error:
             yield place.feature, place.number, {"left_out": f"cannot be shown in a report: {error}"}
     for one in features:
         for index, value in enumerate(one.values[:RECORD_VALUES] if one.kind == "bytes" else ()):
             kind = media.media_type(value) or ""
             if kind.startswith("audio/"):
-                yield one.name, index, {"url": _url(kind, value)} if len(value) <= pictures.MAX_BYTES else {
+                yield one.name, index, {"url": pictures.data_url(kind, value)} if len(value) <= pictures.MAX_BYTES else {
                     "left_out": f"too large for a report, which has sounds up to {pictures.MAX_BYTES >> 10} KiB"}
-
-
-def _url(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
