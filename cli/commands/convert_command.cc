@@ -413,14 +413,10 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
                                        CompressionName(converting.encode.compression),
                                        converting.like->name));
   }
-  if (converting.only_shards.empty()) {
-    // Whoever has chosen the numbers knows them.
-    const bool chosen = converting.like || (FindOption(command, "--class-map") != nullptr &&
-                                            IsGiven(command, "--class-map"));
-    if (!chosen) {
-      AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
-                      &report.notes);
-    }
+  // Whoever has chosen the numbers of the classes knows them.
+  if (converting.only_shards.empty() && !converting.like && !IsGiven(command, "--class-map")) {
+    AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
+                    &report.notes);
   }
   if (progress.datasets_complete > 0) {
     const std::string newer =

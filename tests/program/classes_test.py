@@ -162,6 +162,12 @@ def test_other_numbers_beside_are_noted(train, out, fewer):
     report = succeed("convert", "imagefolder", fewer, out / "val@1", "--class-map", train, "--overwrite",
                      "--json").json
     assert "differently" not in str(report["notes"])
+    # Whoever names one dataset is not advised to take another.
+    succeed("convert", "imagefolder", fewer, out / "other@1", "--jpeg", "keep")
+    report = succeed("convert", "imagefolder", fewer, out / "val@1", "--class-map", train, "--overwrite", "--json").json
+    assert "differently" not in str(report["notes"])
+    for path in (*out.glob("other-*"), *out.glob(".shardfeed/other*")):
+        path.unlink()
     task = ("convert", "imagefolder", fewer, out / "job@1", "--only-shards", 0, "--job", 1, "--jpeg", "keep", "--json")
     assert succeed(*task).json["notes"] == []  # the dataset is not there yet
     notes = succeed("commit", out / "job@1", "--job", 1, "--json").json["notes"]
