@@ -55,8 +55,27 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def _spark_schema(fields: Optional[Tuple[Field, ...]]) -> Any:
+    from pyspark.sql import types
     from pyspark.sql.pandas.types import from_arrow_schema
-    return from_arrow_schema(arrow_schema(fields))
+    schema = from_arrow_schema(arrow_schema(fields))
+    for column in schema.fields:
+        if isinstance(column.dataType, types.ArrayType):
+            column.dataType.containsNull = False  # Spark does not look for nulls in such lists
+    return schema
+
+
+def _batch_as(batch: Any, schema: Any) -> Any:
+    """The same batch, declared as in `schema`: columns without missing values, and lists, whose items are never
+    null, may be called nullable or not."""
+    import pyarrow as pa
+    for column, field in zip(batch.columns, schema):
+        if not field.nullable and column.null_count:
+            raise ValueError(f"column {field.name!r}: the schema calls it not nullable, but records lack this feature")
+    columns = [column if column.type.equals(field.type) else
+               pa.Array.from_buffers(field.type, len(column), column.buffers()[:2], column.null_count, column.offset,
+                                     [column.values])
+               for column, field in zip(batch.columns, schema)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
@@ -111,9 +130,10 @@ class _Part(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, parts: Sequence[sf.Split], fields: Optional[Tuple[Field, ...]],
+    def __init__(self, parts: Sequence[sf.Split], schema: Any, fields: Optional[Tuple[Field, ...]],
                  rows: Optional[int], skip_damaged: bool, columns: Optional[List[str]]):
         self._parts = parts
+        self._schema = schema
         self._fields = fields
         self._rows = rows
         self._skip_damaged = skip_damaged
@@ -124,14 +144,17 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[Any]:
         import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+        schema = to_arrow_schema(self._schema, timezone="UTC")
         if self._columns is not None:
             for batch in batches_with_places(partition.split, self._fields, self._rows, threads=1,
                                              skip_damaged=self._skip_damaged):
-                yield batch.select(self._columns)
+                yield _batch_as(batch.select(self._columns), schema)
             return
         batches = partition.split.batches(self._fields, self._rows, threads=1,
                                           skip_damaged=self._skip_damaged)
-        yield from pa.RecordBatchReader.from_stream(batches)
+        for batch in pa.RecordBatchReader.from_stream(batches):
+            yield _batch_as(batch, schema)
 
 
 class _Message(WriterCommitMessage):
@@ -253,10 +276,11 @@ class DefaultSource(DataSource):
         else:
             parts = splits(self._path(), int(match[1]))
         columns: Optional[List[str]] = None
+        of_records = schema
         if self._flag("places", "false"):
             columns = list(schema.names)
-            schema = _without_places(schema)
-        return _Reader(parts, None if raw else _fields_of_schema(schema),
+            of_records = _without_places(schema)
+        return _Reader(parts, schema, None if raw else _fields_of_schema(of_records),
                        self._number("rows_per_batch", 0, 1) or None, self._skips_damaged(), columns)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:

@@ -46,6 +46,23 @@ class TestSpark:
         with pytest.raises(Exception, match="feature 'n' is of kind int64, expected bytes"):
             spark.read.format("shardfeed").schema("n binary").load(dataset).collect()
 
+    def test_schemas_say_what_may_be_null(self, spark, dataset):
+        from pyspark.sql import types
+        schema = spark.read.format("shardfeed").load(dataset).schema
+        assert [schema[name].dataType.containsNull for name in ("some", "x")] == [False, False]  # items of lists
+        assert all(field.nullable for field in schema.fields)
+        expected = [row(n)["some"].tolist() if n % 7 else None for n in in_order(dataset)]
+        for contains_null in (False, True):
+            wanted = types.StructType([types.StructField("some", types.ArrayType(types.LongType(), contains_null))])
+            df = spark.read.format("shardfeed").schema(wanted).load(dataset)
+            assert [r["some"] for r in df.collect()] == expected
+        whole = types.StructType([types.StructField("n", types.LongType(), False)])
+        df = spark.read.format("shardfeed").schema(whole).load(dataset)
+        assert [r["n"] for r in df.collect()] == in_order(dataset)
+        lacking = types.StructType([types.StructField("some", types.ArrayType(types.LongType()), False)])
+        with pytest.raises(Exception, match="column 'some': the schema calls it not nullable, but records lack"):
+            spark.read.format("shardfeed").schema(lacking).load(dataset).collect()
+
     def test_places(self, spark, dataset):
         shards = [f"train-{shard:05}-of-{SHARDS:05}" for shard in range(SHARDS)]
         expected = [(shard, number, int(r["n"])) for shard in shards for number, r in enumerate(
