@@ -61,10 +61,10 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
   command.add_flag("--no-comments", flags->no_comments,
                    "do not skip lines at the beginning that start with #");
   command
-      .add_option(
-          "--encoding", flags->encoding,
-          "utf-8, utf-16, latin-1 or windows-1252; default: UTF-8, or UTF-16 if a byte order "
-          "mark says so")
+      .add_option("--encoding", flags->encoding,
+                  "utf-8, utf-16, latin-1 or windows-1252, unless a byte order mark names another; "
+                  "default: "
+                  "UTF-8, or Windows-1252 if a file looks like it and is not UTF-8")
       ->type_name("NAME");
   command
       .add_option(
@@ -85,7 +85,8 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
       ->type_name("CHARACTER");
   command
       .add_option("--thousands", flags->thousands,
-                  "mark between groups of three digits; default: none, 1,234 is text")
+                  "mark between groups of three digits; ' ' is any space, no-break ones too; "
+                  "default: none, 1,234 is text")
       ->type_name("CHARACTER");
   AddDatesFlag(command, "column", &flags->dates);
   return flags;
@@ -111,10 +112,12 @@ std::vector<std::string> MissingTexts(const std::string& flag) {
 absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
   CsvOptions options = flags.options;
   const auto character = [](std::string_view name,
-                            const std::string& text) -> absl::StatusOr<std::optional<char>> {
+                            std::string_view text) -> absl::StatusOr<std::optional<char>> {
     if (text.empty()) return std::optional<char>();
     if (name == "delimiter" && (text == "tab" || text == "\\t")) return std::optional<char>('\t');
     if (text.size() == 1) return std::optional<char>(text.front());
+    if (name == "thousands" && (text == "\u00a0" || text == "\u202f")) return ' ';
+    if (name == "thousands" && text == "\u2019") return '\'';
     return absl::InvalidArgumentError(
         fmt::format("--{} {}: expected one ASCII character", name, text));
   };

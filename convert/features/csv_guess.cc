@@ -141,14 +141,16 @@ bool IsBetter(const Candidate& a, const Candidate& b, const CellOptions& cells) 
 }
 
 // A comma is the decimal mark if some cells are numbers with it that could not have a mark of
-// thousands there, and no cell is a number with a point that could not be such a mark.
-char GuessDecimal(const Rows& rows) {
+// thousands there, and no cell is a number with a point that could not be such a mark. `thousands`
+// is the mark that was given.
+char GuessDecimal(const Rows& rows, char thousands) {
   bool comma = false;
   for (const auto& row : rows) {
     for (const CsvCell& cell : row) {
       const std::string_view text = Trimmed(cell.text);
       if (text.find(',') != text.npos) {
-        comma |= IsNumberWith(text, ',', '.') && !IsNumberWith(text, '.', ',');
+        comma |= (IsNumberWith(text, ',', '.') || IsNumberWith(text, ',', thousands)) &&
+                 !IsNumberWith(text, '.', ',');
       } else if (text.find('.') != text.npos && IsNumberWith(text, '.', '\0') &&
                  !IsNumberWith(text, ',', '.')) {
         return '.';
@@ -260,7 +262,7 @@ CsvGuess GuessCsv(std::string_view text, bool at_end, const CsvGiven& given) {
   CellOptions cells = given.cells;
   guess.decimal = given.decimal.value_or('.');
   if (!given.decimal && guess.dialect.delimiter != ',' && cells.thousands != ',') {
-    guess.decimal = GuessDecimal(best.sample.rows);
+    guess.decimal = GuessDecimal(best.sample.rows, cells.thousands);
   }
   cells.decimal = guess.decimal;
   guess.header = given.header ? *given.header : GuessHeader(best.sample.rows, CellRules(cells));

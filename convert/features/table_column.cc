@@ -46,16 +46,16 @@ Cells Joined(const Cells& a, const Cells& b) {
   return both;
 }
 
-// How many bytes a mark of numbers has at `at`, and which one it is: a point, a comma, one of
-// kOtherThousands, or a blank for the no-break spaces of French typesetting, U+00A0 and U+202F. 0:
-// none.
+// How many bytes a mark of numbers has at `at`, and which one it is: a point, a comma, or one of
+// kOtherThousands. The no-break spaces U+00A0 and U+202F are blanks, and U+2019 is an apostrophe,
+// as typesetters and spreadsheets write them. 0: none.
 size_t MarkAt(std::string_view text, size_t at, char* mark) {
   *mark = text[at];
   if (*mark == '.' || *mark == ',') return 1;
   if (std::ranges::find(kOtherThousands, *mark) != kOtherThousands.end()) return 1;
-  *mark = ' ';
   const std::string_view rest = text.substr(at);
-  return rest.starts_with("\u00a0") ? 2 : rest.starts_with("\u202f") ? 3 : 0;
+  *mark = rest.starts_with("\u2019") ? '\'' : ' ';
+  return rest.starts_with("\u00a0") ? 2 : *mark == '\'' || rest.starts_with("\u202f") ? 3 : 0;
 }
 
 bool EndsWithExponent(std::string_view rest) {
@@ -137,17 +137,21 @@ std::optional<std::string_view> WithPlainMarks(std::string_view text, char decim
   scratch->append(text, 0, at);
   size_t group = 0;  // digits since the last mark
   bool grouped = false;
-  for (; at < text.size(); ++at) {
+  while (at < text.size()) {
     if (IsDigit(text[at])) {
       ++group;
-      scratch->push_back(text[at]);
-    } else if (thousands != '\0' && text[at] == thousands) {
-      if (grouped ? group != 3 : group == 0 || group > 3) return std::nullopt;
-      grouped = true;
-      group = 0;
-    } else {
-      break;
+      scratch->push_back(text[at++]);
+      continue;
     }
+    char mark;
+    const size_t bytes = thousands == '\0'       ? 0
+                         : text[at] == thousands ? 1
+                                                 : MarkAt(text, at, &mark);
+    if (bytes == 0 || (text[at] != thousands && mark != thousands)) break;
+    if (grouped ? group != 3 : group == 0 || group > 3) return std::nullopt;
+    grouped = true;
+    group = 0;
+    at += bytes;
   }
   if (grouped && group != 3) return std::nullopt;
   if (at < text.size() && text[at] == decimal) {
@@ -369,6 +373,11 @@ std::optional<Remedy> TableColumn::RemedyFor(std::string_view cell) const {
   if (has_other && floats_ == 0 && asked_ == ColumnKind::kFloat &&
       IsNumberWith(text, other, '\0')) {
     return Remedy{"decimal", std::string(1, other), "read it as a number"};
+  }
+  for (const char mark : kOtherThousands) {
+    if (!IsNumberWith(text, decimal, '\0') && IsNumberWith(text, decimal, mark)) {
+      return Remedy{"thousands", std::string(1, mark), "read it as a number"};
+    }
   }
   if (asked_ != ColumnKind::kInt64) return std::nullopt;
   const std::optional<Date> date = ParseDate(text);

@@ -38,7 +38,8 @@ struct CellOptions {
   // Whether numbers may stand between blanks (space, tab).
   bool trim_numbers = true;
   char decimal = '.';
-  // The mark between groups of three digits; 0: none.
+  // The mark between groups of three digits; 0: none. A blank stands for the no-break spaces
+  // U+00A0 and U+202F as well, and an apostrophe for U+2019.
   char thousands = '\0';
   DatesAs dates = DatesAs::kText;
 };

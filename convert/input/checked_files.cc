@@ -30,7 +30,11 @@ absl::StatusOr<InputFiles::State> InputFiles::StateOf(const std::string& path) {
   }
   struct stat stat;
   if (::stat(path.c_str(), &stat) != 0) return ErrnoStatus(errno, path, "open");
-  if (S_ISDIR(stat.st_mode)) return ErrnoStatus(EISDIR, path, "read");
+  if (S_ISDIR(stat.st_mode)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{0}: it is a folder; name the files in it, as in '{0}{1}*'", path,
+                    path.ends_with('/') ? "" : "/"));
+  }
   if (!S_ISREG(stat.st_mode)) {
     return absl::FailedPreconditionError(fmt::format(
         "{}: not a regular file; it is read twice, so write the data to a file first", path));

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "base/utf8.h"
 
 namespace shardfeed {
 namespace {
@@ -68,6 +70,21 @@ ConvertedText ConvertUtf16(bool big_endian, std::string_view text, char* const t
   return converted;
 }
 
+// The bytes that Windows-1252 leaves undefined.
+constexpr std::string_view kUndefined = "\x81\x8d\x8f\x90\x9d";
+// Signs of Windows-1252 that may stand between two letters: dots, dashes, quotes, a no-break space,
+// a soft hyphen.
+constexpr std::string_view kInWords = "\x85\x91\x92\x93\x94\x96\x97\xa0\xab\xad\xb7\xbb";
+
+// Whether the byte is a letter of Windows-1252 that ASCII does not have.
+bool IsHighLetter(unsigned char byte) {
+  if (byte >= 0xc0) return byte != 0xd7 && byte != 0xf7;
+  return "\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xaa\xb5\xba"sv.find(static_cast<char>(byte)) !=
+         std::string_view::npos;
+}
+
+bool IsLetter(unsigned char byte) { return absl::ascii_isalpha(byte) || IsHighLetter(byte); }
+
 }  // namespace
 
 std::string_view TextEncodingName(TextEncoding encoding) {
@@ -124,6 +141,35 @@ ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* 
     out = Put(high ? kWindows1252High[byte - 0x80] : byte, out);
   }
   return {.read = text.size(), .written = static_cast<size_t>(out - to)};
+}
+
+bool LooksLikeWindows1252(std::string_view text) {
+  const auto at = [text](size_t i) -> unsigned char { return i < text.size() ? text[i] : ' '; };
+  uint64_t likely = 0;
+  uint64_t unlikely = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char byte = at(i);
+    const unsigned char before = at(i - 1);  // a blank for the first byte
+    const unsigned char after = at(i + 1);
+    if (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r' && byte != '\f') return false;
+    if (byte < 0x80) continue;
+    if (kUndefined.find(static_cast<char>(byte)) != kUndefined.npos) return false;
+    // Text with characters of UTF-8 is UTF-8 with damage.
+    if (byte >= 0xc2 && IsUtf8(text.substr(i, byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2))) {
+      return false;
+    }
+    if (IsHighLetter(byte)) {
+      const bool in_word = absl::ascii_isalpha(before) || absl::ascii_isalpha(after);
+      const bool is_word = !IsHighLetter(before) && !IsHighLetter(after);
+      likely += in_word;
+      unlikely += !in_word && !is_word;
+    } else {
+      const bool inside = kInWords.find(static_cast<char>(byte)) == kInWords.npos &&
+                          IsLetter(before) && IsLetter(after);
+      (inside ? unlikely : likely) += 1;
+    }
+  }
+  return likely > 0 && unlikely * 20 <= likely;
 }
 
 }  // namespace shardfeed

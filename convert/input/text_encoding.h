@@ -40,6 +40,12 @@ inline constexpr size_t kMaxUtf8PerByte = 3;
 // undefined become control characters, as in browsers.
 ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* to);
 
+// Whether text that is not UTF-8 is likely Windows-1252: its characters beyond ASCII are letters of
+// words that have ASCII letters too, as in Western European languages, or signs where such texts
+// have them. Other encodings of single bytes and of pairs of bytes put many such letters next to
+// each other, or signs between letters; those of Eastern European languages may look alike.
+bool LooksLikeWindows1252(std::string_view text);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_CONVERT_INPUT_TEXT_ENCODING_H_

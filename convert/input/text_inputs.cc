@@ -21,10 +21,11 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextFiles::OpenFirst(
   return TextReader::Open(path(i), std::move(options));
 }
 
-absl::StatusOr<std::unique_ptr<TextReader>> TextFiles::OpenAgain(size_t i) const {
+absl::StatusOr<std::unique_ptr<TextReader>> TextFiles::OpenAgain(size_t i,
+                                                                 TextEncoding encoding) const {
   TextReaderOptions options;
   options.check_start = options.check_text = false;
-  options.encoding = encoding_;
+  options.encoding = encoding;
   options.max_line_bytes = max_line_bytes_;
   return TextReader::Open(path(i), std::move(options));
 }

@@ -29,8 +29,8 @@ class TextFiles : public InputFiles {
 
   uint64_t max_line_bytes() const { return max_line_bytes_; }
 
-  // Reads files as of this encoding; nullopt: by their byte order marks. Without this call they
-  // must be UTF-8.
+  // Reads files as of this encoding; nullopt: as each file looks (see TextReaderOptions). Without
+  // this call they must be UTF-8.
   void SetEncoding(std::optional<TextEncoding> encoding) {
     encoding_ = encoding;
     offers_encodings_ = true;
@@ -44,8 +44,9 @@ class TextFiles : public InputFiles {
       size_t i, bool check_text, std::stop_token stop,
       const std::function<void(uint64_t bytes)>& progress) const;
 
-  // Opens file `i` for a later pass.
-  absl::StatusOr<std::unique_ptr<TextReader>> OpenAgain(size_t i) const;
+  // Opens file `i` for a later pass, as of the encoding that the first pass found.
+  absl::StatusOr<std::unique_ptr<TextReader>> OpenAgain(
+      size_t i, TextEncoding encoding = TextEncoding::kUtf8) const;
 
  private:
   const uint64_t max_line_bytes_;

@@ -142,6 +142,7 @@ bool TextReader::Extend() {
 std::string TextReader::EncodingText() const {
   std::string text(TextEncodingName(encoding_));
   if (has_mark_ && encoding_ == TextEncoding::kUtf8) text += " with a byte order mark";
+  if (guessed_encoding_) text += " (a guess: not UTF-8)";
   return text;
 }
 
@@ -154,7 +155,10 @@ absl::Status TextReader::CheckStart() {
     encoding_ = mark->encoding;
     has_mark_ = true;
   } else if (!mark) {
-    encoding_ = options_.encoding.value_or(TextEncoding::kUtf8);
+    const std::string_view start = unread().substr(0, unread().size() - CutCharacter(unread()));
+    guessed_encoding_ = !options_.encoding && !IsUtf8(start) && LooksLikeWindows1252(start);
+    encoding_ = guessed_encoding_ ? TextEncoding::kWindows1252
+                                  : options_.encoding.value_or(TextEncoding::kUtf8);
   }
   if (!options_.check_start) return absl::OkStatus();
   const std::string_view text = unread();

@@ -24,8 +24,9 @@ namespace shardfeed {
 inline constexpr uint64_t kDefaultMaxLineBytes = 64 << 20;
 
 struct TextReaderOptions {
-  // The encoding of the file, which is converted to UTF-8; nullopt: what its byte order mark says,
-  // and UTF-8 without one. Whether the caller has an option for it, which errors then name.
+  // The encoding of the file, which is converted to UTF-8, unless a byte order mark names another;
+  // nullopt: without a mark UTF-8, or Windows-1252 if the first read looks like it and is not
+  // UTF-8. Whether the caller has an option for it, which errors then name.
   std::optional<TextEncoding> encoding = TextEncoding::kUtf8;
   bool offers_encodings = false;
   // Whether to check that the file does not start like a binary one.
@@ -74,7 +75,7 @@ class TextReader {
   std::string_view unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // The encoding that the file is read as.
   TextEncoding encoding() const { return encoding_; }
-  // What is told of it: "UTF-8 with a byte order mark".
+  // What is told of it: "UTF-8 with a byte order mark", "Windows-1252 (a guess: not UTF-8)".
   std::string EncodingText() const;
   // 1-based line where the unread text starts.
   uint64_t line() const { return line_; }
@@ -117,6 +118,7 @@ class TextReader {
   bool started_ = false;
   TextEncoding encoding_ = TextEncoding::kUtf8;
   bool has_mark_ = false;
+  bool guessed_encoding_ = false;
   std::string raw_;  // bytes of another encoding that are not converted yet
   uint64_t line_ = 1;
   bool at_end_ = false;

@@ -59,6 +59,7 @@ class CsvSource : public Source {
   };
   // What the first pass found in a file.
   struct FileRows {
+    TextEncoding encoding = TextEncoding::kUtf8;
     size_t start_bytes = 0;  // before the rows
     uint64_t start_lines = 0;
     bool header = false;  // whether the first row names the columns
@@ -149,6 +150,7 @@ absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
   rows.start_lines = start.lines;
   num_comments_ += start.comments;
   reader.Consume(start.bytes, start.lines);
+  rows.encoding = reader.encoding();
   const std::string encoding = reader.EncodingText();
   if (std::ranges::find(encodings_, encoding) == encodings_.end()) encodings_.push_back(encoding);
   if (file == 0) {
@@ -473,9 +475,9 @@ std::vector<std::string> CsvSource::notes() const {
 
 absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
   for (uint32_t file = 0; file < files_.size(); ++file) {
-    absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file);
-    if (!reader.ok()) return reader.status();
     const FileRows& found = rows_of_file_[file];
+    absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file, found.encoding);
+    if (!reader.ok()) return reader.status();
     if ((*reader)->unread().size() < found.start_bytes) return files_.Changed(file);
     (*reader)->Consume(found.start_bytes, found.start_lines);
     CsvRows rows(files_, file, **reader, guess_.dialect);

@@ -4,7 +4,8 @@
 // skipped. A quoted cell may contain delimiters, line breaks and doubled quotes; a quote inside a
 // cell that does not start with one is an ordinary character. How the files are written is guessed
 // from the beginning of the first one, see csv_guess.h; the options override each guess, and the
-// first note tells all. The encoding is UTF-8, or UTF-16 with a byte order mark.
+// first note tells all. The encoding is UTF-8, UTF-16 with a byte order mark, or Windows-1252 if
+// the first MiB looks like it and is not UTF-8.
 //
 // The cells of the header name the features. A first column without a name is "index", another one
 // "column3", and of equal names the second becomes "a.1", as in pandas. What cells mean is in

@@ -304,6 +304,15 @@ TEST_F(CsvTest, ReadsOtherEncodings) {
                                                               "a\0\n\0y\0"s)});
   EXPECT_THAT(Texts(Convert(*both)), ElementsAre("a=bytes[x]", "a=bytes[y]"));
   EXPECT_THAT(both->notes(), ElementsAre("read as CSV: one column, header, UTF-8 and UTF-16"));
+  EXPECT_THAT(Guessed("n\nf\xfcnf \x80\n"),
+              ElementsAre("n=bytes[f\u00fcnf \u20ac]",
+                          "read as CSV: one column, header, Windows-1252 (a guess: not UTF-8)"));
+  EXPECT_THAT(Guessed("n\nf\xfcnf\n", {.encoding = TextEncoding::kLatin1})[1],
+              "read as CSV: one column, header, Latin-1");
+  auto mixed = *MakeCsvSource({Write("a.csv", "a\nx\n"), Write("b.csv", "a\nf\xfcnf\n")});
+  EXPECT_THAT(Texts(Convert(*mixed)), ElementsAre("a=bytes[x]", "a=bytes[f\u00fcnf]"));
+  EXPECT_THAT(mixed->notes(), ElementsAre("read as CSV: one column, header, UTF-8 and "
+                                          "Windows-1252 (a guess: not UTF-8)"));
   const absl::Status status = Scan(*OpenWith("n\n\xe4\n", {}));
   ExpectError(status, absl::StatusCode::kDataLoss,
               "a.csv:2: not UTF-8 at byte 2 of the file (found 0xe4); it may be Windows-1252");
@@ -339,7 +348,8 @@ TEST_F(CsvTest, RefusesFilesWithDifferentHeaders) {
 
 TEST_F(CsvTest, RefusesPathsThatAreNoFiles) {
   ExpectError(Scan(*Make({Path("none.csv")})), absl::StatusCode::kNotFound, "none.csv");
-  ExpectError(Scan(*Make({Path("")})), absl::StatusCode::kFailedPrecondition, "Is a directory");
+  ExpectError(Scan(*Make({Path("")})), absl::StatusCode::kFailedPrecondition,
+              Path("") + ": it is a folder; name the files in it, as in '" + Path("") + "*'");
   ExpectError(Scan(*Make({"/dev/null"})), absl::StatusCode::kFailedPrecondition,
               "/dev/null: not a regular file");
 }

@@ -217,8 +217,8 @@ TEST(TableColumnTest, TellsOfNumbersThatStayText) {
       Table({"1,5", "1.5", "3,25"}).Notes(),
       ElementsAre("column \"c\" is bytes because 2 values have other marks than the numbers "
                   "beside them, the first \"1,5\" at t:1"));
-  // No-break spaces, as in French.
-  EXPECT_THAT(Table({"1\u00a0234,5", "2\u202f000"}).Notes(),
+  // No-break spaces, as in French, beside other marks.
+  EXPECT_THAT(Table({"1\u00a0234,5", "2'000"}).Notes(),
               ElementsAre(HasSubstr("is bytes because 2 values have other marks")));
   EXPECT_THAT(Table({"1.234.567,8", "1'234.5", "-12 345,6e7", "9"}).Notes(),
               ElementsAre(HasSubstr("is bytes because 3 values have other marks")));
@@ -353,6 +353,21 @@ TEST(TableColumnTest, ColumnsOfOtherThanDatesStayText) {
                           "them"));
 }
 
+TEST(TableColumnTest, TypographicMarksOfThousands) {
+  CellOptions spaces;
+  spaces.decimal = ',';
+  spaces.thousands = ' ';
+  EXPECT_EQ(Table({"1\u00a0234,5", "2\u202f000", "1 000\u00a0000", "7"}, spaces).Values(),
+            "float 1234.5 2000 1e+06 7");
+  EXPECT_EQ(Table({"1\u00a023", "7"}, spaces).Values(), "bytes 1\u00a023 7");
+  CellOptions apostrophes;
+  apostrophes.thousands = '\'';
+  EXPECT_EQ(Table({"1\u2019234", "2'000", "-7"}, apostrophes).Values(), "int64 1234 2000 -7");
+  EXPECT_EQ(Table({"1\u00a0234", "7"}, apostrophes).Values(), "bytes 1\u00a0234 7");
+  EXPECT_THAT(Table({"1\u00a0234,5", "2\u202f000"}).Notes(),
+              ElementsAre(HasSubstr("thousands=  and decimal=, read them as numbers")));
+}
+
 TEST(TableColumnTest, OptionsThatRemedyACell) {
   const auto remedy = [](std::vector<std::string> cells, ColumnKind kind, std::string_view cell) {
     return Table(std::move(cells), {}, kind).Remedy(cell);
@@ -361,6 +376,8 @@ TEST(TableColumnTest, OptionsThatRemedyACell) {
   EXPECT_EQ(remedy({"1.5"}, ColumnKind::kFloat, "2,5"), "none");
   EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "2,5"), "none");
   EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "1,234"), "thousands ,");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, "1\u202f234"), "thousands  ");
+  EXPECT_EQ(remedy({"1"}, ColumnKind::kFloat, "1'234.5"), "thousands '");
   for (const char* fraction : {"5.5", "1.0", "5e0"}) {
     EXPECT_EQ(remedy({"1"}, ColumnKind::kInt64, fraction), "none") << fraction;
   }

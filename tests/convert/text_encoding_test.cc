@@ -41,6 +41,40 @@ TEST(TextEncodingTest, StopsBeforeACharacterThatIsCutOrInvalid) {
   EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\x00\xde"s), "a!");
 }
 
+TEST(TextEncodingTest, TellsWindows1252FromOtherEncodings) {
+  for (const char* text : {
+           "f\xfcnf gro\xdf"
+           "e \xc4pfel\n",                          // German
+           "l\x92\xe9t\xe9 \xe0 la mer, 5 \x80\n",  // French
+           "\x93"
+           "a\xf1o\x94\x85 \xbfqu\xe9?",  // Spanish
+           "20 \xb0"
+           "C, \xb1"
+           "5 m\xb2, na\xefve",     // signs
+           "Citro\xebn,\xe0,\xe9",  // words of a letter
+       }) {
+    EXPECT_TRUE(LooksLikeWindows1252(text)) << text;
+  }
+  for (const char* text : {
+           "plain text\n",
+           "f\xc3\xbcnf gro\xdf"
+           "e\n",  // UTF-8 with damage
+           "a\x81"
+           "b\xe9",                                    // an undefined byte
+           "caf\xe9\x01",                              // binary
+           "x,\xff,1\n2,3,4\n",                        // a stray byte
+           "\xf0\xd2\xc9\xd7\xc5\xd4 \xcd\xc9\xd2\n",  // Russian in KOI8-R
+           "\xcf\xf0\xe8\xe2\xe5\xf2 \xec\xe8\xf0\n",  // and in Windows-1251
+           "\x83"
+           "e\x83X\x83g",                       // Japanese in Shift-JIS
+           "\xc4\xe3\xba\xc3\xca\xc0\xbd\xe7",  // Chinese in GBK
+           "Zaj\xb9"
+           "c i \xbf\xf3\xb3w",  // Polish in Windows-1250
+       }) {
+    EXPECT_FALSE(LooksLikeWindows1252(text)) << text;
+  }
+}
+
 TEST(TextEncodingTest, KnowsUsualNames) {
   EXPECT_EQ(ParseTextEncoding("UTF-8"), TextEncoding::kUtf8);
   EXPECT_EQ(ParseTextEncoding("Latin-1"), TextEncoding::kLatin1);

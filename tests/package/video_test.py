@@ -136,9 +136,12 @@ def test_what_is_no_video_is_told(content, message):
 def test_what_is_no_file_is_told():
     os.mkfifo("pipe.mp4")
     os.mkdir("folder.mp4")
-    for name in ("pipe.mp4", "folder.mp4", "/dev/zero"):
+    for name in ("pipe.mp4", "/dev/zero"):
         done = run(name, "out/d@1")
         assert (done.returncode, done.stderr) == (DEFECTS, f"shardfeed: {name}: not a regular file\n")
+    done = run("folder.mp4", "out/d@1")
+    assert (done.returncode, done.stderr) == (
+        USAGE, "shardfeed: folder.mp4: it is a folder, and video is read from files; name them, as in 'folder.mp4/*'\n")
 
 
 def test_names_are_only_names():

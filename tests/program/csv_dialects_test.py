@@ -119,9 +119,7 @@ def test_dialects_are_guessed_and_cells_read(tmp_path, out):
     for number, case in enumerate(corpus()):
         path = tmp_path / "t.csv"
         path.write_bytes(case["text"].encode(case["encoding"]))
-        # Windows-1252 cannot be told from other encodings of single bytes: it is named, not guessed.
-        options = ["--encoding", "windows-1252"] if case["encoding"] == "windows-1252" else []
-        result = harness.run("convert", "csv", path, out / "x@1", "--json", "--overwrite", "--no-sync", *options)
+        result = harness.run("convert", "csv", path, out / "x@1", "--json", "--overwrite", "--no-sync")
         if result.status != 0:
             wrong.append((case["what"], result.err))
             continue
@@ -196,6 +194,10 @@ def test_marks_in_numbers(tmp_path, out):
     rows, told = read(tmp_path, out, text, "--thousands", ",")
     assert rows == [{"n": 1234}, {"n": 12345}, {"n": 7}]
     assert told == ["read as CSV: one column, header, UTF-8, thousands mark ','"]
+    # French and Swiss typesetting.
+    assert read(tmp_path, out, "n;m\n1\u202f234,5;x\n1\u00a0000;y\n", "--thousands", " ")[0] == [
+        {"m": "x", "n": 1234.5}, {"m": "y", "n": 1000.0}]
+    assert read(tmp_path, out, "n\n1’234\n2'000\n", "--thousands", "’")[0] == [{"n": 1234}, {"n": 2000}]
     rows, told = read(tmp_path, out, "n;m\n1.234,5;x\n7;y\n")
     assert told[1].endswith("; --thousands . reads them as numbers")
     assert read(tmp_path, out, "n;m\n1.234,5;x\n7;y\n", "--thousands", ".")[0] == [
@@ -206,14 +208,22 @@ def test_encodings(tmp_path, out):
     table = "größe,n\nfünf €,1\n"
     for encoding, options, name in [("utf-8-sig", [], "UTF-8 with a byte order mark"), ("utf-16", [], "UTF-16"),
                                     ("utf-16-be", ["--encoding", "utf-16be"], "UTF-16"),
-                                    ("cp1252", ["--encoding", "CP1252"], "Windows-1252")]:
+                                    ("cp1252", ["--encoding", "CP1252"], "Windows-1252"),
+                                    ("cp1252", [], "Windows-1252 (a guess: not UTF-8)")]:
         rows, told = read(tmp_path, out, table.encode(encoding), *options)
         assert rows == [{"größe": "fünf €", "n": 1}]
         assert told == [f"read as CSV: delimiter ',', header, {name}"]
-    (tmp_path / "t.csv").write_bytes(table.encode("cp1252"))
+    # Cyrillic does not look like it, and the option is named.
+    (tmp_path / "t.csv").write_bytes("слово,n\nпять,1\n".encode("koi8-r"))
     assert fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1") == (
-        f"{tmp_path}/t.csv:1: not UTF-8 at byte 2 of the file (found 0xf6); it may be Windows-1252; pass --encoding "
+        f"{tmp_path}/t.csv:1: not UTF-8 at byte 0 of the file (found 0xd3); it may be Windows-1252; pass --encoding "
         "windows-1252 to read it as that")
+    # Nor is it guessed where the first MiB is ASCII: no other part of a file decides how its beginning is read.
+    (tmp_path / "t.csv").write_bytes(b"name,n\n" + b"five,1\n" * 200000 + "fünf,1\n".encode("cp1252"))
+    assert "it may be Windows-1252; pass --encoding" in fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1")
+    # A byte order mark overrides the option.
+    rows, told = read(tmp_path, out, table.encode("utf-8-sig"), "--encoding", "latin-1")
+    assert rows[0]["größe"] == "fünf €" and told[0].endswith("UTF-8 with a byte order mark")
     assert fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--encoding", "koi8-r") == (
         "--encoding koi8-r: expected utf-8, utf-16, utf-16le, utf-16be, latin-1 or windows-1252; iconv converts other "
         "encodings")

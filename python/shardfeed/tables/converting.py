@@ -162,7 +162,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
     tables: List[Table] = []
     features: Dict[str, Feature] = {}
     for path in expanded(sources):
-        if kind not in FILES_ONLY and os.path.isdir(path):  # LMDB takes folders, and video tells of them itself
+        if kind != "lmdb" and os.path.isdir(path):
             raise ValueError(f"{path}: it is a folder, and {kind} is read from files; name them, as in "
                              f"'{os.path.join(path, '*')}'")
         try:
