@@ -14,7 +14,7 @@ from ..command_line import in_utf8
 from ..globs import expanded
 from .resuming import take_up
 from . import FILES_ONLY
-from .table import Options, Table, ahead, compression_of, damaged
+from .table import Options, Table, ahead, compression_of, damaged, listed_names
 from .tasks import Shards
 from .values import Conversion, Feature
 
@@ -175,7 +175,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
             raise _of_compressed(kind, path) or error from None
         for one in options.columns or []:
             if not any(name == one or name.startswith(one + ".") for name in found):
-                raise ValueError(f"{path}: column {one!r} does not exist; the columns are {_listed(table.names)}")
+                raise ValueError(f"{path}: column {one!r} does not exist; the columns are {listed_names(table.names)}")
         if not found:
             raise damaged(path, "it has no columns")
         if tables:
@@ -188,7 +188,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
     for name, wanted in (kinds or {}).items():
         if name not in features and options.columns is None:
             raise ValueError(f"{tables[0].path}: the schema has {name!r}, and this feature does not exist; the "
-                             f"features are {_listed(features)}")
+                             f"features are {listed_names(features)}")
         if name in features and features[name].kind not in (wanted, "none"):
             raise ValueError(f"{tables[0].path}: the schema declares {wanted} for {name!r}, whose values "
                              f"({features[name].type}) are {features[name].kind}")
@@ -203,11 +203,6 @@ def _of_compressed(kind: str, path: str) -> Optional[DataLossError]:
     name, command = found
     pipe = "FILE > OTHER, and convert that" if kind in FILES_ONLY else f"FILE | shardfeed convert {kind} - OUT@N"
     return damaged(path, f"it is compressed by {name}; decompress it: {command} {pipe}")
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [repr(name) for name in names]
-    return ", ".join(shown[:20] + [f"and {len(shown) - 20} more"] * (len(shown) > 20))
 
 
 def _joined(one: Feature, other: Feature) -> Feature:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 import pyarrow as pa
 
-from .table import BATCH_BYTES, BATCH_ROWS, Options, Piece, Table, batch_of, damaged
+from .table import BATCH_BYTES, BATCH_ROWS, Options, Piece, Table, batch_of, damaged, listed_names
 
 # Entries that loaders keep beside the records.
 _BOOKKEEPING = (b"__len__", b"__keys__")
@@ -20,6 +21,12 @@ _DATUM = pa.schema([
     ("image/channels", pa.int64()), ("image/class/label", pa.int64())])
 _PLANES = "the planes of Datums become pixels, whose channels keep their order (BGR if Caffe's tools wrote them)"
 _PAIR = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+
+
+# LMDB's MDB_db, a value of the main database for each named one. Its last field is a page, or that there is none.
+_HEADER = struct.Struct("=IHHQQQQQ")
+_NO_PAGE = (1 << 64) - 1
+_MOST_NAMED = 256  # named databases that are looked for
 
 
 class Datum(NamedTuple):
@@ -108,9 +115,59 @@ def _row_of_datum(key: bytes, value: bytes) -> Dict[str, Any]:
     return row
 
 
+class _Database(NamedTuple):
+    """A database in a transaction that only reads."""
+
+    environment: Any
+    transaction: Any
+    handle: Any
+
+    def get(self, key: bytes) -> Any:
+        return self.transaction.get(key, db=self.handle)
+
+    def entries(self) -> int:
+        return self.transaction.stat(self.handle)["entries"]
+
+    def items(self) -> Iterator[Any]:
+        return iter(self.transaction.cursor(self.handle))
+
+
+def _handle(environment: Any, transaction: Any, name: bytes) -> Any:
+    """A named database. None: there is none of this name."""
+    import lmdb
+    if not name or b"\0" in name:  # LMDB would end the name there
+        return None
+    try:
+        return environment.open_db(name, txn=transaction, create=False)
+    except (lmdb.NotFoundError, lmdb.IncompatibleError, lmdb.BadValsizeError):
+        return None  # or a key of that name has a value of its own
+
+
+def _named(environment: Any) -> List[str]:
+    """The names of the named databases. The main one holds their headers as if they were records; only LMDB tells
+    them from values of the same size, and is asked about those that could be headers."""
+    import lmdb
+    last = environment.info()["last_pgno"]
+    names: List[str] = []
+    # With buffers, large values are not read.
+    with environment.begin(buffers=True) as transaction:
+        for key, value in transaction.cursor():
+            if len(value) != _HEADER.size:
+                continue
+            *_, root = _HEADER.unpack(value)
+            if root > last and root != _NO_PAGE:
+                continue
+            try:
+                if _handle(environment, transaction, bytes(key)) is not None:
+                    names.append(bytes(key).decode(errors="backslashreplace"))
+            except lmdb.DbsFullError:
+                break
+    return names
+
+
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    """A transaction that only reads, without a lock file."""
+def _opened(path: str, name: Optional[str] = None) -> Iterator[_Database]:
+    """The named database, or the main one, without a lock file. ValueError: there is none of that name."""
     import lmdb
     folder = os.path.isdir(path)
     file = os.path.join(path, "data.mdb") if folder else path
@@ -118,7 +175,8 @@ def _opened(path: str) -> Iterator[Any]:
         pass
     size = os.path.getsize(file)
     try:
-        environment = lmdb.open(path, subdir=folder, readonly=True, lock=False, create=False, readahead=False)
+        environment = lmdb.open(path, subdir=folder, readonly=True, lock=False, create=False, readahead=False,
+                                max_dbs=_MOST_NAMED)
     except lmdb.Error as error:
         raise damaged(path, f"not a database of LMDB: {error}") from None
     except UnicodeEncodeError:
@@ -129,7 +187,15 @@ def _opened(path: str) -> Iterator[Any]:
         if needed > size:
             raise damaged(path, f"the database is cut off: it has {size} bytes, and its pages reach to {needed}")
         with environment.begin(buffers=False) as transaction:
-            yield transaction
+            if name is None:
+                yield _Database(environment, transaction, environment.open_db(txn=transaction, create=False))
+                return
+            handle = _handle(environment, transaction, name.encode())
+            if handle is None:
+                names = _named(environment)
+                there = f"the databases are {listed_names(names)}" if names else "it has no named databases"
+                raise ValueError(f"{path}: database {name!r} does not exist; {there}")
+            yield _Database(environment, transaction, handle)
     except lmdb.Error as error:
         raise damaged(path, error) from None
     finally:
@@ -138,10 +204,13 @@ def _opened(path: str) -> Iterator[Any]:
 
 def open_lmdb(path: str, options: Options) -> Table:
     notes: List[str] = []
-    with _opened(path) as transaction:
-        there = [key for key in _BOOKKEEPING if transaction.get(key) is not None]
-        rows = transaction.stat()["entries"] - len(there)
-        first = next(((key, value) for key, value in transaction.cursor() if key not in there), None)
+    with _opened(path, options.database) as database:
+        if options.database is None and (names := _named(database.environment)):
+            raise ValueError(f"{path}: its records are in named databases: {listed_names(names)}; pass database=NAME to "
+                             "read one of them")
+        there = [key for key in _BOOKKEEPING if database.get(key) is not None]
+        rows = database.entries() - len(there)
+        first = next(((key, value) for key, value in database.items() if key not in there), None)
     if there:
         notes.append(f"{' and '.join(key.decode() for key in there)} hold no records and were left out")
     datums = options.format == "caffe"
@@ -168,8 +237,8 @@ def open_lmdb(path: str, options: Options) -> Table:
     def read() -> Iterator[Piece]:
         batch: List[Dict[str, Any]] = []
         start = held = 0
-        with _opened(path) as transaction:
-            for key, value in transaction.cursor():
+        with _opened(path, options.database) as database:
+            for key, value in database.items():
                 if key in there:
                     continue
                 batch.append(row_of(start + len(batch), key, value))

@@ -58,7 +58,7 @@ _HELP: Dict[str, Help] = {
         "The database is only read, without a lock file. Datums become image/encoded, or image/raw (height x width x\n"
         "channels) with its size, and image/class/label; other values key and value."), (
         "shardfeed convert lmdb ilsvrc12_train_lmdb out/train@64",
-        "shardfeed convert lmdb train.lmdb out/train@64 --format raw")),
+        "shardfeed convert lmdb train.lmdb out/train@64 --database images --format raw")),
     "video": Help("Frames of video files: image/encoded with its height and width, video, frame, time", (
         "Frames are JPEGs of quality 95, or PNGs, which keep the pixels. video is the file as named, frame the number of the\n"
         "frame in it, and time its time in seconds. Each file is decoded twice, first to count its frames."), (
@@ -107,6 +107,7 @@ def parser(kind: str) -> argparse.ArgumentParser:
         add("--query", metavar="SELECT", help="the query whose rows are written")
         add("--table", metavar="NAME", help="the table or view whose rows are written")
     if kind == "lmdb":
+        add("--database", metavar="NAME", help="the named database whose entries are written")
         add("--format", choices=("caffe", "raw"), help="caffe: values are Datums; raw: bytes as such; default: what "
                                                        "the first value is")
     if kind == "video":
@@ -154,7 +155,8 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
         raise Misuse(f"only one path is given; usage: shardfeed convert {kind} SOURCE... OUT")
     *given.sources, given.out = given.paths if given.named else [*given.paths, "preview"]
     for what, text in [("OUT", given.out), ("--query", getattr(given, "query", None)),
-                       ("--table", getattr(given, "table", None)), *(("--columns", name) for name in given.columns or [])]:
+                       ("--table", getattr(given, "table", None)),
+                       ("--database", getattr(given, "database", None)), *(("--columns", name) for name in given.columns or [])]:
         if text is not None and in_utf8(text) != text:
             raise Misuse(f"{what} must be in UTF-8, got {one_line(text)}")
     given.given = list(given.sources)  # by the user
@@ -249,7 +251,8 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
             _core.check_output(given.out, is_free=given.dry_run and not given.overwrite and not given.resume)
         except FileExistsError as error:
             given.failure = str(error)
-    own = {name: value for name in ("query", "table", "format", "every") if (value := getattr(given, name, None)) is not None}
+    own = {name: value for name in ("query", "table", "database", "format", "every")
+           if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
     shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),

@@ -6,7 +6,7 @@ import contextlib
 import os
 import queue
 import threading
-from typing import Any, Callable, Collection, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Collection, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 import pyarrow as pa
 
@@ -46,6 +46,7 @@ class Options(NamedTuple):
     columns: Optional[List[str]] = None  # features, or structs of these; None: all
     query: Optional[str] = None  # sqlite
     table: Optional[str] = None  # sqlite
+    database: Optional[str] = None  # lmdb
     format: Optional[str] = None  # lmdb, video
     every: int = 1  # video: the first of so many frames
 
@@ -60,6 +61,12 @@ Columns = Dict[str, Any]
 
 def damaged(place: str, what: object) -> DataLossError:
     return DataLossError(f"{place}: {' '.join(str(what).split())}")
+
+
+def listed_names(names: Iterable[str]) -> str:
+    """Names for a message, the first 20 of them."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:20] + [f"and {len(shown) - 20} more"] * (len(shown) > 20))
 
 
 # The first bytes of compressed files, and what writes their content to standard output.
