@@ -312,6 +312,29 @@ def test_queries_that_are_wrong(tmp_path, database, query, said):  # noqa: F811
     assert database.read_bytes() == before and not (tmp_path / "made.db").exists()
 
 
+def test_strings_of_hdf5_that_are_declared_utf8(tmp_path):
+    text, pair = h5py.string_dtype("utf-8", 4), np.dtype([("u", h5py.string_dtype("utf-8", 3), (2,)), ("n", "i4")])
+    values = [b"\xc3\xa9", b"a\0b", b"\xff\xfe", b"ok"]
+    pairs = np.zeros(4, pair)
+    pairs["u"][1, 1] = b"a\xc3"
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file["utf8"] = np.array(values, text)
+        file["ascii"] = np.array(values, h5py.string_dtype("ascii", 4))
+        file.create_dataset("any", data=np.array([b"", b"\xff"] * 2, object), dtype=h5py.string_dtype("utf-8"))
+        file["g/rows"] = np.array([[b"a", b"b"]] * 3 + [[b"c", b"\x80"]], text)
+        file["pairs"] = pairs
+    keep = "; declare the kind bytes to keep it (schema)"
+    for name, row, why in [("utf8", 2, "invalid start byte at byte 0"), ("any", 1, "invalid start byte at byte 0"),
+                           ("g/rows", 3, "invalid start byte at byte 0"), ("pairs.u", 1, "unexpected end of data at byte 1")]:
+        message = f"t.h5: row {row}: column {name!r}: text that is not UTF-8 ({why}){keep}"
+        assert fail(DEFECTS, "hdf5", "t.h5", "out/t@1", "--columns", name, cwd=tmp_path) == message
+    (tmp_path / "kinds.json").write_text('{"utf8": "bytes"}')
+    # Bytes that are declared ASCII may be any.
+    for name, options in [("ascii", {}), ("utf8", {"schema": tmp_path / "kinds.json"})]:
+        sf.convert("hdf5", tmp_path / "t.h5", tmp_path / f"out/{name}@1", columns=name, **options)
+        assert [row[name] for row in sf.read(tmp_path / f"out/{name}@1").parse()] == values
+
+
 def test_columns_of_sqlite_that_have_several_types(tmp_path):
     with sqlite3.connect(tmp_path / "d.db") as connection:
         connection.execute("CREATE TABLE t (x, y)")

@@ -24,6 +24,29 @@ def test_columns_of_nulls_are_told(tmp_path):
         "column 'y.z': it has no value in any row"]
 
 
+EMPTY = pa.struct([])
+
+
+@pytest.mark.parametrize("kind, values, name", [
+    (EMPTY, [{}, {}, None], "x"), (pa.list_(EMPTY), [[{}], [], [{}, {}]], "x"), (pa.list_(EMPTY, 1), [[{}], [{}], None], "x"),
+    (pa.list_(pa.list_(EMPTY)), [[[{}]], [], [[{}, {}], []]], "x"), (pa.struct([("b", EMPTY)]), [{"b": {}}] * 3, "x.b"),
+    (pa.map_(pa.string(), EMPTY), [[("k", {})], [], [("k", {}), ("l", {})]], "x.value"),
+    (pa.list_(pa.struct([("b", EMPTY), ("c", pa.int8())])), [[{"b": {}, "c": 1}]] * 3, "x.b")], ids=str)
+def test_structs_without_fields_are_told(tmp_path, kind, values, name):
+    table = pa.table({"a": [1, 2, 3], "x": pa.array(values, kind)})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table, max_chunksize=2)
+    (tmp_path / "kinds.json").write_text('{"%s": "int64"}' % name)
+    for options in ({}, {"columns": name}, {"schema": tmp_path / "kinds.json"}, {"dry_run": True}):
+        report = sf.convert("arrow", tmp_path / "t.arrow", tmp_path / "out/t@2", overwrite=True, **options)
+        assert report["notes"] == [f"column {name!r}: it has no value in any row"], options
+        assert report["records"] == 3
+    assert report["features"][name] == {
+        "kind": "none", "type": "struct<>" + " in a list" * (kind not in (EMPTY, pa.struct([("b", EMPTY)]))),
+        "records": 0, "min_values": 0, "max_values": 0}
+    assert len(rows(tmp_path / "out/t@2")) == 3
+
+
 def test_a_value_in_any_file_counts(tmp_path):
     pq.write_table(pa.table({"x": pa.nulls(2)}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [None, 1]}), tmp_path / "b.parquet")

@@ -56,11 +56,15 @@ def _object_type(dtype: np.dtype) -> Any:
     return None
 
 
+def _bytes(values: List[bytes], is_text: bool) -> Any:
+    """Whether texts are UTF-8 is checked when they become a feature."""
+    made = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(made), made.buffers()) if is_text else made
+
+
 def _objects(kind: Any, values: np.ndarray) -> Any:
     if not pa.types.is_large_list(kind):
-        texts = pa.array(values.tolist(), pa.binary())
-        # Whether they are UTF-8 is checked when they become a feature.
-        return pa.Array.from_buffers(kind, len(texts), texts.buffers())
+        return _bytes(values.tolist(), is_text=pa.types.is_string(kind))
     lengths = [len(one) for one in values]
     flat = np.concatenate([np.empty(0, kind.value_type.to_pandas_dtype()), *values]).astype(
         kind.value_type.to_pandas_dtype(), copy=False)
@@ -68,13 +72,13 @@ def _objects(kind: Any, values: np.ndarray) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat))
 
 
-def _strings(values: np.ndarray) -> Any:
-    """Strings of NumPy. pyarrow.array would end each at its first NUL."""
+def _strings(values: np.ndarray, dtype: np.dtype) -> Any:
+    """Strings of NumPy, and those of HDF5 that have a fixed length, which h5py marks if they are declared UTF-8; ASCII
+    is declared for any bytes. pyarrow.array would end each at its first NUL."""
     if values.dtype.kind == "S":
-        return pa.array(values.tolist(), pa.binary())
+        return _bytes(values.tolist(), is_text=_mark(dtype, "h5py_encoding") == "utf-8")
     # Lone surrogates are refused when they become a feature.
-    texts = pa.array([text.encode("utf-8", "surrogatepass") for text in values.tolist()], pa.binary())
-    return pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
+    return _bytes([text.encode("utf-8", "surrogatepass") for text in values.tolist()], is_text=True)
 
 
 def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype,
@@ -99,7 +103,7 @@ def _add(columns: Columns, name: str, values: np.ndarray, dtype: np.dtype,
     if dtype.kind == "O":
         made = _objects(_object_type(dtype), flat)
     elif dtype.kind in "SU":
-        made = _strings(flat)
+        made = _strings(flat, dtype)
     else:
         made = pa.array(flat)
     if shape:

@@ -217,6 +217,11 @@ class Conversion:
             return self._add(name, array.dictionary_decode(), lists)
         if types.is_run_end_encoded(kind):
             return self._add(name, pc.run_end_decode(array), lists)
+        if types.is_struct(kind) and kind.num_fields == 0:
+            # Neither it nor lists of it have values, which is told as of a column of nulls.
+            self._add_leaf(name, pa.nulls(len(lists[0].offsets) - 1 if lists else len(array)), [])
+            self._types[name] = str(kind) + " in a list" * min(len(lists), 1)
+            return
         if types.is_struct(kind):
             for field, child in zip(kind, array.flatten()):
                 self._add(f"{name}.{field.name}", child, lists)
