@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -77,8 +77,64 @@ def _of_arrow(array: Any) -> Any:
     return array.to_numpy(zero_copy_only=False) if is_number and not array.null_count else array.to_pylist()
 
 
+def _has_type(value: Any) -> bool:
+    """Whether a value of a feature, or a column of them, has elements, or a type without any, as an empty array of
+    numbers has: the core notes the types of these."""
+    if value is None:
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_type, value))
+    if isinstance(value, Ragged):
+        return _has_type(value.values)
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "O":
+            return any(map(_has_type, value.flat))
+        return value.size > 0 or value.dtype.kind not in "SU"
+    if isinstance(value, _core.BytesArray):
+        return len(value) > 0
+    return _has_type(_of_arrow(value)) if hasattr(value, "to_pylist") else True
+
+
+def _null_columns(columns: Any) -> Dict[str, bool]:
+    """The columns of data of Arrow, and whether they can have no values: those of nulls, and of lists of them."""
+    schema = getattr(columns, "schema", None)
+    if isinstance(schema, Mapping):  # polars
+        return {name: str(kind) in ("Null", "List(Null)") for name, kind in schema.items()}
+    return {field.name: str(getattr(field.type, "value_type", field.type)) == "null"
+            for field in schema if hasattr(field, "type")} if hasattr(schema, "field") else {}
+
+
+class _Seen:
+    """Which features had a value, as long as all records are seen as such. One without a value is in no record."""
+
+    def __init__(self) -> None:
+        self.typed: Set[str] = set()  # features that had a value or a type
+        self._bare: Dict[str, None] = {}  # those that had none when they were seen
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Adds features of a record, or of several."""
+        for name, value in columns.items():
+            if name not in self.typed:
+                self._add(name, _has_type(value))
+
+    def add_arrow(self, columns: Any) -> None:
+        for name, is_null in _null_columns(columns).items():
+            self._add(name, not is_null)
+
+    def _add(self, name: str, has_type: bool) -> None:
+        if has_type:
+            self.typed.add(name)
+        else:
+            self._bare[name] = None
+
+    def without_values(self) -> List[str]:
+        return [name for name in self._bare if name not in self.typed]
+
+
 class RecordWriter:
     """What writes records."""
+
+    _seen: Optional[_Seen] = None  # None: features are declared, or other records may have values of them
 
     def __init__(self, core: Any):
         if not hasattr(core, "write_example"):
@@ -108,12 +164,17 @@ class RecordWriter:
         written, and others may follow."""
         if isinstance(record, bytes):
             self._writer.write_bytes(record)
+            self._seen = None
         elif isinstance(record, dict):
             self._writer.write_example(_without_arrow(record))
+            # As cheap as the check can be: once all features had values, there is nothing to do.
+            seen = self._seen
+            if seen is not None and not record.keys() <= seen.typed:
+                seen.add(record)
         elif isinstance(record, (bytearray, memoryview)):
-            self._writer.write_bytes(bytes(record))
+            self.write(bytes(record))
         elif isinstance(record, Mapping):
-            self._writer.write_example(_without_arrow(dict(record)))
+            self.write(dict(record))
         else:
             raise TypeError(f"write: record must be bytes or a dict of features, not {shown(record)}")
 
@@ -133,13 +194,22 @@ class RecordWriter:
         from . import frames
         tables = frames.tables_of(columns)
         if tables is not None:
-            return sum(self._writer.write_arrow(table, shapes, {}) for table, shapes in tables)
+            return sum(self._write_table(table, shapes) for table, shapes in tables)
         if hasattr(columns, "__arrow_c_stream__") or hasattr(columns, "__arrow_c_array__"):
-            return self._write_arrow(columns, {}, {})
+            return self._write_table(columns, {})
         if not isinstance(columns, Mapping):
             raise TypeError("write_batch: columns must be {name: array} or data of Arrow, not "
                             f"{shown(columns)}")
-        return self._writer.write_columns(_columns_of(columns))
+        rows = self._writer.write_columns(_columns_of(columns))
+        if rows and self._seen is not None:
+            self._seen.add(columns)
+        return rows
+
+    def _write_table(self, data: Any, shapes: Mapping[str, Sequence[int]]) -> int:
+        rows = self._write_arrow(data, shapes, {})
+        if rows and self._seen is not None:
+            self._seen.add_arrow(data)
+        return rows
 
     def _write_arrow(self, data: Any, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, str]) -> int:
         """Writes data of Arrow whose columns had other types (dtypes) or shapes before it was made."""
@@ -156,6 +226,8 @@ class RecordWriter:
     def _tell_losses(self) -> None:
         for loss in self._writer.losses():
             warnings.warn(f"{loss}; write text or integers to keep them", UserWarning, stacklevel=3)
+        for name in self._seen.without_values() if self._seen is not None else ():
+            warnings.warn(f"feature {name!r} has no value in any record, so no record has it", UserWarning, stacklevel=3)
 
     def __del__(self) -> None:
         if not getattr(self, "_ended", True):
@@ -234,14 +306,16 @@ class Writer(RecordWriter):
     One thread at a time may use it. After a fork, it cannot be used in the child: write and
     close raise a RuntimeError there, and dropping it does nothing."""
 
-    def __init__(self, core: _core.Writer):
+    def __init__(self, core: _core.Writer, is_declared: bool = False):
         super().__init__(core)
+        if not is_declared:
+            self._seen = _Seen()
         self.report: Optional[Dict[str, int]] = None
 
     def close(self) -> Dict[str, int]:
         """Completes the dataset and returns {"shards", "records", "bytes"}. Values that lost digits
-        become a note in the manifest and a UserWarning; if warnings are errors, nothing of the dataset
-        remains."""
+        become a note in the manifest and a UserWarning, and features that were empty in all records a
+        UserWarning; if warnings are errors, nothing of the dataset remains."""
         if self.report is None:
             self._ended = True
             self._tell_losses()
@@ -275,4 +349,4 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
     FileExistsError: a dataset of that name exists, and overwrite is false."""
     return Writer(_core.Writer(os.fspath(spec), compression, level, member_bytes, threads,
                                overwrite, sync, {"tool": "shardfeed (Python)", **(made_by or {})},
-                               declared(features, "write: features")))
+                               declared(features, "write: features")), is_declared=bool(features))

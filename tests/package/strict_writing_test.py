@@ -1,6 +1,7 @@
 """Writers store values exactly or refuse them, and parse() restores what was written."""
 
 import array
+import collections
 import gc
 import json
 import pickle
@@ -349,6 +350,79 @@ def test_resharding_keeps_types(tmp_path):
     for out, more in (("b@2", []), ("c@2", ["--compression", "gzip"])):
         subprocess.run([program(), "reshard", name, str(tmp_path / out), *more], check=True, capture_output=True)
         assert sf.read(tmp_path / out).parse().element_spec == {"x": ("uint8", (2, 2), False)}
+
+
+# ---- Features without values
+
+
+def _told(tmp_path, write, **options):
+    """What is told of what `write` writes, and the features that the dataset has."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with sf.write(tmp_path / "d@1", overwrite=True, **options) as writer:
+            write(writer)
+            writer.write({"n": 1})
+    return [str(one.message) for one in told], sorted(sf.inspect(tmp_path / "d@1").features)
+
+
+NEVER = "feature 'a' has no value in any record, so no record has it"
+
+
+@pytest.mark.parametrize("value", [None, [], (), [[], []], np.array([], object), np.array([], "S3")], ids=repr)
+def test_features_without_values_are_told_once(tmp_path, value):
+    assert _told(tmp_path, lambda w: [w.write({"a": value, "n": 0}) for _ in range(3)]) == ([NEVER], ["n"])
+    assert _told(tmp_path, lambda w: w.write_batch({"a": [value] * 2, "n": [1, 2]})) == ([NEVER], ["n"])
+    assert _told(tmp_path, lambda w: w.write(collections.ChainMap({"a": value}))) == ([NEVER], ["n"])
+    # Some record has a value.
+    for one in (0, "", b"", [1], np.ones(2), ["x", "y"]):
+        assert _told(tmp_path, lambda w: [w.write({"a": v}) for v in (value, one, value)]) == ([], ["a", "n"])
+        assert _told(tmp_path, lambda w: w.write_batch({"a": [value, one]})) == ([], ["a", "n"])
+
+
+def test_declared_features_without_values_are_kept(tmp_path):
+    for value in (None, []):
+        assert _told(tmp_path, lambda w: w.write({"a": value, "n": 0}),
+                     features={"n": sf.int64, "a": sf.ragged(sf.int64)}) == ([], ["a", "n"])
+
+
+def test_types_without_values_are_kept(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    empty = np.zeros(0, np.float32)
+    for batch in ({"a": np.zeros((2, 0))}, {"a": [empty] * 2}, {"a": sf.Ragged(empty, np.zeros(3, np.int64))}):
+        assert _told(tmp_path, lambda w: w.write_batch(batch)) == ([], ["a", "n"])
+    for value in (empty, pa.array([], pa.float32())):
+        assert _told(tmp_path, lambda w: w.write({"a": value})) == ([], ["a", "n"])
+    for kind in (pa.int8(), pa.string(), pa.list_(pa.int8()), pa.list_(pa.float32(), 2)):
+        table = pa.table({"a": pa.nulls(2, kind), "n": [1, 2]})
+        for data in (table, table.to_batches()[0], table.to_reader()):
+            assert _told(tmp_path, lambda w: w.write_batch(data)) == ([], ["a", "n"])
+    for kind, values in ((pa.null(), [None, None]), (pa.list_(pa.null()), [[], None])):
+        table = pa.table({"a": pa.array(values, kind), "n": [1, 2]})
+        for data in (table, table.to_batches()[0], table.to_reader()):
+            assert _told(tmp_path, lambda w: w.write_batch(data)) == ([NEVER], ["n"])
+        assert _told(tmp_path, lambda w: [w.write_batch(table), w.write({"a": [2.5]})]) == ([], ["a", "n"])
+        assert _told(tmp_path, lambda w: w.write_batch(table.slice(0, 0))) == ([], ["n"])
+
+
+def test_what_else_may_have_values_is_not_told(tmp_path):
+    with sf.write(tmp_path / "e@1") as writer:
+        writer.write({"a": 1})
+    record = next(iter(sf.read(tmp_path / "e@1")))
+    assert _told(tmp_path, lambda w: [w.write({"a": []}), w.write(record)]) == ([], ["a", "n"])
+    refused = [lambda w: w.write({"a": [], "n": object()}), lambda w: w.write_batch({"a": [[]], "n": ["text"]})]
+    for one in refused:
+        def write(w):
+            w.write({"n": 0})
+            with pytest.raises(TypeError):
+                one(w)
+        assert _told(tmp_path, write) == ([], ["n"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="^feature 'a' has no value"), sf.write(tmp_path / "f@1") as writer:
+            writer.write({"a": []})
+        with sf.write_job(tmp_path / "g@1").shard(0) as part:  # other parts may have values
+            part.write({"a": []})
+    assert not list(tmp_path.glob("f-*"))
 
 
 # ---- Writers that nobody closes
