@@ -5,9 +5,10 @@ libraries do not interfere with this one."""
 
 from __future__ import annotations
 
+import numbers
 import os
 import re
-from typing import Any, Callable, Dict, List, Literal, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _core
 from ._core import DataLossError
@@ -30,17 +31,45 @@ def program() -> str:
     return own
 
 
-def _options(options: Dict[str, Any]) -> List[str]:
-    """Returns options such as limit=3, overwrite=True, only_shards=[0, 1], column=["a", "b"] as command line flags."""
+# Options that take several values with commas between them, and can be given once.
+_JOINED = ("na", "split")
+
+
+def _joined(name: str, values: Iterable[Any]) -> str:
+    texts = list(map(str, values))
+    for text in texts:
+        if "," in text:
+            raise ValueError(f"{name}: {shown(text)} has a comma, which divides values; give each of them by itself")
+    return ",".join(texts)
+
+
+def _value_of(name: str, value: Any) -> Any:
+    """The value of an option for the command line."""
+    if isinstance(value, Mapping):
+        if name != "split":
+            what = "the path of a JSON file" if name in ("schema", "class_map") else "one value"
+            raise TypeError(f"{name} must be {what}, not a dict" + "; write it with json.dump" * (what != "one value"))
+        for split, share in value.items():
+            if not isinstance(split, str) or isinstance(share, bool) or not isinstance(share, numbers.Real):
+                raise TypeError("split must be a dict {name: share}, such as {'train': 0.9, 'test': 0.1}, not "
+                                f"{shown(value)}")
+        return _joined(name, (f"{split}={float(share)!r}" for split, share in value.items()))
+    if name in _JOINED and isinstance(value, (list, tuple)) and value:
+        return _joined(name, value)
+    if name == "only_shards" and isinstance(value, (list, tuple, range)):
+        return ",".join(map(str, value))
+    return value
+
+
+def _options(options: Dict[str, Any], flag_value: str = "") -> List[str]:
+    """Returns options such as limit=3, overwrite=True, only_shards=[0, 1], column=["a", "b"] as command line flags.
+    `flag_value`: what is put behind flags."""
     arguments = []
     for name, value in options.items():
-        if isinstance(value, Mapping):
-            raise TypeError(f"{name} must be the path of a JSON file, not a dict; write it with json.dump")
-        if name == "only_shards" and isinstance(value, (list, tuple, range)):
-            value = ",".join(map(str, value))
+        value = _value_of(name, value)
         flag = "--" + name.replace("_", "-")
         if value is True:
-            arguments.append(flag)
+            arguments.append(flag + flag_value)
         elif value is not None and value is not False:
             for one in value if isinstance(value, (list, tuple)) else [value]:
                 if "\0" in str(one):
@@ -105,7 +134,8 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optiona
     """Converts raw data to a dataset: convert("imagefolder", "photos/", "out/train@16",
     shuffle=1).
 
-    The kind and the options are those of `shardfeed convert`, with _ for -; flags are True. Parquet,
+    The kind and the options are those of `shardfeed convert`, with _ for -; flags are True, several
+    values a list, and split={"train": 0.9, "test": 0.1} the shares of splits. Parquet,
     Arrow, HDF5, npz, SQLite and LMDB are read in this process, by libraries that
     `pip install shardfeed[tables]` brings. dry_run=True, which needs no `out`, writes nothing.
     Returns {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}.
@@ -115,7 +145,9 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optiona
     from .tables import KINDS
     if out is None and not options.get("dry_run"):
         raise TypeError("convert: the argument 'out' is missing; pass dry_run=True to write nothing")
-    arguments = [*specs_of(source), *([] if out is None else [os.fspath(out)]), *_options(options)]
+    # The program would take what follows as the value of an option that is no flag.
+    given = _options(options, "" if kind in KINDS else "=True")
+    arguments = [*specs_of(source), *([] if out is None else [os.fspath(out)]), *given]
     if kind in KINDS:
         from .command_line import Misuse
         from .tables import program as tables

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import harness
+import numpy as np
 import pytest
 from harness import USAGE
 from package_data import run_python, sf
@@ -26,6 +27,15 @@ def table(tmp_path):
     ("csv", {"shuffle": "x"}, "csv: shuffle: 'x' is not an integer"),
     ("csv", {"job": "j"}, "job: a task of a job needs the numbers of the shards that it writes, only_shards A-B"),
     ("csv", {"max_skipped": "5%"}, "max_skipped: nothing is skipped without on_error='skip'"),
+    ("csv", {"limit": True}, "csv: limit: 'True' is not an integer of at least 0"),
+    ("csv", {"delimiter": True}, "delimiter True: expected one ASCII character"),
+    ("csv", {"columns": True}, 'column "True" does not exist; the columns are "a", "b"'),
+    ("csv", {"overwrit": True}, "there is no option overwrit; did you mean 'overwrite'"),
+    ("csv", {"na": ["?", "x,y"]}, "^na: 'x,y' has a comma, which divides values; give each of them by itself"),
+    ("csv", {"split": {"a,b": 0.5, "c": 0.5}}, "^split: 'a,b=0.5' has a comma, which divides values"),
+    ("csv", {"split": {"a": 0.5}}, "a=0.5: the shares add up to 0.5; they must add up to 1"),
+    ("parquet", {"limit": True}, "parquet: limit: expected a value"),
+    ("parquet", {"split": {"a": 1}}, "this kind has no split; .*shardfeed convert tfrecord OUT@N OTHER@N --split"),
     ("parquet", {"shard_size": "1MB"}, "pass it or shard_size, not both"),
     ("parquet", {"split": "a=1"}, "this kind has no split; .*shardfeed convert tfrecord OUT@N OTHER@N --split"),
     ("parquet", {"colums": "a"}, "there is no option colums; did you mean 'columns'")])
@@ -61,6 +71,42 @@ def test_dry_runs_tell_what_would_fail(table):
 def test_a_schema_is_a_file(table):
     with pytest.raises(TypeError, match="schema must be the path of a JSON file, not a dict"):
         sf.convert("csv", table / "t.csv", table / "out/t@2", schema={"a": "float"})
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"class_map": {"a": 1}}, "class_map must be the path of a JSON file, not a dict; write it with json.dump"),
+    ({"limit": {"a": 1}}, "limit must be one value, not a dict"),
+    ({"split": {"train": "x"}}, "split must be a dict {name: share}, such as {'train': 0.9, 'test': 0.1}, not {'train': 'x'}"),
+    ({"split": {"train": True}}, "split must be a dict {name: share}"), ({"split": {1: 0.5}}, "split must be a dict {name: share}")])
+def test_arguments_that_are_no_dicts(table, options, message):
+    with pytest.raises(TypeError, match="^" + re.escape(message)):
+        sf.convert("csv", table / "t.csv", table / "out/t@2", **options)
+
+
+def test_splits_are_shares_by_name(table):
+    (table / "n.csv").write_text("n\n" + "".join(f"{i}\n" for i in range(200)))
+    wanted = sf.convert("csv", table / "n.csv", table / "text/t@4", split="train=0.75,test=0.25")
+    for i, split in enumerate(({"train": 0.75, "test": np.float64(0.25)}, ["train=0.75", "test=0.25"])):
+        report = sf.convert("csv", table / "n.csv", table / f"{i}/t@4", split=split)
+        assert [one["records"] for one in report["datasets"]] == [one["records"] for one in wanted["datasets"]]
+        assert sorted(path.name for path in (table / f"{i}").glob("t-*")) == sorted(
+            path.name for path in (table / "text").glob("t-*"))
+
+
+def test_lists_of_texts_for_missing_values(table):
+    (table / "n.csv").write_text("n\n1\n?\nx\n4\n")
+    for i, na in enumerate((["?", "x"], ("?", "x"), "?,x")):
+        sf.convert("csv", table / "n.csv", table / f"n{i}@1", na=na)
+        assert [row["n"] for row in sf.read(table / f"n{i}@1").parse({"n": sf.int64(default=-1)})] == [1, -1, -1, 4]
+
+
+def test_flags_are_true(table):
+    flags = {"header": True, "no_comments": True, "trim": True, "dedup": True, "no_sync": True, "overwrite": True,
+             "no_shuffle": True, "no_quotes": True, "resume": False}
+    for _ in range(2):
+        assert sf.convert("csv", table / "t.csv", table / "f@1", **flags)["records"] == 2
+    assert sf.convert("csv", table / "t.csv", table / "g@1", resume=True, no_header=True)["records"] == 3
+    assert sf.convert("csv", table / "t.csv", table / "g@1", resume=True, no_header=True)["datasets_complete"] == 1
 
 
 def test_verify_reports_what_cannot_be_read(tmp_path):
