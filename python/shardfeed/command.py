@@ -142,7 +142,7 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optiona
 
     ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
     its place."""
-    from .tables import KINDS
+    from .tables import KINDS, Disagreement
     if out is None and not options.get("dry_run"):
         raise TypeError("convert: the argument 'out' is missing; pass dry_run=True to write nothing")
     # The program would take what follows as the value of an option that is no flag.
@@ -155,7 +155,7 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optiona
             return tables.run(tables.parse(kind, arguments))
         except Misuse as error:
             raise ValueError(_in_python(f"{kind}: {error}", arguments)) from None
-        except FileExistsError as error:  # as for the program's kinds
+        except (FileExistsError, Disagreement) as error:  # as for the program's kinds
             raise ValueError(_in_python(str(error), arguments)) from None
     # Records that on_error="skip" left out are in the result, and not an error, and so is what a dry run tells.
     return _run("convert", kind, *arguments, reported=[DEFECTS, USAGE] if options.get("dry_run") else [DEFECTS])

@@ -20,6 +20,10 @@ KINDS: Dict[str, Tuple[str, ...]] = {
     "video": ("pyarrow", "cv2"),
 }
 
+class Disagreement(ValueError):
+    """The source, or options, and the dataset of --like contradict each other. The message has flags."""
+
+
 FILES_ONLY = ("lmdb", "video")  # not from standard input or pipes
 
 _PACKAGES = {"cv2": "opencv-python-headless"}  # where they have another name than the module

@@ -6,7 +6,7 @@ import collections
 import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _core
 from .._core import DataLossError
@@ -14,9 +14,10 @@ from ..command_line import in_utf8
 from ..globs import expanded
 from .resuming import take_up
 from . import FILES_ONLY
+from .like import Model
 from .table import Options, Table, ahead, compression_of, damaged, listed_names
 from .tasks import Shards
-from .values import Conversion, Feature
+from .values import LENGTHS, OF_LISTS, Conversion, Feature
 
 
 class Source(NamedTuple):
@@ -25,11 +26,22 @@ class Source(NamedTuple):
     tables: List[Table]
     conversion: Conversion
     features: Dict[str, Feature]
+    like: Optional[Model] = None
 
     def write(self, writer: Any, batch: Any) -> None:
         """Writes a converted batch, with the types and shapes that its values had."""
         writer._write_arrow(batch, {name: one.shape for name, one in self.features.items() if one.shape},
                             {name: one.dtype for name, one in self.features.items() if one.dtype})
+
+    def _with_values(self) -> Set[str]:
+        """The features that have had a value so far, and the lengths of lists that go with these."""
+        valued = set(self.conversion.with_values())
+        return {name for name in self.features if self._without_lengths(name) in valued}
+
+    def _without_lengths(self, name: str) -> str:
+        while name in self.features and self.features[name].type == OF_LISTS:
+            name = name.removesuffix(LENGTHS)
+        return name
 
     @property
     def rows(self) -> int:
@@ -53,7 +65,11 @@ class Source(NamedTuple):
                 def place(row: int, table: Table = table, first: int = piece.first) -> str:
                     return f"{table.path}: row {first + row}{table.part(first + row)}"
 
-                yield self.conversion.convert(table.path, place, batch)
+                made = self.conversion.convert(table.path, place, batch)
+                if self.like is not None:
+                    for name in self._with_values():
+                        self.like.check_known(name)
+                yield made
                 left -= batch.num_rows
                 end += batch.num_rows
                 if end > table.rows:
@@ -82,7 +98,9 @@ class Source(NamedTuple):
         return () if total else tuple(one.core(name) for name, one in _declared(self.features).items())
 
     def notes_for_manifest(self, told: Callable[[str], str]) -> List[str]:
-        """The notes as people are told them, in UTF-8."""
+        """The notes as people are told them, in UTF-8, after all rows have been read."""
+        if self.like is not None and self.rows:
+            self.like.check_complete(self._with_values())
         return [in_utf8(told(note)) for note in self.notes() + self.notes_of_values()]
 
 
@@ -152,8 +170,9 @@ def read_kinds(path: str) -> Dict[str, str]:
 
 
 def open_source(kind: str, sources: Sequence[str], options: Options,
-                kinds: Optional[Mapping[str, str]] = None) -> Source:
-    """Opens the tables, and checks that they have the same features.
+                kinds: Optional[Mapping[str, str]] = None, like: Optional[Model] = None) -> Source:
+    """Opens the tables, and checks that they have the same features, with the kinds of the dataset that they shall be
+    `like`.
 
     FileNotFoundError: there is no such file. ValueError: there is no such column. DataLossError: a file is
     damaged, a column cannot become a feature, or two files differ."""
@@ -167,8 +186,7 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
                              f"'{os.path.join(path, '*')}'")
         try:
             table = opened(path, options)
-            found = {name: feature._replace(shape=table.shapes.get(name, feature.shape))
-                     for name, feature in conversion.features(path, table.schema).items()}
+            found = _features_of(conversion, path, table, like)
         except UnicodeDecodeError as error:
             raise damaged(path, f"a name that is not UTF-8: {error}") from None
         except DataLossError as error:
@@ -192,7 +210,23 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
         if name in features and features[name].kind not in (wanted, "none"):
             raise ValueError(f"{tables[0].path}: the schema declares {wanted} for {name!r}, whose values "
                              f"({features[name].type}) are {features[name].kind}")
-    return Source(tables, conversion, features)
+    source = Source(tables, conversion, features, like)
+    if like is not None:
+        for name, feature in features.items():
+            like.check_feature(name, feature)
+        if source.rows:
+            like.check_complete(features)
+    return source
+
+
+def _features_of(conversion: Conversion, path: str, table: Table, like: Optional[Model]) -> Dict[str, Feature]:
+    """The features of a table; those that have other kinds in the dataset of --like get these."""
+    found = conversion.features(path, table.schema)
+    for name, kind in like.kinds.items() if like is not None else ():
+        if name in found and found[name].kind not in (kind, "none") and name not in conversion.kinds:
+            conversion.take_over(name, kind, like.name)
+            found = conversion.features(path, table.schema)
+    return {name: feature._replace(shape=table.shapes.get(name, feature.shape)) for name, feature in found.items()}
 
 
 def _of_compressed(kind: str, path: str) -> Optional[DataLossError]:

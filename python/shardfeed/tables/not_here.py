@@ -20,7 +20,6 @@ NOT_HERE: Dict[str, str] = {
     "--split-column": _SPLITS,
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
-    "--like": "pass the manifest of that dataset, FOLDER/.shardfeed/NAME.manifest.json, to --schema for its kinds",
     "--class-map": "have the numbers of the classes in the source",
     "--on-error": "fix the row that the error names, or leave it out",
     "--max-skipped": "nothing is skipped",

@@ -113,7 +113,9 @@ def parser(kind: str) -> argparse.ArgumentParser:
     if kind == "video":
         add("--format", choices=("jpeg", "png"), help="of the frames: jpeg (default), or png, which keeps the pixels")
         add("--every", type=_whole(1), metavar="N", help="take the first of every N frames; default 1, all")
-    add("--compression", choices=("none", "gzip", "zlib"), default="none", help="none (default), gzip or zlib")
+    add("--like", metavar="DATASET", help="a dataset (stem@N, or a manifest) to match: its kinds and compression are used, "
+                                          "and a feature of another kind is an error")
+    add("--compression", choices=("none", "gzip", "zlib"), help="none (default), gzip or zlib")
     add("--level", type=_whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
     add("--shard-size", type=_size, metavar="SIZE",
         help="approximate size of a shard before compression, by the first records; default 256MiB")
@@ -156,7 +158,8 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     *given.sources, given.out = given.paths if given.named else [*given.paths, "preview"]
     for what, text in [("OUT", given.out), ("--query", getattr(given, "query", None)),
                        ("--table", getattr(given, "table", None)),
-                       ("--database", getattr(given, "database", None)), *(("--columns", name) for name in given.columns or [])]:
+                       ("--database", getattr(given, "database", None)), ("--like", given.like),
+                       *(("--columns", name) for name in given.columns or [])]:
         if text is not None and in_utf8(text) != text:
             raise Misuse(f"{what} must be in UTF-8, got {one_line(text)}")
     given.given = list(given.sources)  # by the user
@@ -242,7 +245,7 @@ def run(given: argparse.Namespace, progress: Callable[..., None] = lambda *_: No
 
 
 def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, Any]:
-    from . import converting, preview, resuming
+    from . import converting, like, preview, resuming
     from .table import Options
     started = time.monotonic()
     given.failure = None  # why the conversion would fail, of a dry run
@@ -255,17 +258,27 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
            if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
+    model = None if given.like is None else like.read_model(given.like, given.out)
+    if model is not None and kinds is not None:
+        model.check_schema(given.schema, kinds)
+    told = []
+    if given.compression is None:
+        given.compression = "none" if model is None else model.compression
+        if given.compression != "none":
+            told.append(f"compressed with {given.compression}, as {given.like} is")
     shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
              **({"schema": given.schema} if given.schema else {}), **{name: str(value) for name, value in own.items()},
              **({"limit": str(given.limit)} if given.limit is not None else {})}
     made_by = converting.made_by_of(given.kind, given.given, shown, given.shuffle)
+    if given.like is not None:
+        made_by["like"] = given.like
     if given.resume:
         resuming.check_order(given.kind, options.query, "a conversion can be resumed")
     if given.shards is not None:
         resuming.check_order(given.kind, options.query, "tasks can divide the rows")
         task = _core.JobTask.make(given.out, given.compression, given.level, given.member_size, given.overwrite,
                                   not given.no_sync, given.job, made_by)
-    source = converting.open_source(given.kind, given.sources, options, kinds)
+    source = converting.open_source(given.kind, given.sources, options, kinds, model)
     out = given.out
     if given.dry_run or not given.counted:
         opened = time.monotonic() - started
@@ -284,10 +297,10 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
     def plan_of(out: str) -> str:
         return resuming.fingerprint(source.tables, made_by, out=out, kinds=kinds, compression=given.compression,
                                     level=given.level, member_bytes=given.member_size, shuffle=given.shuffle,
-                                    limit=given.limit)
+                                    limit=given.limit, **({} if model is None else {"like": model.digest}))
 
     def report_of(done: converting.Report, **more: Any) -> Dict[str, Any]:
-        return {**done._asdict(), **more, "skipped": 0, "seconds": time.monotonic() - started,
+        return {**done._asdict(), "notes": [*done.notes, *told], **more, "skipped": 0, "seconds": time.monotonic() - started,
                 "peak_rss_bytes": _peak_resident_bytes()}
 
     if given.shards is not None:

@@ -17,6 +17,7 @@ A null is a record without the feature."""
 from __future__ import annotations
 
 import decimal
+import re
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from .._core import DataLossError
 from .table import damaged
 
 LENGTHS = "_lengths"
-_OF_LISTS = "lengths of lists"  # the type of these features
+OF_LISTS = "lengths of lists"  # the type of these features
 
 
 class Level(NamedTuple):
@@ -143,6 +144,7 @@ class Conversion:
     def __init__(self, columns: Optional[Sequence[str]] = None, kinds: Optional[Mapping[str, str]] = None):
         self.columns = columns  # those that are chosen; None: all
         self.kinds = dict(kinds or {})
+        self._taken_over: Dict[str, str] = {}  # features whose kinds are those of another dataset, and its name
         self.told: Dict[Tuple[str, str], None] = {}
         self.losses: Dict[str, Loss] = {}
         self._valued: Dict[str, bool] = {}  # columns, and whether a row has a value of them
@@ -153,6 +155,19 @@ class Conversion:
         self._dtypes: Dict[str, str] = {}
         self._shapes: Dict[str, Tuple[int, ...]] = {}
         self._lists: List[Level] = []
+
+    def take_over(self, name: str, kind: str, dataset: str) -> None:
+        """Makes a feature of the kind that it has in another dataset."""
+        self.kinds[name] = kind
+        self._taken_over[name] = dataset
+        self.forget()  # what was said of another kind
+
+    def _why_refused(self, refused: Refused) -> str:
+        if refused.name not in self._taken_over:
+            return refused.what
+        # Another kind would contradict that dataset.
+        what = re.sub(r"; (mend it, or )?declare the kind [^;]*\(schema\)$", "", refused.what)
+        return f"{what}; it must be {self.kinds[refused.name]}, as in {self._taken_over[refused.name]}"
 
     # ---- A batch
 
@@ -177,7 +192,7 @@ class Conversion:
                 self._add(column, array, [])
             except Refused as refused:
                 where = name if refused.index is None else self._place(refused.index)
-                raise DataLossError(f"{where}: column {refused.name!r}: {refused.what}") from None
+                raise DataLossError(f"{where}: column {refused.name!r}: {self._why_refused(refused)}") from None
             except pa.ArrowException as error:
                 raise damaged(f"{self._place(0)} or after it", f"column {column!r}: {error}") from None
         found: Set[str] = set()
@@ -187,7 +202,7 @@ class Conversion:
                                     "others (columns)")
             found.add(feature)
         for feature, array in self._made:
-            if self._types[feature] != _OF_LISTS:
+            if self._types[feature] != OF_LISTS:
                 self._valued[feature] = self._valued.get(feature, False) or (
                     array.null_count < len(array) and not pa.types.is_null(_innermost(array.type)))
         arrays = [array for _, array in self._made]
@@ -284,7 +299,7 @@ class Conversion:
         self._made.append((name, listed(reach[-1], values)))
         for depth in range(len(lists) - 1, 0, -1):
             lengths = name + LENGTHS * (len(lists) - depth)
-            self._types[lengths] = _OF_LISTS
+            self._types[lengths] = OF_LISTS
             self._made.append((lengths, listed(reach[depth - 1], pa.array(np.diff(lists[depth].offsets)))))
 
     def _in_list(self, name: str, array: Any, lists: List[Level]) -> Refused:
@@ -484,6 +499,10 @@ class Conversion:
         self.told.clear()
         self.losses.clear()
         self._valued = dict.fromkeys(self._valued, False)
+
+    def with_values(self) -> List[str]:
+        """The features that had a value so far."""
+        return [name for name, valued in self._valued.items() if valued]
 
     def _tell(self, name: str, what: str) -> None:
         self.told.setdefault((name, what))
