@@ -97,7 +97,7 @@ def _has_type(value: Any) -> bool:
 
 def _null_columns(columns: Any) -> Dict[str, bool]:
     """The columns of data of Arrow, and whether they can have no values: those of nulls, and of lists of them."""
-    schema = getattr(columns, "schema", None)
+    schema: Any = getattr(columns, "schema", None)
     if isinstance(schema, Mapping):  # polars
         return {name: str(kind) in ("Null", "List(Null)") for name, kind in schema.items()}
     return {field.name: str(getattr(field.type, "value_type", field.type)) == "null"

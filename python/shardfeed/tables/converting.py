@@ -222,10 +222,11 @@ def open_source(kind: str, sources: Sequence[str], options: Options,
 def _features_of(conversion: Conversion, path: str, table: Table, like: Optional[Model]) -> Dict[str, Feature]:
     """The features of a table; those that have other kinds in the dataset of --like get these."""
     found = conversion.features(path, table.schema)
-    for name, kind in like.kinds.items() if like is not None else ():
-        if name in found and found[name].kind not in (kind, "none") and name not in conversion.kinds:
-            conversion.take_over(name, kind, like.name)
-            found = conversion.features(path, table.schema)
+    if like is not None:
+        for name, kind in like.kinds.items():
+            if name in found and found[name].kind not in (kind, "none") and name not in conversion.kinds:
+                conversion.take_over(name, kind, like.name)
+                found = conversion.features(path, table.schema)
     return {name: feature._replace(shape=table.shapes.get(name, feature.shape)) for name, feature in found.items()}
 
 
