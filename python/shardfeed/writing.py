@@ -107,12 +107,19 @@ def _null_columns(columns: Any) -> Dict[str, bool]:
 class _Seen:
     """Which features had a value, as long as all records are seen as such. One without a value is in no record."""
 
+    _FIRST = 1000  # records and batches: after them, writing does not look any more if all features had values
+
     def __init__(self) -> None:
         self.typed: Set[str] = set()  # features that had a value or a type
         self._bare: Dict[str, None] = {}  # those that had none when they were seen
+        self._added = 0
+
+    def is_settled(self) -> bool:
+        return self._added >= self._FIRST and not self.without_values()
 
     def add(self, columns: Mapping[str, Any]) -> None:
         """Adds features of a record, or of several."""
+        self._added += 1
         for name, value in columns.items():
             if name not in self.typed:
                 self._add(name, _has_type(value))
@@ -167,10 +174,8 @@ class RecordWriter:
             self._seen = None
         elif isinstance(record, dict):
             self._writer.write_example(_without_arrow(record))
-            # As cheap as the check can be: once all features had values, there is nothing to do.
-            seen = self._seen
-            if seen is not None and not record.keys() <= seen.typed:
-                seen.add(record)
+            if self._seen is not None:
+                self._look(record)
         elif isinstance(record, (bytearray, memoryview)):
             self.write(bytes(record))
         elif isinstance(record, Mapping):
@@ -202,8 +207,14 @@ class RecordWriter:
                             f"{shown(columns)}")
         rows = self._writer.write_columns(_columns_of(columns))
         if rows and self._seen is not None:
-            self._seen.add(columns)
+            self._look(columns)
         return rows
+
+    def _look(self, columns: Mapping[str, Any]) -> None:
+        assert self._seen is not None
+        self._seen.add(columns)
+        if self._seen.is_settled():
+            self._seen = None
 
     def _write_table(self, data: Any, shapes: Mapping[str, Sequence[int]]) -> int:
         rows = self._write_arrow(data, shapes, {})
