@@ -6,7 +6,7 @@ import uuid
 
 import numpy as np
 import pytest
-from cluster_data import ROWS, dataset, example, in_order, left_behind, records, row, sf
+from cluster_data import ROWS, damaged, dataset, example, in_order, left_behind, records, row, sf
 
 
 class TestBeam:
@@ -55,6 +55,21 @@ class TestBeam:
             shardfeed.beam.Read(dataset, ["m"])
         with pytest.raises(FileNotFoundError):
             shardfeed.beam.Read(dataset + "0")
+
+    def test_damaged_records_are_left_out(self, run, tmp_path):
+        import shardfeed.beam
+        spec = damaged(tmp_path)
+        whole = [n for n in range(20) if n != 7]
+        rows = run(lambda p: p | shardfeed.beam.Read(spec, skip_damaged=True))
+        assert sorted(r["n"] for r in rows) == whole
+        for options in ({}, {"n": 3}):
+            kept = run(lambda p: p | shardfeed.beam.Read(spec, record=True, skip_damaged=True, **options))
+            assert len(kept) == 19 and all(kept)
+        run(lambda p: p | shardfeed.beam.Read(spec, record=True, skip_damaged=True)
+            | shardfeed.beam.Write(tmp_path / "new@2"))
+        assert sorted(in_order(tmp_path / "new@2")) == whole
+        with pytest.raises(Exception, match="record 7 at byte"):
+            run(lambda p: p | shardfeed.beam.Read(spec, record=True))
 
     def test_a_shard_that_changed_is_told(self, run, tmp_path):
         import shardfeed.beam

@@ -39,6 +39,18 @@ def dataset(tmp_path_factory):
     return str(spec)
 
 
+def damaged(folder):
+    """A dataset of 20 records in one shard, of which record 7 is damaged."""
+    with sf.write(folder / "damaged@1") as writer:
+        for n in range(20):
+            writer.write({"n": n})
+    path = folder / "damaged-00000-of-00001"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 20 * 7 + 14] ^= 1
+    path.write_bytes(data)
+    return f"{folder}/damaged@1"
+
+
 def in_order(spec):
     """The records' numbers, shard by shard."""
     return [int(r["n"]) for r in sf.read(spec).parse({"n": sf.int64})]

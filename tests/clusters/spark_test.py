@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from cluster_data import ROWS, SHARDS, DiesOnce, dataset, example, in_order, left_behind, records, row, sf
+from cluster_data import ROWS, SHARDS, DiesOnce, damaged, dataset, example, in_order, left_behind, records, row, sf
 
 
 class TestSpark:
@@ -90,17 +90,11 @@ class TestSpark:
             df.write.format("shardfeed").mode("append").option("codec", "gzip").save(f"{tmp_path}/new@4")
 
     def test_damaged_records_are_left_out(self, spark, tmp_path):
-        with sf.write(tmp_path / "a@1") as writer:
-            for n in range(20):
-                writer.write({"n": n})
-        path = tmp_path / "a-00000-of-00001"
-        data = bytearray(path.read_bytes())
-        data[len(data) // 20 * 7 + 14] ^= 1
-        path.write_bytes(data)
+        spec = damaged(tmp_path)
         reader = spark.read.format("shardfeed").schema("n bigint")
         with pytest.raises(Exception, match="record 7 at byte"):
-            reader.load(f"{tmp_path}/a@1").collect()
-        df = reader.option("on_error", "skip").load(f"{tmp_path}/a@1")
+            reader.load(spec).collect()
+        df = reader.option("on_error", "skip").load(spec)
         assert [r["n"] for r in df.collect()] == [n for n in range(20) if n != 7]
 
     def test_writing(self, spark, dataset, tmp_path):
