@@ -235,12 +235,18 @@ class Feed:
             self._first = least
 
     def _make(self) -> _Made:
+        """Makes the next batch. The last taker may leave meanwhile, which closes the iterator: what then fails, here or
+        between the batch and its place, is taken by nobody."""
+        try:
+            return self._next()
+        except BaseException as error:
+            return _Made("failed", None, iterator.NO_MARKS, as_sent(error))
+
+    def _next(self) -> _Made:
         try:
             columns = next(self._it)
         except StopIteration:
             return _Made("end", _place(self._it), iterator.NO_MARKS, None)
-        except BaseException as error:
-            return _Made("failed", None, iterator.NO_MARKS, as_sent(error))
         return _Made("batch", _place(self._it), iterator.marks_of(self._it),
                      {name: as_one_piece(value) for name, value in columns.items()})
 

@@ -410,3 +410,21 @@ def test_interrupts_lose_nothing(dataset, running):
         signal.signal(signal.SIGALRM, before)
     assert made == [one[0] for one in run_of(iter(ds))]
     assert interrupts > 0
+
+
+@pytest.mark.parametrize("left_at", ["a place", "the end"])
+def test_a_rank_may_leave_while_its_batch_is_made(dataset, monkeypatch, left_at):
+    """Between the batch and its place, where the iterator is closed then."""
+    from shardfeed import sharing_server
+    chain = CHAINS["sequential"](dataset, 0, 1)
+    feed = sharing_server.Feed((None,), {"peers": 1, "epoch": 0}, chain, {})
+    client = object()
+    assert feed.join(client)
+    place = sharing_server._place
+    if left_at == "the end":
+        while feed.take(client).kind == "batch":
+            pass
+        feed._made.clear()
+    monkeypatch.setattr(sharing_server, "_place", lambda it: feed.leave(client) and place(it))
+    assert feed.take(client) is None and feed.closed
+    assert not feed._busy and not feed.join(client)
