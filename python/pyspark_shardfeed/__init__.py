@@ -7,7 +7,8 @@ Options of reading:
 
 - `record`: "example" (default) gives a column for each feature; "raw" the one column `record`.
 - `columns`: names of features, with commas. Spark does not tell a source which columns a query
-  uses: name them here or by `.schema("y bigint")`, and no others are parsed.
+  uses: name them here or by `.schema("y bigint")`, and no others are parsed. A schema may name a feature that no
+  record has, whose values are all null; a name that differs from a feature only in case is an error.
 - `split`: "shard" (default) is a partition for each shard; "16" sixteen partitions; "64MiB"
   partitions of about this size. The latter two need indexes.
 - `rows_per_batch`: the maximum number of rows in a batch of Arrow.
@@ -46,7 +47,7 @@ import shardfeed as sf
 from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourceReader,
                                     InputPartition, WriterCommitMessage)
 from shardfeed.jobs import with_empty_parts
-from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_places, columns_of, splits
+from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_places, check_case, columns_of, splits
 
 # In lower case, as Spark keeps them.
 _READING = ("path", "record", "columns", "split", "rows_per_batch", "on_error", "places", "pushdown")
@@ -89,8 +90,16 @@ def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
         if kind is None:
             raise ValueError(f"column {column.name!r}: expected bigint, float, binary or an array of one "
                              f"of these, got {column.dataType.simpleString()}; read it so and cast it")
+        if any(field.name == column.name for field in fields):
+            raise ValueError(f"column {column.name!r} appears twice in the schema")
         fields.append(Field(column.name, kind, -1 if is_list else 0))
     return tuple(fields)
+
+
+def _is_raw(schema: Any) -> bool:
+    """Whether a schema is that of records as they are."""
+    from pyspark.sql import types
+    return [(column.name, column.dataType) for column in schema.fields] == [("record", types.BinaryType())]
 
 
 def _check_written(schema: Any) -> None:
@@ -245,6 +254,9 @@ class DefaultSource(DataSource):
         columns = None if names is None else [name.strip() for name in names.split(",")]
         if record == "raw" and columns is not None:
             raise ValueError("option columns: record=raw has the one column 'record', and takes no columns")
+        for name in columns or ():
+            if columns.count(name) > 1:
+                raise ValueError(f"option columns: {name!r} appears twice")
         return columns_of([self._path()], columns, record == "raw")
 
     def schema(self) -> Any:
@@ -280,7 +292,14 @@ class DefaultSource(DataSource):
         if self._flag("places", "false"):
             columns = list(schema.names)
             of_records = _without_places(schema)
-        return _Reader(parts, schema, None if raw else _fields_of_schema(of_records),
+        fields: Optional[Tuple[Field, ...]] = None
+        if not raw:
+            fields = _fields_of_schema(of_records)
+            check_case([self._path()], [field.name for field in fields])
+        elif not _is_raw(of_records):
+            raise ValueError("record=raw has the one column `record` of type binary, and the schema is "
+                             f"{of_records.simpleString()}")
+        return _Reader(parts, schema, fields,
                        self._number("rows_per_batch", 0, 1) or None, self._skips_damaged(), columns)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import shardfeed as sf
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -60,15 +60,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
             job.commit(with_empty_parts(job, [message.text for message in there]), made_by=made_by)
         except (FileExistsError, RuntimeError):
             # An earlier run of the batch may have been committed without Spark noticing.
-            found = job._core.made_by()
-            if found is None:
+            if not self._is_of_batch(job, made_by):
                 raise
-            if (found.get("query"), found.get("batch")) != (made_by["query"], made_by["batch"]):
-                job.abort()
-                raise FileExistsError(
-                    f"{job.spec}: there is a dataset of this name, and another query has written it; choose "
-                    "another name, or the checkpointLocation of that query") from None
             job.abort()
+        else:
+            # A commit of records that are there already succeeds, whoever has written them.
+            self._is_of_batch(job, made_by)
+
+    @staticmethod
+    def _is_of_batch(job: sf.WriteJob, made_by: Dict[str, str]) -> bool:
+        """Whether there is a manifest, which then is that of the batch. FileExistsError: it is another one."""
+        found = job._core.made_by()
+        if found is None:
+            return False
+        if (found.get("query"), found.get("batch")) != (made_by["query"], made_by["batch"]):
+            job.abort()
+            raise FileExistsError(
+                f"{job.spec}: there is a dataset of this name, and another query has written it; choose "
+                "another name, or the checkpointLocation of that query") from None
+        return True
 
     def abort(self, messages: List[Optional[Any]], batchId: int) -> None:
         # Without any message, what tasks have written stays until the batch runs again, or `shardfeed clean`.

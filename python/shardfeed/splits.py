@@ -82,11 +82,31 @@ def _fields_of(specs: List[str], wanted: Optional[Sequence[str]] = None) -> Tupl
     return tuple(fields)
 
 
+def _check_once(names: Sequence[str]) -> None:
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise ValueError(f"feature {twice[0]!r} appears twice")
+
+
+def check_case(specs: List[str], names: Sequence[str]) -> None:
+    """ValueError: one of the names differs from a feature only in case, and the dataset has no feature of that name: all
+    its values would be null. A name that is like none may be that of a feature which no record has here."""
+    try:
+        there = {feature[0] for feature in _core.find_features(specs)[1]}
+    except (OSError, RuntimeError, ValueError):
+        return  # reading says what is wrong, or leaves it out
+    for name in names:
+        near = [] if name in there else sorted(one for one in there if one.casefold() == name.casefold())
+        if near:
+            raise ValueError(f"there is no feature {name!r}; there is {near[0]!r}")
+
+
 def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
                  specs: List[str]) -> Tuple[Field, ...]:
     if not isinstance(columns, Mapping):
         if isinstance(columns, str):
             raise TypeError(f"columns must be names or {{name: type}}, not {columns!r}")
+        _check_once(columns)
         known = {field.name: field._replace(sampled=False) for field in _fields_of(specs, columns)}
         unknown = [name for name in columns if name not in known]
         if unknown:
@@ -102,6 +122,7 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
                              "these, or a list of a fixed length (sf.fixed(50), sf.var(sf.int64))")
         width = -1 if feature.is_ragged else feature.shape[0] if feature.shape else 0
         fields.append(Field(name, _KINDS[feature.dtype], width))
+    check_case(specs, list(columns))
     return tuple(fields)
 
 
@@ -189,6 +210,8 @@ class Split(NamedTuple):
         - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for lists of n, sf.var(...) for lists of any
           length. By default all features, as the manifest has them or, without one, a sample of the records; a record with another feature
           is then an error that names it. Types are those that are stored; bytes stay binary. A record without the feature is a null.
+          {name: type} may name a feature that no record has: all its values are null. If there is one that differs from it
+          only in case, this is an error.
         - `record`: the records themselves as the one column "record", binary; without `columns`.
         - `rows`: the maximum number of rows in a batch. Batches also end at 64 MiB.
 

@@ -46,6 +46,23 @@ class TestSpark:
         with pytest.raises(Exception, match="feature 'n' is of kind int64, expected bytes"):
             spark.read.format("shardfeed").schema("n binary").load(dataset).collect()
 
+    def test_columns_that_cannot_be_are_refused_when_planned(self, spark, dataset):
+        for options, schema, why in [
+                ({}, "N bigint", "there is no feature 'N'; there is 'n'"),
+                ({}, "n bigint, Text binary", "there is no feature 'Text'; there is 'text'"),
+                ({"columns": "n,n"}, None, "option columns: 'n' appears twice"),
+                ({"columns": "N"}, None, "there is no feature 'N'; there are: n, some, text, x"),
+                ({}, "n bigint, n bigint", "column 'n' appears twice in the schema"),
+                *(({"record": "raw", **places}, schema, "record=raw has the one column `record` of type binary")
+                  for places in ({}, {"places": "true"})
+                  for schema in ("record string", "record binary, n bigint", "a binary, b binary", "n bigint"))]:
+            # Spark says so of what is raised before any task runs.
+            with pytest.raises(Exception, match=f"Failed to (initialize|create)[^$]*({why})"):
+                reader = spark.read.format("shardfeed").options(**options)
+                (reader if schema is None else reader.schema(schema)).load(dataset).collect()
+        raw = spark.read.format("shardfeed").options(record="raw", places="true").schema("_record bigint, record binary")
+        assert [bytes(r["record"]) for r in raw.load(dataset).collect()] == list(sf.read(dataset))
+
     def test_schemas_say_what_may_be_null(self, spark, dataset):
         from pyspark.sql import types
         schema = spark.read.format("shardfeed").load(dataset).schema
@@ -166,8 +183,10 @@ class TestSpark:
             (tmp_path / "check/commits" / name).unlink()
         stream()
         assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
-        with pytest.raises(Exception, match="there is a dataset of this name, and another query has written it"):
-            stream(checkpoint="other", change=lambda df: df.selectExpr("n + 1 as n"))
+        # Also if its rows are the same: otherwise its later batches would be mixed with those of the first.
+        for checkpoint, rows in (("other", "n + 1 as n"), ("equal", "n")):
+            with pytest.raises(Exception, match="there is a dataset of this name, and another query has written it"):
+                stream(checkpoint=checkpoint, change=lambda df: df.selectExpr(rows))
         assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
         assert not list(out.rglob("*.jobs")) and not list(out.rglob("*.incomplete"))
 

@@ -74,6 +74,12 @@ def test_wrong_arguments_of_splits(dataset, tmp_path):
         split.read(records="0-1")
     with pytest.raises(ValueError, match="record=True has the one column 'record'"):
         split.arrow(["n"], record=True)
+    with pytest.raises(ValueError, match="there is no feature 'N'; there is 'n'"):
+        sf.splits(dataset)[0].arrow({"x": sf.var(sf.float32), "N": sf.int64})
+    none = pa.table(sf.splits(dataset)[0].arrow({"m": sf.int64}))  # a feature that no record has
+    assert none.num_rows and none["m"].null_count == none.num_rows
+    with pytest.raises(ValueError, match="feature 'n' appears twice"):
+        sf.splits(dataset)[0].arrow(["n", "x", "n"])
     with pytest.raises(ValueError, match="there is no feature 'm'; there are: n, some, text, x"):
         split.arrow(["m"])
     with pytest.raises(ValueError, match="column 'x': expected int64, float32 or bytes, a list of one"):
