@@ -20,7 +20,9 @@ bytes are always binary, a missing feature is null, and a value that does not fi
 error that names shard and record.
 
 Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is empty. Options:
-`compression` ("none", "gzip", "zlib"), `level`, and `sync` ("false" does not wait for the disk). The mode must be
+`compression` ("none", "gzip", "zlib"), `level`, `sync` ("false" does not wait for the disk), and `record`: "raw" writes
+records as they are, the bytes of the one binary column `record`; without it they become Examples with a feature of
+that name. The mode must be
 named: "append" makes a new dataset and fails where the name is taken, "overwrite" replaces it; Spark refuses its
 default ("errorifexists") and "ignore" for sources in Python. The dataset appears as a whole, or not at all,
 whatever happens to tasks and executors. All of them must reach the folder by one path, or the dataset is in a
@@ -46,7 +48,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import shardfeed as sf
 from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourceReader,
                                     InputPartition, WriterCommitMessage)
-from shardfeed.jobs import with_empty_parts
+from shardfeed.jobs import with_empty_parts, write_raw
 from shardfeed.splits import PLACE_COLUMNS, Field, arrow_schema, batches_with_places, check_case, columns_of, splits
 
 # In lower case, as Spark keeps them.
@@ -179,23 +181,27 @@ def part_of_task(job: sf.WriteJob, context: Any) -> int:
     return part
 
 
-def write_part(job: sf.WriteJob, part: int, context: Any, batches: Iterator[Any]) -> str:
+def write_part(job: sf.WriteJob, part: int, context: Any, batches: Iterator[Any], raw: bool) -> str:
     """Writes the rows of a task, and returns its message."""
     with job.shard(part, context.attemptNumber()) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            if raw:
+                write_raw(writer, batch.column("record").to_pylist())
+            else:
+                writer.write_batch(batch)
     return writer.message
 
 
 class _Writer(DataSourceArrowWriter):
-    def __init__(self, job: sf.WriteJob):
+    def __init__(self, job: sf.WriteJob, raw: bool):
         self._job = job
+        self._raw = raw
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from pyspark import TaskContext
         context = TaskContext.get()
         assert context is not None
-        return _Message(write_part(self._job, part_of_task(self._job, context), context, iterator))
+        return _Message(write_part(self._job, part_of_task(self._job, context), context, iterator, self._raw))
 
     def commit(self, messages: List[Any]) -> None:
         texts = [message.text for message in messages if message is not None]
@@ -211,7 +217,7 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "shardfeed"
 
-    _writing: Sequence[str] = ("path", "compression", "level", "sync")
+    _writing: Sequence[str] = ("path", "compression", "level", "sync", "record")
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -246,18 +252,29 @@ class DefaultSource(DataSource):
             raise ValueError(f"option {name} is a number from {least} on, not {text!r}")
         return int(text)
 
-    def _fields(self) -> Optional[Tuple[Field, ...]]:
+    def _records_are_raw(self) -> bool:
         record = self.options.get("record", "example")
         if record not in ("example", "raw"):
             raise ValueError(f"option record is 'example' or 'raw', not {record!r}")
+        return record == "raw"
+
+    def _writes_raw(self, schema: Any) -> bool:
+        raw = self._records_are_raw()
+        if raw and not _is_raw(schema):
+            raise ValueError("record=raw writes the one column `record` of type binary, and the frame has "
+                             f"{schema.simpleString()}")
+        return raw
+
+    def _fields(self) -> Optional[Tuple[Field, ...]]:
+        raw = self._records_are_raw()
         names = self.options.get("columns")
         columns = None if names is None else [name.strip() for name in names.split(",")]
-        if record == "raw" and columns is not None:
+        if raw and columns is not None:
             raise ValueError("option columns: record=raw has the one column 'record', and takes no columns")
         for name in columns or ():
             if columns.count(name) > 1:
                 raise ValueError(f"option columns: {name!r} appears twice")
-        return columns_of([self._path()], columns, record == "raw")
+        return columns_of([self._path()], columns, raw)
 
     def schema(self) -> Any:
         self._check_options(_READING)
@@ -275,7 +292,7 @@ class DefaultSource(DataSource):
         if self._flag("pushdown", "false"):
             raise ValueError("option pushdown: no filter can be pushed down, since neither a manifest nor an "
                              "index tells which records have which values; Spark filters the rows itself")
-        raw = self.options.get("record") == "raw"
+        raw = self._records_are_raw()
         text = self.options.get("split", "shard")
         match = re.fullmatch(r"(\d+)\s*(KiB|MiB|GiB)?", text)
         if text != "shard" and (match is None or int(match[1]) == 0):
@@ -305,7 +322,8 @@ class DefaultSource(DataSource):
     def writer(self, schema: Any, overwrite: bool) -> Any:
         self._check_options(self._writing)
         _check_written(schema)
-        return _Writer(self._job(overwrite))
+        raw = self._writes_raw(schema)
+        return _Writer(self._job(overwrite), raw)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         from .streaming import StreamWriter
@@ -314,9 +332,10 @@ class DefaultSource(DataSource):
         if overwrite:
             raise ValueError("shardfeed: a stream is written by outputMode 'append' or 'update': each micro-batch "
                              "becomes a dataset of its own, and 'complete' would replace them all")
+        raw = self._writes_raw(schema)
         job = self._job(False)  # checks the name and the options
         job.abort()
-        return StreamWriter(job._core.text)
+        return StreamWriter(job._core.text, raw)
 
     def _job(self, overwrite: bool) -> sf.WriteJob:
         try:
@@ -324,4 +343,4 @@ class DefaultSource(DataSource):
                                 compression=self.options.get("compression", "none"),
                                 level=self._number("level", 6, 0))
         except FileExistsError as error:
-            raise FileExistsError(str(error).replace("pass overwrite=True", '.mode("overwrite")')) from None
+            raise FileExistsError(str(error).replace("pass overwrite=True", 'write with .mode("overwrite")')) from None

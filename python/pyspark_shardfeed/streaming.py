@@ -24,10 +24,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Spark makes one for the tasks of a micro-batch and another for its commit, and tells only these the
     number of the batch. So a batch's job has an id that tasks derive, and the first of them begins it.
 
-    `text`: the text of a job like that of each batch."""
+    `text`: the text of a job like that of each batch. `raw`: the rows are records as they are."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, raw: bool):
         self._text = text
+        self._raw = raw
 
     def _job(self, query: str, batch: int) -> sf.WriteJob:
         like = json.loads(self._text)
@@ -48,7 +49,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         job = self._job(query, int(batch))
         part = part_of_task(job, context)
         job._core.ensure()
-        return _Message(write_part(job, part, context, iterator), job._core.text, query)
+        return _Message(write_part(job, part, context, iterator, self._raw), job._core.text, query)
 
     def commit(self, messages: List[Optional[Any]], batchId: int) -> None:
         there = [message for message in messages if message is not None]

@@ -47,6 +47,10 @@ class _Wrong(Exception):
     """(what is expected, the class of the exception)"""
 
 
+class _WrongName(_Wrong):
+    """The same of a name in a dict, which says more than what the dict is."""
+
+
 def specs_of(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]) -> List[str]:
     """One path or several, as texts."""
     return [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
@@ -229,7 +233,7 @@ def _container(origin: Any, parts: Tuple[Any, ...], hint: Any, value: Any) -> An
         if issubclass(origin, collections.abc.Mapping):
             if not isinstance(value, collections.abc.Mapping):
                 raise _Wrong(_described(hint), TypeError)
-            return {_value(parts[0], k): _value(parts[1], v) for k, v in value.items()}
+            return {_named(parts[0], k): _value(parts[1], v) for k, v in value.items()}
         if isinstance(value, (str, bytes, collections.abc.Mapping)) or not (
                 isinstance(value, (collections.abc.Sequence, np.ndarray))) or (
                     isinstance(value, np.ndarray) and value.ndim != 1):
@@ -239,8 +243,20 @@ def _container(origin: Any, parts: Tuple[Any, ...], hint: Any, value: Any) -> An
                 raise _Wrong(_described(hint), ValueError)
             return tuple(map(_value, parts, value))
         return [_value(parts[0], one) for one in value]
+    except _WrongName:
+        raise
     except _Wrong as wrong:
         raise _Wrong(_described(hint), wrong.args[1]) from None
+
+
+def _named(hint: Any, key: Any) -> Any:
+    """The key of a dict. Of a name that is a str, the message says why it cannot be one."""
+    try:
+        return _value(hint, key)
+    except _Wrong as wrong:
+        if wrong.args[1] is not ValueError:
+            raise
+        raise _WrongName(f"a dict whose names are each {wrong.args[0]}", ValueError) from None
 
 
 def _described(hint: Any) -> str:

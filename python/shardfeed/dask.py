@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Optional, Sequence, Union
 
 from .arguments import Size, checked, needs, shown, specs_of
-from .jobs import WriteJob, write_job
+from .jobs import WriteJob, check_raw, write_job, write_raw
 from .splits import Columns, Split, arrow_schema, check_options, columns_of, splits
 
 PathLike = Union[str, os.PathLike]
@@ -55,34 +55,60 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
                        meta=_frame(arrow_schema(fields).empty_table()), enforce_metadata=False)
 
 
-def _write(job: WriteJob, part: int, frame: Any) -> str:
+def _is_binary(column: Any) -> bool:
+    """Whether a column of pandas can hold bytes. Dask knows objects only as such."""
+    import pyarrow as pa
+    kind = getattr(column.dtype, "pyarrow_dtype", None)
+    if kind is None:
+        return bool(column.dtype == object)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _write(job: WriteJob, part: int, frame: Any, record: bool) -> str:
     with job.shard(part) as writer:
-        writer.write_batch(frame)
+        if record:
+            write_raw(writer, frame["record"].tolist())
+        else:
+            writer.write_batch(frame)
     return writer.message
 
 
 @checked
-def write(frame: Any, spec: PathLike, **options: Any) -> Dict[str, int]:
+def write(frame: Any, spec: PathLike, *, record: bool = False, **options: Any) -> Dict[str, int]:
     """Writes the rows of a Dask dataframe as tf.train.Examples, partition i as shard i, and returns
     {"shards", "records", "bytes"}. It waits for the tasks. `spec` may leave out the number of
     shards, which is that of the partitions; options are those of sf.write_job. The index is not
     written; a null is a record without the feature.
 
+    - `record`: the rows are records as they are, as read(record=True) has them: the frame has the one
+      binary column "record", whose bytes are written unchanged. Otherwise they would become Examples with a
+      feature of that name.
+
+    Dask turns columns of Python objects into text when dd.from_pandas makes a frame: lists and arrays are
+    then written as their text, and bytes end in a UnicodeDecodeError. Before, set
+
+        dask.config.set({"dataframe.convert-string": False})
+
     Whatever happens to workers, the dataset appears as a whole, or does not appear. ValueError: the
     number of partitions of the frame differs from the number of shards in `spec`; repartition
     it."""
     import dask
-    if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):  # an array, or one column
+    # Dask's arrays have no columns; its series have, but no dtypes.
+    if not all(hasattr(frame, name) for name in ("to_delayed", "columns", "dtypes")) or getattr(frame, "ndim", 2) != 2:
         raise TypeError(f"write: expected a dataframe of Dask, not {shown(frame)}; dask.dataframe.from_pandas makes one")
+    if record:
+        check_raw(frame.columns, "record" in frame.columns and _is_binary(frame._meta["record"]))
     parts = frame.to_delayed()
     name = os.fspath(spec)
-    job = write_job(name, None if "@" in os.path.basename(name) else len(parts), **options)
+    if "@" not in os.path.basename(name):
+        options.setdefault("shards", len(parts))
+    job = write_job(name, **options)
     try:
         if len(job) != len(parts):
             raise ValueError(f"{name}: the frame has {len(parts)} partitions; repartition it: "
                              f"frame.repartition(npartitions={len(job)})")
         task = dask.delayed(_write, pure=False)
-        return job.commit(dask.compute(*[task(job, i, part) for i, part in enumerate(parts)]))
+        return job.commit(dask.compute(*[task(job, i, part, record) for i, part in enumerate(parts)]))
     except BaseException:
         job.abort()
         raise

@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _core
-from .arguments import Count, Level, Size, Threads, checked, checked_methods
+from .arguments import Count, Level, Size, Threads, checked, checked_methods, shown
 from .features import FeatureLike, as_features
 from .writing import Compression, RecordWriter, declared
 
@@ -36,6 +36,11 @@ class WriteJob:
     """A dataset that several processes write: see `write_job`. It can be pickled."""
 
     def __init__(self, text: str, features: Sequence[Any]):
+        # For those who make one themselves, instead of by sf.write_job or pickle.
+        if not isinstance(text, str):
+            raise TypeError(f"WriteJob: text must be a str, not {shown(text)}; sf.write_job makes one")
+        if not isinstance(features, Iterable):
+            raise TypeError(f"WriteJob: features must be a list, not {shown(features)}; sf.write_job makes one")
         self._core = _core.WriteJob.from_text(text)
         self._features = tuple(features)  # as the core takes them
 
@@ -55,12 +60,14 @@ class WriteJob:
         """The number of parts, which is the number of shards."""
         return self._core.parts
 
-    def shard(self, part: Count, attempt: Union[int, str] = "", *, threads: Threads = 1) -> PartWriter:
+    def shard(self, part: int, attempt: Union[int, str] = "", *, threads: Threads = 1) -> PartWriter:
         """Begins an attempt at a part, in a task: its writer, which makes shard `part`. `attempt`
         is for people: two attempts of one name do not meet. What the shard holds should depend on
         the task's input alone, so that another attempt makes the same.
 
         IndexError: there is no such part. RuntimeError: the job has been committed or aborted."""
+        if part < 0:
+            raise IndexError(f"part {part} does not exist: the job has {len(self)} parts")
         return PartWriter(self._core.open(part, str(attempt), threads, self._features))
 
     def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None,
@@ -93,6 +100,23 @@ def with_empty_parts(job: WriteJob, messages: Iterable[str]) -> List[str]:
     return found + [job.shard(part).close() for part in range(len(job)) if part not in there]
 
 
+def check_raw(columns: Sequence[Any], is_binary: bool) -> None:
+    """ValueError: a frame of these columns is not one of records as they are."""
+    if list(columns) != ["record"]:
+        raise ValueError("write: record=True writes the one column 'record', and the columns are: "
+                         f"{', '.join(map(str, columns))}")
+    if not is_binary:
+        raise ValueError("write: record=True writes the column 'record' of type binary, and it has another type")
+
+
+def write_raw(writer: PartWriter, records: Iterable[Any]) -> None:
+    """Writes records as they are, unchanged."""
+    for record in records:
+        if not isinstance(record, bytes):
+            raise TypeError(f"column 'record': a record must be bytes, not {shown(record)}")
+        writer.write(record)
+
+
 @checked
 def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
               compression: Compression = "none", level: Level = 6, member_bytes: Count = 256 << 10,
@@ -115,6 +139,10 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
     appears with one attempt at each part, or does not appear; `shardfeed clean` removes what a
     killed driver leaves behind. `shards`: instead of stem@N. Other arguments: as for `write`."""
     name = os.fspath(spec)
+    stem, _, number = os.path.basename(name).partition("@")
+    if stem and number == "*":
+        named = f"name it as {name[:-1]}16" if shards is None else f"leave it out where shards={shards} gives one"
+        raise ValueError(f"write_job: {name}: @* stands for any number of shards, and a new dataset needs one: {named}")
     if shards is not None:
         if "@" in os.path.basename(name):
             raise ValueError(f"write_job: {name} names a number of shards already; leave shards out")

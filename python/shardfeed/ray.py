@@ -16,7 +16,7 @@ from ray.data.block import BlockMetadata
 
 from .arguments import Size, checked, shown, specs_of
 from .dataset import Dataset
-from .jobs import WriteJob, with_empty_parts, write_job
+from .jobs import WriteJob, check_raw, with_empty_parts, write_job, write_raw
 from .ranks import rank_and_world
 from .ray_workers import RemoteDataset, RemoteIterator, workers
 from .splits import Columns, Split, arrow_schema, check_options, columns_of, splits, tables_of
@@ -59,6 +59,8 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
     and `bytes` are those of sf.splits, `columns` and `record` those of Split.arrow, other options
     those of sf.read.
 
+    Steps should work on Arrow's batches, `map_batches(fn, batch_format="pyarrow")`: see write.
+
     Rows keep the dataset's order: this sets preserve_order of Ray's current DataContext, as
     datasets that are written again need it."""
     check_options(options)
@@ -91,9 +93,17 @@ def _one_task_per_split(dataset: Any, shards: int) -> bool:
         return False
 
 
+def _check_records(schema: Any) -> None:
+    """ValueError: these are not the columns of records as they are. NumPy's batches make objects of bytes."""
+    import pyarrow as pa
+    kinds = (pa.binary(), pa.large_binary())
+    check_raw(schema.names, all(kind in kinds or kind in (object, bytes) for kind in schema.types))
+
+
 class _Sink(Datasink):
-    def __init__(self, job: WriteJob, made_by: Optional[Mapping[str, str]]):
+    def __init__(self, job: WriteJob, made_by: Optional[Mapping[str, str]], record: bool):
         self._job = job
+        self._record = record
         self._made_by = made_by
         self.report: Optional[Dict[str, int]] = None
 
@@ -111,6 +121,11 @@ class _Sink(Datasink):
         with self._job.shard(ctx.task_idx) as writer:
             for block in blocks:
                 table = BlockAccessor.for_block(block).to_arrow()
+                if self._record:
+                    if table.num_rows:  # an empty block may have no columns
+                        _check_records(table.schema)
+                        write_raw(writer, table.column("record").to_pylist())
+                    continue
                 for field in table.schema:
                     if isinstance(field.type, ArrowPythonObjectType):
                         raise TypeError(f"column {field.name!r} holds Python objects, which Ray keeps as pickles; make "
@@ -128,7 +143,7 @@ class _Sink(Datasink):
 
 
 @checked
-def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] = None,
+def write(dataset: Any, spec: PathLike, *, record: bool = False, made_by: Optional[Mapping[str, str]] = None,
           **options: Any) -> Dict[str, int]:
     """Writes the rows of a ray.data.Dataset as tf.train.Examples, and returns {"shards",
     "records", "bytes"}. What read() has made with as many splits as `spec` has shards ("out/new@8"), followed
@@ -136,12 +151,25 @@ def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] 
     shard i. All else is repartitioned to as many blocks, and block i becomes shard i. Options are those of
     sf.write_job.
 
+    - `record`: the rows are records as they are, as read(record=True) has them: the one binary column
+      "record", whose bytes are written unchanged. Otherwise they would become Examples with a feature of that
+      name.
+
+    A step between read and write should work on Arrow's batches, `ds.map_batches(fn, batch_format="pyarrow")`: in
+    batches of NumPy, which are Ray's default, a column of integers with nulls becomes floats with NaN, which loses
+    the digits of large integers and gives records a feature that they lack.
+
     Whatever happens to workers, the dataset appears as a whole, or does not appear."""
     if not isinstance(dataset, ray.data.Dataset):
         raise TypeError(f"write: expected a ray.data.Dataset, not {shown(dataset)}")
+    if record:
+        schema = dataset.schema(fetch_if_missing=False)  # None if it is known only when the dataset has been run
+        if schema is not None:
+            _check_records(schema)
+
     def run(job: WriteJob, blocks: Any) -> Dict[str, int]:
         try:
-            sink = _Sink(job, made_by)
+            sink = _Sink(job, made_by, record)
             blocks.write_datasink(sink)
             assert sink.report is not None
             return sink.report

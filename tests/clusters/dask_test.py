@@ -38,6 +38,48 @@ class TestDask:
             shardfeed.dask.write(frame, tmp_path / "new@4")
         assert not left_behind(tmp_path / "new@4")
 
+    def test_records_are_written_as_they_are(self, client, dataset, tmp_path):
+        import shardfeed.dask
+        raw = shardfeed.dask.read(dataset, record=True)
+        shardfeed.dask.write(raw, tmp_path / "new", record=True)
+        assert list(sf.read(tmp_path / "new@4")) == list(sf.read(dataset))
+        frame = shardfeed.dask.read(dataset, ["n"])
+        for wrong, why in [
+                (frame, "record=True writes the one column 'record', and the columns are: n"),
+                (frame.rename(columns={"n": "record"}), "writes the column 'record' of type binary, and it has another")]:
+            with pytest.raises(ValueError, match=why):
+                shardfeed.dask.write(wrong, tmp_path / "few", record=True)
+        assert not list(tmp_path.rglob("few*"))
+
+    def test_arguments_of_writing(self, client, dataset, tmp_path):
+        import shardfeed.dask
+        frame = shardfeed.dask.read(dataset)
+        assert shardfeed.dask.write(frame, tmp_path / "new", shards=4)["shards"] == 4
+        with pytest.raises(ValueError, match="the frame has 4 partitions; repartition it: "):
+            shardfeed.dask.write(frame, tmp_path / "few", shards=3)
+        with pytest.raises(ValueError, match="few@4 names a number of shards already; leave shards out"):
+            shardfeed.dask.write(frame, tmp_path / "few@4", shards=4)
+        for wrong in (frame["n"], frame.index, frame["n"].values, 5):
+            with pytest.raises(TypeError, match="write: expected a dataframe of Dask, not "):
+                shardfeed.dask.write(wrong, tmp_path / "few")
+        assert not list(tmp_path.rglob("few*"))
+
+    def test_python_objects_stay_what_they_are_without_dask_s_strings(self, tmp_path):
+        """The remedy of the docstring; with Dask's default, the values are text before they come here."""
+        dask = pytest.importorskip("dask")
+        import dask.dataframe as dd
+        import numpy as np
+        import pandas as pd
+        import shardfeed.dask
+        rows = pd.DataFrame({"b": [b"\xff\0", b"x"], "l": [[1.5, 2.0], [3.0]], "a": [np.arange(3), np.arange(2)]})
+        with dask.config.set({"dataframe.convert-string": False}):
+            shardfeed.dask.write(dd.from_pandas(rows, npartitions=1), tmp_path / "new")
+            records = dd.from_pandas(rows[["b"]].rename(columns={"b": "record"}), npartitions=1)
+            shardfeed.dask.write(records, tmp_path / "raw", record=True)
+        assert [(r["b"], r["l"].tolist(), r["a"].tolist()) for r in sf.read(tmp_path / "new@1").parse()] == [
+            (b"\xff\0", [1.5, 2.0], [0, 1, 2]), (b"x", [3.0], [0, 1])]
+        assert list(sf.read(tmp_path / "raw@1")) == [b"\xff\0", b"x"]
+
     def test_failing_tasks_leave_nothing(self, client, dataset, tmp_path):
         import shardfeed.dask
 

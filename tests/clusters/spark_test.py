@@ -119,7 +119,7 @@ class TestSpark:
         df.write.format("shardfeed").mode("append").save(f"{tmp_path}/new@4")
         assert list(sf.read(tmp_path / "new@4")) == list(sf.read(dataset))
         assert not left_behind(tmp_path / "new@4")
-        with pytest.raises(Exception, match="there is a dataset of this name"):
+        with pytest.raises(Exception, match=r'there is a dataset of this name.*; write with .mode\("overwrite"\) to replace it'):
             df.write.format("shardfeed").mode("append").save(f"{tmp_path}/new@4")
         df.repartition(2).write.format("shardfeed").mode("overwrite").option(
             "compression", "gzip").save(f"{tmp_path}/new@3")
@@ -131,6 +131,22 @@ class TestSpark:
         with pytest.raises(Exception, match="column 'ym': Spark does not pass interval year to month"):
             spark.sql("select interval '1-2' year to month as ym").write.format("shardfeed").mode("append").save(
                 f"{tmp_path}/few@1")
+
+    def test_records_are_written_as_they_are(self, spark, dataset, tmp_path):
+        raw = spark.read.format("shardfeed").option("record", "raw").load(dataset)
+        raw.write.format("shardfeed").mode("append").option("record", "raw").save(f"{tmp_path}/new@4")
+        assert list(sf.read(tmp_path / "new@4")) == list(sf.read(dataset))
+        for df, columns in ((spark.range(3), "struct<id:bigint>"),
+                            (raw.selectExpr("cast(record as string) as record"), "struct<record:string>")):
+            with pytest.raises(Exception, match="record=raw writes the one column `record` of type binary, and the "
+                                                f"frame has {columns}"):
+                df.write.format("shardfeed").mode("append").option("record", "raw").save(f"{tmp_path}/few@2")
+        with pytest.raises(Exception, match="column 'record': a record must be bytes, not None"):
+            spark.sql("select cast(null as binary) as record").write.format("shardfeed").mode("append").option(
+                "record", "raw").save(f"{tmp_path}/few@2")
+        with pytest.raises(Exception, match="option record is 'example' or 'raw', not 'bytes'"):
+            raw.write.format("shardfeed").mode("append").option("record", "bytes").save(f"{tmp_path}/few@2")
+        assert not list(tmp_path.glob("few*"))
 
     def test_filters_are_left_to_spark(self, spark, dataset):
         for enabled in ("true", "false"):
@@ -151,10 +167,10 @@ class TestSpark:
         files = tmp_path / "files"
         files.mkdir()
 
-        def run(name="new@2", checkpoint="check", change=lambda df: df, mode="append"):
+        def run(name="new@2", checkpoint="check", change=lambda df: df, mode="append", **options):
             df = (spark.readStream.schema("n bigint").option("maxFilesPerTrigger", "1").json(str(files)))
             query = (change(df).writeStream.format("shardfeed").outputMode(mode).trigger(availableNow=True)
-                     .option("checkpointLocation", f"{tmp_path}/{checkpoint}").start(f"{tmp_path}/out/{name}"))
+                     .option("checkpointLocation", f"{tmp_path}/{checkpoint}").options(**options).start(f"{tmp_path}/out/{name}"))
             query.awaitTermination()
 
         def add(*rows):
@@ -189,6 +205,13 @@ class TestSpark:
                 stream(checkpoint=checkpoint, change=lambda df: df.selectExpr(rows))
         assert self.batches(out) == [[1, 2, 3], [4], [5, 6]]
         assert not list(out.rglob("*.jobs")) and not list(out.rglob("*.incomplete"))
+
+    def test_records_of_streams_are_written_as_they_are(self, spark, stream, tmp_path):
+        stream.add(1)
+        with pytest.raises(Exception, match="record=raw writes the one column `record` of type binary"):
+            stream(record="raw")
+        stream(record="raw", change=lambda df: df.selectExpr("encode('record', 'utf-8') as record"))
+        assert list(sf.read(tmp_path / "out/new-00000000@2")) == [b"record"]
 
     def test_streams_that_cannot_be_written(self, spark, stream, tmp_path):
         stream.add(1, 2, 3)

@@ -211,6 +211,17 @@ def test_wrong_arguments_of_jobs(tmp_path):
     job = sf.write_job(tmp_path / "a@4")
     with pytest.raises(IndexError, match="part 4 does not exist: the job has 4 parts"):
         job.shard(4)
+    with pytest.raises(IndexError, match="part -1 does not exist: the job has 4 parts"):
+        job.shard(-1)
+    with pytest.raises(TypeError, match="WriteJob: text must be a str, not 5; sf.write_job makes one"):
+        type(job)(5, ())
+    with pytest.raises(TypeError, match="WriteJob: features must be a list, not 5; sf.write_job makes one"):
+        type(job)(job._core.text, 5)
+    with pytest.raises(ValueError, match=r"a@\*: @\* stands for any number of shards, and a new dataset needs one: name it "
+                                         r"as .*a@16$"):
+        sf.write_job(tmp_path / "a@*")
+    with pytest.raises(ValueError, match=r"a@\*: @\* stands for any number of shards.*: leave it out where shards=3 gives one"):
+        sf.write_job(tmp_path / "a@*", 3)
     with pytest.raises(ValueError, match="expected an attempt of at most 64 letters"):
         job.shard(0, "../x")
     with pytest.raises(ValueError, match="not the text of a job"):

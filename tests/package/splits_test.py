@@ -74,6 +74,8 @@ def test_wrong_arguments_of_splits(dataset, tmp_path):
         split.read(records="0-1")
     with pytest.raises(ValueError, match="record=True has the one column 'record'"):
         split.arrow(["n"], record=True)
+    with pytest.raises(ValueError, match="arrow: columns must be a dict whose names are each a str without NUL, not "):
+        sf.splits(dataset)[0].arrow({"a\0b": sf.int64})
     with pytest.raises(ValueError, match="there is no feature 'N'; there is 'n'"):
         sf.splits(dataset)[0].arrow({"x": sf.var(sf.float32), "N": sf.int64})
     none = pa.table(sf.splits(dataset)[0].arrow({"m": sf.int64}))  # a feature that no record has
