@@ -15,14 +15,13 @@ from .device import DeviceView
 from .views import Drawing, View, Viewable
 
 
-def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...]) -> Any:
+def _core_of(method: str, cores: List[Any], arguments: Tuple[Any, ...]) -> Any:
     if method == "records":
         return arguments[0].rows(arguments[1])
     if method == "rows":
         return CoreDataset.rows(*arguments[:2])
     if method in ("shards", "mixture", "range", "from_generator", "slices"):
         return getattr(CoreDataset, method)(*arguments)
-    cores = [ds._core for ds in inputs]
     if method == "choose":
         return CoreDataset.choose(cores[:-1], cores[-1], *arguments)
     if method in ("concatenate", "zip", "interleave", "mix"):
@@ -57,7 +56,7 @@ class Chain(Viewable):
         self._made: Any = None
         self._made_for: Any = None  # (process, rank and world)
         self._records_made: Any = None
-        self._core  # noqa: B018  report errors now
+        self._plan  # noqa: B018  report errors now
 
     def _waits_for_rank(self) -> bool:
         """Whether the step takes a rank's part, and its last two arguments are to be the rank and the world."""
@@ -65,13 +64,27 @@ class Chain(Viewable):
 
     @property
     def _core(self) -> Any:
+        """ValueError: the chain finds its rank, and a launcher's variables are wrong."""
+        return self._core_as(ranks.rank_and_world() if self._finds_rank else None)
+
+    @property
+    def _plan(self) -> Any:
+        """The same, to look at while a chain is built: wrong variables are an error only when it runs. Until then the
+        rank is the only one."""
+        try:
+            return self._core_as(ranks.rank_and_world() if self._finds_rank else None)
+        except ranks.WrongVariables:
+            return self._core_as((0, 1))
+
+    def _core_as(self, rank_and_world: Optional[Tuple[int, int]]) -> Any:
         # A child after fork needs its own dataset: a lock of the parent may be held forever there.
-        wanted = (os.getpid(), ranks.rank_and_world() if self._finds_rank else None)
+        wanted = (os.getpid(), rank_and_world if self._finds_rank else None)
         if self._made is None or self._made_for != wanted:
             arguments = self._arguments
             if wanted[1] is not None and self._waits_for_rank():
                 arguments = (*arguments[:-2], *ranks.grouped(*wanted[1], self._group))
-            self._made = _core_of(self._method, self._inputs, arguments)
+            cores = [ds._core_as(wanted[1]) for ds in self._inputs]
+            self._made = _core_of(self._method, cores, arguments)
             self._records_made = None
             self._made_for = wanted
         return self._made
@@ -131,7 +144,7 @@ class Chain(Viewable):
         """Returns an iterable of rows in the pieces in which they are read, of any size:
         records as BytesArrays, parsed rows as dicts of arrays. It is the fastest way to all
         rows."""
-        if self._core.batched():
+        if self._plan.batched():
             raise ValueError("blocks: the elements here are batches")
         return View(self, None, blocks=True)
 
@@ -157,7 +170,7 @@ class Chain(Viewable):
 
         ValueError: the elements are rows, or an option is invalid. OSError: there is no GPU;
         the message says what was looked for."""
-        if not self._core.batched():
+        if not self._plan.batched():
             raise ValueError("cuda: expected batches, but the elements here are rows: batch first")
         return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
 
@@ -167,12 +180,12 @@ class Chain(Viewable):
     def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
         """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
         return {name: (dtype, shape, is_ragged)
-                for name, dtype, shape, is_ragged in self._core.spec()}
+                for name, dtype, shape, is_ragged in self._plan.spec()}
 
     @property
     def batched(self) -> bool:
         """Whether the elements are batches."""
-        return self._core.batched()
+        return self._plan.batched()
 
     def __len__(self) -> int:
         """Returns the exact number of elements. TypeError: the number is unknown without running

@@ -393,7 +393,7 @@ class Dataset(RowSteps):
 
     def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None, *, group: Size = 1) -> "Dataset":
         """Delivers the part of rank `rank` of `world`. Without them, both are found when
-        iteration begins: see rank_and_world. `group`: this number of consecutive ranks share a part, so
+        iteration begins, and only then are wrong variables of a launcher an error: see rank_and_world. `group`: this number of consecutive ranks share a part, so
         that all of a tensor-parallel or pipeline-parallel group get the same batches.
 
         Directly after read(), each rank reads only its own records, and all ranks get the same
@@ -406,7 +406,7 @@ class Dataset(RowSteps):
         if rank is None or world is None:
             made = self._then("shard", None, None, text=text + ")")
             made._group, made._made = group, None
-            made._core  # noqa: B018  report errors now
+            made._plan  # noqa: B018  report errors now
             return made
         return self._then("shard", *part_of(rank, world, group), text=text + ")")
 

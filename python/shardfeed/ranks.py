@@ -19,6 +19,10 @@ _VARIABLES = (
 )
 
 
+class WrongVariables(ValueError):
+    """A launcher's variables are not a rank below its number of ranks."""
+
+
 def rank_and_world() -> Tuple[int, int]:
     """Returns (rank, number of ranks) of this process, from the first of these that says it:
     torch.distributed, if it is initialized; a Ray Train worker's context; JAX's processes,
@@ -149,11 +153,11 @@ def _of_tf_config() -> Optional[Tuple[int, int]]:
         tasks = [(kind, i) for kind in ("chief", "worker") for i in _numbers(cluster.get(kind, ()))]
         of_this = (task.get("type"), _index(task.get("index", 0)))
     except (ValueError, TypeError, AttributeError) as e:
-        raise ValueError(f"TF_CONFIG={text!r} is not in TensorFlow's format: {e}") from None
+        raise WrongVariables(f"TF_CONFIG={text!r} is not in TensorFlow's format: {e}") from None
     if of_this in tasks:
         return tasks.index(of_this), len(tasks)
     if of_this[0] in ("chief", "worker"):
-        raise ValueError(f"TF_CONFIG={text!r} has no {of_this[0]} of index {of_this[1]}")
+        raise WrongVariables(f"TF_CONFIG={text!r} has no {of_this[0]} of index {of_this[1]}")
     return None
 
 
@@ -178,10 +182,10 @@ def _checked(said: str, rank: str, world: str) -> Tuple[int, int]:
     try:
         found = int(rank), int(world)
     except ValueError:
-        raise ValueError(f"{said}: expected integers; set them, or pass rank and world") from None
+        raise WrongVariables(f"{said}: expected integers; set them, or pass rank and world") from None
     if not 0 <= found[0] < found[1]:
-        raise ValueError(f"{said}: the rank must be below the number of ranks; set them, or pass rank "
-                         "and world")
+        raise WrongVariables(f"{said}: the rank must be below the number of ranks; set them, or pass rank "
+                             "and world")
     if found[1] > _MOST_RANKS:
-        raise ValueError(f"{said}: there can be at most {_MOST_RANKS} ranks")
+        raise WrongVariables(f"{said}: there can be at most {_MOST_RANKS} ranks")
     return found

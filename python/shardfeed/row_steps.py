@@ -183,7 +183,7 @@ class RowSteps(Chain):
         An exception of fn comes out of the iterator with its traceback and a note that names
         the record."""
         name = getattr(fn, "__name__", type(fn).__name__)
-        if batched != self._core.batched():
+        if batched != self._plan.batched():
             raise ValueError(f"map({name}): " + (
                 "the elements here are rows: batch first, or leave out batched=True" if batched else
                 "the elements here are batches: pass batched=True, or unbatch first"))
@@ -209,7 +209,7 @@ class RowSteps(Chain):
             return self._then("map_batch", outputs, call, not self._shared(), version,
                               text=f"map({name}, batched=True)", structure=structure)
         given = {column[0] for column in outputs}
-        drops = [column[0] for column in self._core.spec() if column[0] not in given]
+        drops = [column[0] for column in self._plan.spec() if column[0] not in given]
         if by_place:
             call = functions.PlacedFunction(fn, self._structure, outputs, structure, with_index,
                                             seed is not None)
@@ -249,7 +249,7 @@ class RowSteps(Chain):
         if first is None:
             raise ValueError(f"{step}({name}): there are no elements from which to infer its columns; "
                              "declare output=")
-        return functions.learned(fn, first, self._core.spec() if batched else None)
+        return functions.learned(fn, first, self._plan.spec() if batched else None)
 
     def filter(self: Self, fn: Callable[[Any], Any], *, batched: bool = False,
                version: str = "") -> Self:
@@ -258,7 +258,7 @@ class RowSteps(Chain):
         `batched`: fn takes a batch and returns an array of bools, one for each row. `version`:
         as for map."""
         name = getattr(fn, "__name__", type(fn).__name__)
-        if batched != self._core.batched():
+        if batched != self._plan.batched():
             raise ValueError(f"filter({name}): the elements here are "
                              f"{'rows' if batched else 'batches'}")
         if batched:

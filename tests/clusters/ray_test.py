@@ -70,6 +70,31 @@ class TestRay:
             shardfeed.ray.write(ids.map_batches(tensors(lambda batch: 2 + int(batch["id"][0] > 9))), tmp_path / "odd@4")
         assert nothing_is_left(tmp_path / "odd@4")
 
+    def test_records_are_written_as_they_are(self, ray, dataset, tmp_path):
+        import pyarrow as pa
+        import shardfeed.ray
+        raw = shardfeed.ray.read(dataset, record=True)
+        for number, records in enumerate((raw, raw.map_batches(lambda batch: batch))):
+            shardfeed.ray.write(records, tmp_path / f"new{number}@4", record=True)
+            assert list(sf.read(tmp_path / f"new{number}@4")) == list(sf.read(dataset))
+        for wrong, why in [
+                (shardfeed.ray.read(dataset, ["n"]), "writes the one column 'record', and the columns are: n"),
+                (ray.data.from_arrow(pa.table({"record": ["a"]})), "the column 'record' of type binary, and it has another"),
+                (raw.map_batches(lambda batch: {"q": batch["record"]}), "the one column 'record', and the columns are: q")]:
+            with pytest.raises(Exception, match=why):
+                shardfeed.ray.write(wrong, tmp_path / "few@2", record=True)
+        assert not list(tmp_path.glob("few*"))
+
+    def test_batches_of_arrow_keep_missing_features_and_integers(self, ray, tmp_path):
+        """What the documentation recommends. Ray's batches of NumPy do not."""
+        import shardfeed.ray
+        with sf.write(tmp_path / "a@2") as writer:
+            for n in range(10):
+                writer.write({"n": 2 ** 60 + n} if n % 2 else {"m": n})
+        steps = shardfeed.ray.read(tmp_path / "a@2").map_batches(lambda batch: batch, batch_format="pyarrow")
+        shardfeed.ray.write(steps, tmp_path / "new@2")
+        assert list(sf.read(tmp_path / "new@2")) == list(sf.read(tmp_path / "a@2"))
+
     def test_python_objects_are_refused(self, ray, tmp_path):
         """Ray keeps columns that it cannot convert as pickles."""
         import shardfeed.ray

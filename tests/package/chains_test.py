@@ -173,6 +173,24 @@ def test_the_rank_is_found_when_iteration_begins(dataset, monkeypatch):
     assert numbers(pickle.loads(pickle.dumps(ds))) == whole[1::4]
 
 
+def test_wrong_ranks_of_launchers_are_errors_when_the_chain_runs(dataset, monkeypatch):
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ds = sf.read(dataset, batch=4).shard().parse({"n": sf.int64}).batch(4)
+    grouped = sf.read(dataset).shard(group=2)
+    mixed = sf.read(dataset).concatenate(sf.read(dataset).shard())
+    assert ds.batched and "n" in ds.element_spec and "shard()" in repr(ds)
+    for chain in (ds, grouped, mixed, pickle.loads(pickle.dumps(grouped))):
+        for run in (iter, lambda chain: chain.start(), len):
+            with pytest.raises(ValueError, match="RANK=5, WORLD_SIZE=2: the rank must be below the number of ranks"):
+                run(chain)
+    with pytest.raises(ValueError, match="take"):  # what is wrong with the chain itself is told at once
+        grouped.take(-1)
+    monkeypatch.setenv("RANK", "1")
+    assert len(list(grouped)) == len(list(sf.read(dataset)))
+    assert list(mixed) == list(sf.read(dataset)) + list(sf.read(dataset).shard(1, 2))
+
+
 @pytest.mark.parametrize("variables, found", [
     ({}, (0, 1)), ({"RANK": "2", "WORLD_SIZE": "3"}, (2, 3)),
     ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, (2, 3)),
