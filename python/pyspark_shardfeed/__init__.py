@@ -271,9 +271,9 @@ class DefaultSource(DataSource):
         columns = None if names is None else [name.strip() for name in names.split(",")]
         if raw and columns is not None:
             raise ValueError("option columns: record=raw has the one column 'record', and takes no columns")
-        for name in columns or ():
-            if columns.count(name) > 1:
-                raise ValueError(f"option columns: {name!r} appears twice")
+        twice = [name for i, name in enumerate(columns or ()) if columns and name in columns[:i]]
+        if twice:
+            raise ValueError(f"option columns: {twice[0]!r} appears twice")
         return columns_of([self._path()], columns, raw)
 
     def schema(self) -> Any:
