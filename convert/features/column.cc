@@ -31,7 +31,7 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
 struct Spelling {
   ColumnKind kind;
   bool far = false;    // the number may be outside the range of float
-  bool risky = false;  // it may have eight digits before the point, or become 0 as a float
+  bool risky = false;  // it may be at least 2^23, or become 0 as a float
 };
 
 Spelling SpellingOf(std::string_view text) {
@@ -65,7 +65,7 @@ Spelling SpellingOf(std::string_view text) {
                        EqualsIgnoringCase(word, "infinity");
     return {known ? ColumnKind::kFloat : ColumnKind::kBytes};
   }
-  if (at == text.size()) return {ColumnKind::kFloat, num_whole > 37, risky};
+  if (at == text.size()) return {ColumnKind::kFloat, num_whole > 37, risky || num_whole == 7};
   if ((text[at] | 0x20) != 'e') return {ColumnKind::kBytes};
   ++at;
   if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;

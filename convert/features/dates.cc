@@ -120,8 +120,8 @@ std::optional<int64_t> DateNumber(std::string_view text, DatesAs as) {
 
 std::string NoteOfNoDates(std::string_view what) {
   return "no " + std::string(what) +
-         " has dates, which are written as in 2024-01-31 or 2024-01-31T13:45:00Z, so none became "
-         "numbers";
+         " that may become numbers has dates, which are written as in 2024-01-31 or "
+         "2024-01-31T13:45:00Z";
 }
 
 std::string NumbersAmongDates(uint64_t values) {

@@ -24,6 +24,8 @@ absl::Status Defect(std::string_view name, std::string_view what) {
 
 // Up to here, floats hold all whole numbers.
 constexpr int64_t kAllExact = int64_t{1} << 24;
+// From here on, floats are whole numbers.
+constexpr double kAllWhole = 1 << 23;
 
 bool IsInexact(int64_t value) {
   if (value >= -kAllExact && value <= kAllExact) return false;
@@ -147,7 +149,7 @@ class FactFinder {
     }
     if (asked_ == ColumnKind::kBytes) return true;
     const auto text = [&] { return is_text ? JsonText(value) : fmt::to_string(number); };
-    if (std::abs(number) >= kAllExact) [[unlikely]] {
+    if (std::abs(number) >= kAllWhole) [[unlikely]] {
       // A text such as 1e999 may stand for a number beyond all doubles.
       if (!ToFloat(number) || (is_text && std::isinf(number))) {
         return Fail(Defect(name_, fmt::format("the number {} is outside of float32", text())));

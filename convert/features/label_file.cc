@@ -39,8 +39,10 @@ absl::StatusOr<LabelFile> LabelFile::Read(const std::string& path,
                                           const LabelFileOptions& options) {
   LabelFile file;
   file.path_ = path;
-  absl::StatusOr<std::string> text = ReadText(path, kMaxBytes);
+  std::string encoding;
+  absl::StatusOr<std::string> text = ReadText(path, kMaxBytes, &encoding);
   if (!text.ok()) return text.status();
+  if (!encoding.empty()) file.notes_.push_back(fmt::format("read as {}", encoding));
   file.text_ = std::make_unique<std::string>(*std::move(text));
   if (absl::Status status = file.Parse(options); !status.ok()) return status;
   return file;
@@ -296,9 +298,7 @@ absl::Status LabelFile::FindLabels() {
       (kind == ColumnKind::kInt64 ? integers : fractions).Add(row);
     } else {
       names.Add(row);
-      if (ParseAnyFloat(label) || IsNumberWith(label, '.', ',') || IsNumberWith(label, ',', '.')) {
-        like_numbers.Add(row);
-      }
+      if (ParseAnyFloat(label) || IsWrittenAsNumber(label)) like_numbers.Add(row);
     }
   }
   Column& label = columns_[label_column_];

@@ -47,15 +47,16 @@ Cells Joined(const Cells& a, const Cells& b) {
 }
 
 // How many bytes a mark of numbers has at `at`, and which one it is: a point, a comma, or one of
-// kOtherThousands. The no-break spaces U+00A0 and U+202F are blanks, and U+2019 is an apostrophe,
-// as typesetters and spreadsheets write them. 0: none.
+// kOtherThousands. The spaces U+00A0, U+202F and U+2009 are blanks, and U+2019 is an apostrophe, as
+// typesetters and spreadsheets write them. 0: none.
 size_t MarkAt(std::string_view text, size_t at, char* mark) {
   *mark = text[at];
   if (*mark == '.' || *mark == ',') return 1;
   if (std::ranges::find(kOtherThousands, *mark) != kOtherThousands.end()) return 1;
   const std::string_view rest = text.substr(at);
   *mark = rest.starts_with("\u2019") ? '\'' : ' ';
-  return rest.starts_with("\u00a0") ? 2 : *mark == '\'' || rest.starts_with("\u202f") ? 3 : 0;
+  if (rest.starts_with("\u00a0")) return 2;
+  return *mark == '\'' || rest.starts_with("\u202f") || rest.starts_with("\u2009") ? 3 : 0;
 }
 
 bool EndsWithExponent(std::string_view rest) {
@@ -170,7 +171,11 @@ std::optional<std::string_view> WithPlainMarks(std::string_view text, char decim
 bool IsNumberWith(std::string_view text, char decimal, char thousands) {
   thread_local std::string scratch;
   const std::optional<std::string_view> plain = WithPlainMarks(text, decimal, thousands, &scratch);
-  return plain && KindOfText(*plain) != ColumnKind::kBytes;
+  return plain && KindOfText(WithoutPlus(*plain)) != ColumnKind::kBytes;
+}
+
+bool IsWrittenAsNumber(std::string_view text) {
+  return WritingOf(text, '.') != Writing::kOther || WritingOf(text, ',') != Writing::kOther;
 }
 
 CellRules::CellRules(CellOptions options)
@@ -251,7 +256,8 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
     (HasZerosInFront(text) ? zeros_in_front_ : not_held_).Add(cell, place);
   }
   if (writing != Writing::kOther) written_as_numbers_.Add(cell, place);
-  if (writing == Writing::kPlain || (!IsDigit(text.front()) && text.front() != '-')) return;
+  const char start = text.front();
+  if (writing == Writing::kPlain || (!IsDigit(start) && start != '-' && start != '+')) return;
   for (size_t i = 0; i < kOtherThousands.size(); ++i) {
     const char mark = kOtherThousands[i];
     // Only a column of nothing but such numbers is of interest.
@@ -260,7 +266,10 @@ void TableColumn::AddText(std::string_view text, std::string_view cell, Place pl
       grouped_and_marked_[i] += IsNumberWith(text, other, mark);
     }
   }
-  if (text.find(other) == text.npos) return;
+  if (text.find(other) == text.npos) {
+    with_groups_ += IsNumberWith(text, other, decimal);
+    return;
+  }
   with_thousands_ += IsNumberWith(text, decimal, other);
   if (!IsNumberWith(text, other, decimal)) return;
   ++with_decimal_;
@@ -421,9 +430,11 @@ std::string TableColumn::RemedyOfGroups(uint64_t texts, const SpellOption& spell
   for (size_t i = 0; i < kOtherThousands.size(); ++i) {
     const std::string thousands = spell("thousands", std::string(1, kOtherThousands[i]));
     if (grouped_[i] == texts) return fmt::format("; {} reads them as numbers", thousands);
-    if (grouped_and_marked_[i] == texts && floats_ == 0) {
-      return fmt::format("; {} and {} read them as numbers", thousands, spell("decimal", other));
+    if (grouped_and_marked_[i] != texts || floats_ > 0) continue;
+    if (rules_->options().thousands == kOtherThousands[i]) {
+      return fmt::format("; {} reads them as numbers", spell("decimal", other));
     }
+    return fmt::format("; {} and {} read them as numbers", thousands, spell("decimal", other));
   }
   return "";
 }
@@ -449,10 +460,11 @@ std::string TableColumn::ReasonOfTexts(const std::function<std::string(const Cel
   }
   const uint64_t marked = written_as_numbers_.count - not_held_.count - zeros_in_front_.count;
   if (reasons.empty() && marked > 0) {
-    reasons.push_back(
-        fmt::format("{} other marks than the numbers beside {}, the first {}",
-                    marked == 1 ? "1 value has" : fmt::format("{} values have", marked),
-                    marked == 1 ? "it" : "them", first(written_as_numbers_)));
+    reasons.push_back(fmt::format(
+        "{} marks that {}, the first {}",
+        marked == 1 ? "1 value has" : fmt::format("{} values have", marked),
+        ints_ + floats_ > 0 ? "the numbers beside do not have" : "do not make it a number",
+        first(written_as_numbers_)));
   }
   return fmt::format("{}", fmt::join(reasons, ", and "));
 }
@@ -488,6 +500,11 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     remedy = with_both_ == 0 ? fmt::format("; {} reads them as numbers", spell("decimal", other))
                              : fmt::format("; {} and {} read them as numbers",
                                            spell("decimal", other), spell("thousands", thousands));
+  } else if (spell && !of_dates && with_groups_ > 0 &&
+             with_groups_ + with_decimal_ == others.count && floats_ == 0) {
+    const std::string thousands(1, rules_->options().decimal);
+    remedy = fmt::format("; {} and {} read them as numbers", spell("decimal", other),
+                         spell("thousands", thousands));
   } else if (spell && !of_dates && others.count > 0) {
     remedy = RemedyOfGroups(others.count, spell);
   }

@@ -39,7 +39,7 @@ struct CellOptions {
   bool trim_numbers = true;
   char decimal = '.';
   // The mark between groups of three digits; 0: none. A blank stands for the no-break spaces
-  // U+00A0 and U+202F as well, and an apostrophe for U+2019.
+  // U+00A0 and U+202F and the thin space U+2009 as well, and an apostrophe for U+2019.
   char thousands = '\0';
   DatesAs dates = DatesAs::kText;
 };
@@ -58,6 +58,10 @@ std::optional<std::string_view> WithPlainMarks(std::string_view text, char decim
 
 // Whether the text is a number if its marks are these.
 bool IsNumberWith(std::string_view text, char decimal, char thousands);
+
+// Whether people write numbers so: with or without marks between groups of digits, and with a
+// point or a comma before fractions. No kind of feature need hold it.
+bool IsWrittenAsNumber(std::string_view text);
 
 // Thread-safe.
 class CellRules {
@@ -102,7 +106,8 @@ class CellRules {
 // Spells an option of the front end for notes: ("thousands", ",") as "--thousands ,".
 using SpellOption = std::function<std::string(std::string_view option, std::string_view value)>;
 
-// Marks between groups of digits besides points and commas: those of Switzerland and France.
+// Marks between groups of digits besides points and commas: those of Switzerland and France. A
+// blank and an apostrophe stand for what typesetters write, too: see CellOptions::thousands.
 inline constexpr std::array<char, 2> kOtherThousands = {'\'', ' '};
 
 enum class CellContent { kValue, kMissing, kOther };
@@ -243,6 +248,8 @@ class TableColumn {
   uint64_t with_thousands_ = 0;
   uint64_t with_decimal_ = 0;
   uint64_t with_both_ = 0;
+  // Those that are numbers if the decimal mark stands between groups of digits.
+  uint64_t with_groups_ = 0;
   // The first texts that are all numbers with another mark for thousands, and with it and another
   // decimal mark.
   std::array<uint64_t, kOtherThousands.size()> grouped_ = {};

@@ -73,15 +73,23 @@ ConvertedText ConvertUtf16(bool big_endian, std::string_view text, char* const t
 // The bytes that Windows-1252 leaves undefined.
 constexpr std::string_view kUndefined = "\x81\x8d\x8f\x90\x9d";
 // Signs of Windows-1252 that may stand between two letters: dots, dashes, quotes, a no-break space,
-// a soft hyphen.
+// a soft hyphen. They may follow any letter.
 constexpr std::string_view kInWords = "\x85\x91\x92\x93\x94\x96\x97\xa0\xab\xad\xb7\xbb";
+// Signs that may stand between two letters of ASCII: a trade mark, a registered one, a square, a
+// multiplication sign, an accent in place of an apostrophe.
+constexpr std::string_view kBetweenLetters = "\x99\xae\xb2\xb4\xd7";
+
+bool Contains(std::string_view bytes, unsigned char byte) {
+  return bytes.find(static_cast<char>(byte)) != bytes.npos;
+}
 
 // Whether the byte is a letter of Windows-1252 that ASCII does not have.
 bool IsHighLetter(unsigned char byte) {
   if (byte >= 0xc0) return byte != 0xd7 && byte != 0xf7;
-  return "\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xaa\xb5\xba"sv.find(static_cast<char>(byte)) !=
-         std::string_view::npos;
+  return Contains("\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xaa\xb5\xba"sv, byte);
 }
+
+bool IsSign(unsigned char byte) { return byte >= 0x80 && !IsHighLetter(byte); }
 
 bool IsLetter(unsigned char byte) { return absl::ascii_isalpha(byte) || IsHighLetter(byte); }
 
@@ -143,7 +151,23 @@ ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* 
   return {.read = text.size(), .written = static_cast<size_t>(out - to)};
 }
 
+std::optional<size_t> FindUnlikeWindows1252(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x80) continue;
+    if (Contains(kUndefined, byte)) return i;
+    if (byte < 0xc2) continue;
+    const std::string_view character = text.substr(i, byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2);
+    // Text in capitals has such pairs before a quote or a dash, but not with these two letters.
+    const bool by_chance =
+        character.size() == 2 && byte > 0xc3 && Contains(kInWords, character.back());
+    if (!by_chance && character.size() > 1 && IsUtf8(character)) return i;
+  }
+  return std::nullopt;
+}
+
 bool LooksLikeWindows1252(std::string_view text) {
+  if (FindUnlikeWindows1252(text)) return false;
   const auto at = [text](size_t i) -> unsigned char { return i < text.size() ? text[i] : ' '; };
   uint64_t likely = 0;
   uint64_t unlikely = 0;
@@ -153,20 +177,19 @@ bool LooksLikeWindows1252(std::string_view text) {
     const unsigned char after = at(i + 1);
     if (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r' && byte != '\f') return false;
     if (byte < 0x80) continue;
-    if (kUndefined.find(static_cast<char>(byte)) != kUndefined.npos) return false;
-    // Text with characters of UTF-8 is UTF-8 with damage.
-    if (byte >= 0xc2 && IsUtf8(text.substr(i, byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2))) {
-      return false;
-    }
     if (IsHighLetter(byte)) {
       const bool in_word = absl::ascii_isalpha(before) || absl::ascii_isalpha(after);
       const bool is_word = !IsHighLetter(before) && !IsHighLetter(after);
-      likely += in_word;
-      unlikely += !in_word && !is_word;
+      // UTF-8 that is cut or damaged begins with a capital, or goes on with a sign.
+      const bool like_utf8 = (byte >= 0xc0 && byte <= 0xde && absl::ascii_islower(before)) ||
+                             (byte >= 0xc0 && IsSign(after) && !Contains(kInWords, after));
+      likely += in_word && !like_utf8;
+      unlikely += like_utf8 || (!in_word && !is_word);
+    } else if (Contains(kInWords, byte)) {
+      likely += !IsHighLetter(before);
     } else {
-      const bool inside = kInWords.find(static_cast<char>(byte)) == kInWords.npos &&
-                          IsLetter(before) && IsLetter(after);
-      (inside ? unlikely : likely) += 1;
+      const bool inside = IsLetter(before) && IsLetter(after) && !Contains(kBetweenLetters, byte);
+      (inside || IsHighLetter(before) ? unlikely : likely) += 1;
     }
   }
   return likely > 0 && unlikely * 20 <= likely;

@@ -43,8 +43,13 @@ ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* 
 // Whether text that is not UTF-8 is likely Windows-1252: its characters beyond ASCII are letters of
 // words that have ASCII letters too, as in Western European languages, or signs where such texts
 // have them. Other encodings of single bytes and of pairs of bytes put many such letters next to
-// each other, or signs between letters; those of Eastern European languages may look alike.
+// each other, or signs between letters, and so does damaged UTF-8; encodings for other languages in
+// Latin letters may look alike.
 bool LooksLikeWindows1252(std::string_view text);
+
+// The place of the first byte that text in Windows-1252 does not have: one that is undefined there,
+// or the first one of a character of UTF-8.
+std::optional<size_t> FindUnlikeWindows1252(std::string_view text);
 
 }  // namespace shardfeed
 

@@ -46,9 +46,15 @@ bool IsText(std::string_view text) {
   return IsUtf8(text) && std::memchr(text.data(), 0, text.size()) == nullptr;
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes) {
-  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
+absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes,
+                                     std::string* encoding) {
+  TextReaderOptions options;
+  if (encoding != nullptr) options.encoding = std::nullopt;
+  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, options);
   if (!reader.ok()) return reader.status();
+  if (encoding != nullptr && (*reader)->encoding() != TextEncoding::kUtf8) {
+    *encoding = (*reader)->EncodingText();
+  }
   std::string text;
   do {
     std::string_view more = (*reader)->unread();
@@ -155,7 +161,8 @@ absl::Status TextReader::CheckStart() {
     encoding_ = mark->encoding;
     has_mark_ = true;
   } else if (!mark) {
-    const std::string_view start = unread().substr(0, unread().size() - CutCharacter(unread()));
+    std::string_view start = unread();
+    if (!stream_->at_end()) start.remove_suffix(CutCharacter(start));
     guessed_encoding_ = !options_.encoding && !IsUtf8(start) && LooksLikeWindows1252(start);
     encoding_ = guessed_encoding_ ? TextEncoding::kWindows1252
                                   : options_.encoding.value_or(TextEncoding::kUtf8);
@@ -194,13 +201,15 @@ absl::StatusOr<size_t> TextReader::ReadConverted(absl::Span<char> to) {
     const ConvertedText converted = ConvertToUtf8(encoding_, part, to.data());
     raw_.erase(0, converted.read);
     if (converted.written > 0) return converted.written;
-    const auto error = [this](std::string_view what) {
-      const std::string_view before = unread();
-      return absl::DataLossError(fmt::format("{}:{}: {} at byte {} of the file", stream_->path(),
-                                             line_ + std::count(before.begin(), before.end(), '\n'),
-                                             what, stream_->offset() - raw_.size()));
+    const auto error = [this](std::string_view what, size_t at) {
+      const std::string_view text = unread();
+      const std::string_view raw = std::string_view(raw_).substr(0, at);
+      return absl::DataLossError(
+          fmt::format("{}:{}: {} at byte {} of the file", stream_->path(),
+                      line_ + std::ranges::count(text, '\n') + std::ranges::count(raw, '\n'), what,
+                      stream_->offset() - raw_.size() + at));
     };
-    if (!converted.valid) return error("not UTF-16: half of a character");
+    if (!converted.valid) return error("not UTF-16: half of a character", 0);
     // What is left is less than a character.
     const size_t kept = raw_.size();
     raw_.resize(kept + kRead);
@@ -208,8 +217,16 @@ absl::StatusOr<size_t> TextReader::ReadConverted(absl::Span<char> to) {
     raw_.resize(kept + n.value_or(0));
     if (!n.ok()) return n.status();
     if (*n == 0) {
-      if (kept > 0) return error("the file ends inside a character");
+      if (kept > 0) return error("the file ends inside a character", 0);
       return 0;
+    }
+    if (!guessed_encoding_) continue;
+    if (const auto unlike = FindUnlikeWindows1252(raw_)) {
+      return WithRemedy(
+          error("Windows-1252 was guessed from the beginning of the file, but what is "
+                "not Windows-1252 follows",
+                *unlike),
+          {"encoding", "NAME", "say what it is"});
     }
   }
 }
@@ -252,9 +269,15 @@ absl::Status TextReader::CheckText(size_t from) {
       const std::string what =
           fmt::format("{}:{}: not UTF-8 at byte {}{} (found {:#04x})", stream_->path(), line,
                       offset + sound, of, static_cast<unsigned char>(one[sound]));
-      if (options_.offers_encodings) {
+      if (options_.offers_encodings && LooksLikeWindows1252(one)) {
         return WithRemedy(absl::DataLossError(what + "; it may be Windows-1252"),
                           {"encoding", "windows-1252", "read it as that"});
+      }
+      if (options_.offers_encodings) {
+        return WithRemedy(
+            absl::DataLossError(
+                what + "; it is damaged, or of another encoding, which iconv -t UTF-8 converts"),
+            {"on_error", "skip", "leave out such rows"});
       }
       return absl::DataLossError(what +
                                  "; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8");

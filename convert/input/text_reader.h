@@ -48,8 +48,10 @@ struct TextReaderOptions {
 bool IsText(std::string_view text);
 
 // Reads a whole text, checked like any other, without its byte order mark. Errors: see TextReader;
-// ResourceExhausted: it has more than `max_bytes`.
-absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes);
+// ResourceExhausted: it has more than `max_bytes`. With `encoding`, the text need not be UTF-8 (see
+// TextReaderOptions), and what is told of its encoding is written there if it is not.
+absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t max_bytes,
+                                     std::string* encoding = nullptr);
 
 // Holds a moving part of a file in memory and splits it into lines. A UTF-8 byte order mark is
 // skipped. Compressed files are decompressed: see InputStream. Not thread-safe.
@@ -75,6 +77,7 @@ class TextReader {
   std::string_view unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // The encoding that the file is read as.
   TextEncoding encoding() const { return encoding_; }
+  bool guessed_encoding() const { return guessed_encoding_; }
   // What is told of it: "UTF-8 with a byte order mark", "Windows-1252 (a guess: not UTF-8)".
   std::string EncodingText() const;
   // 1-based line where the unread text starts.

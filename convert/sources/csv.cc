@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -80,6 +81,7 @@ class CsvSource : public Source {
     if (options_.trim != CsvOptions::Trim::kAll) return;
     for (CsvCell& cell : *cells) cell.text = Trimmed(cell.text);
   }
+  std::string EncodingsText() const;
   std::string ReadAs() const;
   // Counts a row in its split.
   absl::Status AddToSplit(uint32_t file, const CsvRow& row, const std::vector<CsvCell>& cells);
@@ -151,7 +153,11 @@ absl::Status CsvSource::ReadStart(uint32_t file, TextReader& reader) {
   num_comments_ += start.comments;
   reader.Consume(start.bytes, start.lines);
   rows.encoding = reader.encoding();
-  const std::string encoding = reader.EncodingText();
+  std::string encoding = reader.EncodingText();
+  if (reader.guessed_encoding() && files_.size() > 1) {
+    encoding = fmt::format("{} in {} (a guess: not UTF-8)", TextEncodingName(reader.encoding()),
+                           files_.path(file));
+  }
   if (std::ranges::find(encodings_, encoding) == encodings_.end()) encodings_.push_back(encoding);
   if (file == 0) {
     CsvGiven given;
@@ -401,6 +407,14 @@ FeatureTypes CsvSource::types() const {
   return types;
 }
 
+std::string CsvSource::EncodingsText() const {
+  constexpr size_t kShown = 5;
+  const std::span<const std::string> shown(encodings_.data(), std::min(encodings_.size(), kShown));
+  const size_t others = encodings_.size() - shown.size();
+  return fmt::format("{}{}", fmt::join(shown, " and "),
+                     others == 0 ? "" : fmt::format(" and {} more files", others));
+}
+
 std::string CsvSource::ReadAs() const {
   std::string text = "read as CSV: ";
   const char delimiter = guess_.dialect.delimiter;
@@ -417,7 +431,7 @@ std::string CsvSource::ReadAs() const {
                 ? ", no header (the name is column1)"
                 : fmt::format(", no header (the names are column1 to column{})", columns_.size());
   }
-  text += fmt::format(", {}", fmt::join(encodings_, " and "));
+  text += fmt::format(", {}", EncodingsText());
   if (guess_.decimal != '.') text += fmt::format(", decimal mark '{}'", guess_.decimal);
   if (options_.thousands != '\0') text += fmt::format(", thousands mark '{}'", options_.thousands);
   if (options_.trim == CsvOptions::Trim::kAll) {
@@ -448,9 +462,11 @@ std::vector<std::string> CsvSource::notes() const {
     if (columns_[i].cells.keeps_dates()) dates.Add(Excerpt(columns_[i].name()));
   }
   if (dates.count() > 0) {
-    notes.push_back(fmt::format("{}; {} makes them seconds since 1970",
-                                dates.Text("column", "columns", "of dates, kept as text"),
-                                options_.spell("dates", "epoch")));
+    std::string note = dates.Text("column", "columns", "of dates, kept as text");
+    if (options_.spell) {
+      note += fmt::format("; {} makes them seconds since 1970", options_.spell("dates", "epoch"));
+    }
+    notes.push_back(std::move(note));
   }
   if (options_.dates != DatesAs::kText &&
       std::ranges::none_of(by_name_, [this](size_t i) { return columns_[i].cells.has_dates(); })) {
@@ -590,7 +606,9 @@ absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> p
         fmt::format("expected different marks for decimals and thousands, got {} for both",
                     Excerpt({&options.thousands, 1})));
   }
-  if (!options.spell) {
+  if (!options.names_options) {
+    options.spell = nullptr;
+  } else if (!options.spell) {
     options.spell = [](std::string_view option, std::string_view value) {
       return fmt::format("the option {}={}", option, value);
     };

@@ -36,6 +36,8 @@ struct CsvOptions {
   bool quotes = true;  // otherwise, they are ordinary characters
   std::optional<bool> header;
   std::optional<TextEncoding> encoding;
+  // Whether notes name options that remedy what they tell.
+  bool names_options = true;
   std::optional<char> decimal;
   char thousands = '\0';  // the mark between groups of digits; 0: none
   bool comments = true;   // whether lines at the beginning that start with "#" are skipped

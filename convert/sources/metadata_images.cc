@@ -82,7 +82,9 @@ absl::Status Conflict(std::string_view name) {
 // The names of a table's columns are in its first line. That of a file of JSON lines is checked
 // with each row.
 absl::Status MetadataImages::CheckHeader() const {
-  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path_, {});
+  TextReaderOptions options;
+  options.encoding = std::nullopt;
+  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path_, options);
   if (!reader.ok()) return reader.status();
   TextReader::Line line;
   if (!(*reader)->NextLine(&line)) return (*reader)->status();
@@ -174,10 +176,11 @@ absl::Status MetadataImages::Scan(std::stop_token stop,
     if (absl::Status status = CheckHeader(); !status.ok()) return status;
   }
   if (absl::Status status = table_->Scan(stop, progress); absl::IsInvalidArgument(status)) {
-    return WithMessage(status, fmt::format("{}; rename the file if it does not describe images",
-                                           std::string(status.message())));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}; rename the file if it does not describe images", std::string(status.message())));
   } else if (!status.ok()) {
-    return status;
+    // Images have none of the options of tables, which may be attached.
+    return absl::Status(status.code(), status.message());
   }
   absl::Status status = table_->ForEach([&](const Item& row) {
     if (num_images() % 1024 == 0 && stop.stop_requested()) {
@@ -269,6 +272,7 @@ absl::StatusOr<std::unique_ptr<Source>> MakeMetadataImagesSource(std::string pat
   } else {
     CsvOptions csv;
     csv.header = true;
+    csv.names_options = false;
     csv.key_column = kNameColumn;
     csv.choice.kinds = std::move(kinds);
     table = MakeCsvSource({path}, std::move(csv));

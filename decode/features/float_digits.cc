@@ -9,13 +9,10 @@
 namespace shardfeed {
 
 bool IsLossyAsFloat(double value) {
-  constexpr double kFirst = 1 << 24;  // all smaller whole numbers are floats
+  constexpr double kFirst = 1 << 23;  // floats from here on are whole numbers
   const double stored = static_cast<float>(value);
   if (stored == 0) return value != 0;
-  if (std::abs(value) < kFirst || !std::isfinite(stored) ||
-      std::trunc(stored) == std::trunc(value)) {
-    return false;
-  }
+  if (std::abs(value) < kFirst || !std::isfinite(stored) || stored == value) return false;
   // One digit before the point: [-]d.dddddde+dd.
   char text[32];
   const char* const end =

@@ -69,7 +69,7 @@ class NumberRule {
   double Stored(double value) const;
 
  private:
-  static constexpr double kUnsuspicious = 1 << 23;  // floats represent all integers up to this
+  static constexpr double kUnsuspicious = 1 << 23;  // floats from here on are whole numbers
 
   bool IsLossySlow(double value) const;
   std::string WhyInteger(std::string_view value) const;

@@ -100,9 +100,9 @@ absl::Status CheckIsLike(const Schema& schema, bool whole, std::string_view data
   }
   if (!whole || schema.records() == 0) return absl::OkStatus();
   for (const auto& [name, feature] : theirs) {
-    if (feature.records < like.manifest.schema.records() || schema.features().count(name) > 0) {
-      continue;
-    }
+    const auto here = schema.features().find(name);
+    const bool is_there = here != schema.features().end() && here->second.records > 0;
+    if (feature.records < like.manifest.schema.records() || is_there) continue;
     return absl::FailedPreconditionError(
         fmt::format("{}: lacks the feature {}, which all records of {} have; convert both alike",
                     dataset, QuotedName(name), like.name));

@@ -180,19 +180,25 @@ class SomePlaces {
 
 }  // namespace
 
-[[gnu::always_inline]] inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
+[[gnu::always_inline]] inline bool FeatureStatistics::BeginSingle(FeatureKind kind,
+                                                                  uint64_t records) {
   if (kind < kind_ || kind == FeatureKind::kNone) return false;
   if (kind > kind_) {
     *this = FeatureStatistics();
     kind_ = kind;
   }
-  ++records_;
-  values_ += count;
-  if (count == 1) {
-    ++single_;
-  } else {
-    lengths_.Add(static_cast<double>(count));
-  }
+  records_ += records;
+  values_ += records;
+  single_ += records;
+  return true;
+}
+
+[[gnu::always_inline]] inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
+  if (!BeginSingle(kind, 1)) return false;
+  if (count == 1) return true;
+  values_ += count - 1;
+  --single_;
+  lengths_.Add(static_cast<double>(count));
   return true;
 }
 
@@ -355,6 +361,24 @@ void FeatureStatistics::Add(FeatureKind kind, std::string_view record,
     const SomePlaces places(count, seed);
     LeaveOut(places.left_out());
     AddSpans(record.data(), spans, places);
+  }
+}
+
+void FeatureStatistics::AddFloats(const char* floats, absl::Span<const uint64_t> seeds) {
+  if (!BeginSingle(FeatureKind::kFloat, seeds.size())) return;
+  ScanFloats(floats, seeds.size());
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    OnePlace place(seeds[i]);
+    LookAtFloat(LoadLittleEndian<uint32_t>(floats + 4 * i), place);
+  }
+}
+
+void FeatureStatistics::AddInts(absl::Span<const int64_t> values,
+                                absl::Span<const uint64_t> seeds) {
+  if (!BeginSingle(FeatureKind::kInt64, values.size())) return;
+  for (size_t i = 0; i < values.size(); ++i) {
+    OnePlace place(seeds[i]);
+    AddInt(values[i], place);
   }
 }
 

@@ -18,6 +18,12 @@ void DistinctCounter::Merge(const DistinctCounter& other) {
   if (other.ranks_.empty()) return;
   if (ranks_.empty()) ranks_.resize(other.ranks_.size());
   for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i] = std::max(ranks_[i], other.ranks_[i]);
+  FindLeast();
+}
+
+void DistinctCounter::FindLeast() {
+  least_ = *std::ranges::min_element(ranks_);
+  num_least_ = std::ranges::count(ranks_, least_);
 }
 
 double DistinctCounter::Estimate() const {
@@ -44,9 +50,9 @@ void DistinctCounter::Write(StatisticsWriter& out) const {
 }
 
 void DistinctCounter::Read(StatisticsReader& in) {
-  ranks_.clear();
+  *this = DistinctCounter();
   if (in.Number(1) == 0) return;
-  ranks_.resize(size_t{1} << kBits);
+  ranks_.resize(kRegisters);
   for (size_t i = 0; i < ranks_.size(); i += 4) {
     const uint64_t packed = in.Fixed(3);
     for (int k = 0; k < 4; ++k) {
@@ -54,6 +60,7 @@ void DistinctCounter::Read(StatisticsReader& in) {
       in.Expect(ranks_[i + k] <= kMaxRank);
     }
   }
+  FindLeast();
 }
 
 uint64_t FrequentValues::KeyOf(std::string_view bytes) {

@@ -31,12 +31,11 @@ class DistinctCounter {
  public:
   // `hash` is that of a value.
   void Add(uint64_t hash) {
-    if (ranks_.empty()) ranks_.resize(size_t{1} << kBits);
-    uint8_t& rank = ranks_[hash >> (64 - kBits)];
     // The bit after those that are examined ends the count.
-    const auto zeros =
-        static_cast<uint8_t>(__builtin_clzll(hash << kBits | uint64_t{1} << (kBits - 1)));
-    if (rank <= zeros) rank = zeros + 1;
+    const auto rank =
+        static_cast<uint8_t>(__builtin_clzll(hash << kBits | uint64_t{1} << (kBits - 1)) + 1);
+    // Most values end here once there are many, without a look at memory.
+    if (rank > least_) Raise(hash >> (64 - kBits), rank);
   }
   void Merge(const DistinctCounter& other);
   double Estimate() const;
@@ -46,8 +45,21 @@ class DistinctCounter {
 
  private:
   static constexpr int kBits = 12;
+  static constexpr size_t kRegisters = size_t{1} << kBits;
   static constexpr int kMaxRank = 64 - kBits + 1;
-  std::vector<uint8_t> ranks_;  // empty, or 2^kBits
+
+  void Raise(size_t at, uint8_t rank) {
+    if (ranks_.empty()) ranks_.resize(kRegisters);
+    const uint8_t before = ranks_[at];
+    if (before >= rank) return;
+    ranks_[at] = rank;
+    if (before == least_ && --num_least_ == 0) FindLeast();
+  }
+  void FindLeast();
+
+  std::vector<uint8_t> ranks_;  // empty, or kRegisters
+  uint8_t least_ = 0;           // the least of them, and how many are equal to it
+  size_t num_least_ = kRegisters;
 };
 
 // Counts the values that are most frequent: exactly while there are few different ones, and

@@ -1,6 +1,40 @@
 #include "shard/statistics/value_collector.h"
 
+#include <cstring>
+
+#include "tfrecord/wire.h"
+
 namespace shardfeed {
+
+[[gnu::always_inline]] inline void ValueCollector::Slot::Gather(FeatureKind number,
+                                                                std::string_view record,
+                                                                ValueSpan span, uint64_t seed) {
+  if (gathered == nullptr) gathered = std::make_unique<Gathered>();
+  if (gathered->kind != number || gathered->count == Gathered::kMost) [[unlikely]] {
+    AddGathered();
+    gathered->kind = number;
+  }
+  const size_t i = gathered->count++;
+  gathered->seeds[i] = seed;
+  const char* const at = record.data() + span.begin;
+  if (number == FeatureKind::kFloat) {
+    std::memcpy(&gathered->floats[i * sizeof(float)], at, sizeof(float));
+  } else {
+    const WireNumber value = ReadVarint(at, record.data() + span.end);
+    gathered->ints[i] = static_cast<int64_t>(value.value);
+  }
+}
+
+void ValueCollector::Slot::AddGathered() {
+  if (gathered == nullptr || gathered->count == 0) return;
+  const absl::Span<const uint64_t> seeds(gathered->seeds.data(), gathered->count);
+  if (gathered->kind == FeatureKind::kFloat) {
+    statistics->AddFloats(gathered->floats.data(), seeds);
+  } else {
+    statistics->AddInts({gathered->ints.data(), gathered->count}, seeds);
+  }
+  gathered->count = 0;
+}
 
 // Adds the values of one record.
 class ValueCollector::Visitor final : public ValueVisitor {
@@ -13,10 +47,17 @@ class ValueCollector::Visitor final : public ValueVisitor {
     if (position >= slots.size()) slots.resize(position + 1);
     if (slots[position].name != &name) {
       FeatureStatistics* const of = Of(name);
-      slots[position] = {&name, of};
+      slots[position].name = &name;
+      slots[position].statistics = of;
     }
-    FeatureStatistics* const statistics = slots[position].statistics;
-    if (statistics != nullptr) statistics->Add(kind, record_, spans, count, all_->seed_);
+    Slot& slot = slots[position];
+    if (slot.statistics == nullptr) return;
+    const bool is_number = kind == FeatureKind::kFloat || kind == FeatureKind::kInt64;
+    if (all_->gathers_ && is_number && count == 1 && spans.size() == 1) {
+      slot.Gather(kind, record_, spans[0], all_->seed_);
+    } else {
+      slot.statistics->Add(kind, record_, spans, count, all_->seed_);
+    }
   }
   void VisitIrregular(std::string_view record) override {
     if (!all_->reader_.Read(record).ok()) return;
@@ -28,6 +69,8 @@ class ValueCollector::Visitor final : public ValueVisitor {
 
  private:
   FeatureStatistics* Of(std::string_view name) {
+    // What is removed for another feature has its values then.
+    all_->AddGathered();
     FeatureStatistics* const of = all_->values_.Of(name);
     Slots& slots = all_->slots_;
     if (slots.num_removed != all_->values_.num_removed()) {
@@ -41,9 +84,22 @@ class ValueCollector::Visitor final : public ValueVisitor {
   const std::string_view record_;
 };
 
+void ValueCollector::AddGathered() {
+  if (!gathers_) return;
+  for (Slot& slot : slots_.slots) slot.AddGathered();
+}
+
 void ValueCollector::Begin() {
-  slots_.slots.clear();
+  End();
   seed_ = 0;
+  gathers_ = true;
+}
+
+void ValueCollector::End() {
+  AddGathered();
+  // The next records may have another schema.
+  for (Slot& slot : slots_.slots) slot.name = nullptr;
+  gathers_ = false;
 }
 
 absl::Status ValueCollector::Add(std::string_view record, uint32_t crc, Schema& schema) {
@@ -55,11 +111,13 @@ absl::Status ValueCollector::Add(std::string_view record, uint32_t crc, Schema& 
 }
 
 void ValueCollector::Merge(const ValueStatistics& other) {
+  AddGathered();
   slots_.slots.clear();
   values_.Merge(other);
 }
 
 ValueStatistics ValueCollector::Take() {
+  AddGathered();
   slots_.slots.clear();
   return std::move(values_);
 }

@@ -312,11 +312,30 @@ TEST_F(CsvTest, ReadsOtherEncodings) {
   auto mixed = *MakeCsvSource({Write("a.csv", "a\nx\n"), Write("b.csv", "a\nf\xfcnf\n")});
   EXPECT_THAT(Texts(Convert(*mixed)), ElementsAre("a=bytes[x]", "a=bytes[f\u00fcnf]"));
   EXPECT_THAT(mixed->notes(), ElementsAre("read as CSV: one column, header, UTF-8 and "
-                                          "Windows-1252 (a guess: not UTF-8)"));
-  const absl::Status status = Scan(*OpenWith("n\n\xe4\n", {}));
+                                          "Windows-1252 in " +
+                                          Path("b.csv") + " (a guess: not UTF-8)"));
+  absl::Status status = Scan(*OpenWith("n\n\xe4\n", {}));
   ExpectError(status, absl::StatusCode::kDataLoss,
-              "a.csv:2: not UTF-8 at byte 2 of the file (found 0xe4); it may be Windows-1252");
+              "a.csv:2: not UTF-8 at byte 2 of the file (found 0xe4); it is damaged, or of another "
+              "encoding, which iconv -t UTF-8 converts");
+  EXPECT_EQ(RemedyOf(status)->option, "on_error");
+  // What follows the beginning, from which the encoding is guessed or not.
+  std::string ascii;
+  while (ascii.size() < (2 << 20)) ascii += "some words\n";
+  status = Scan(*OpenWith("n\n" + ascii + "f\xfcnf\n", {}));
+  ExpectError(status, absl::StatusCode::kDataLoss, "(found 0xfc); it may be Windows-1252");
   EXPECT_EQ(RemedyOf(status)->option, "encoding");
+  for (const char* other : {"f\xc3\xbcnf", "a\x9d"}) {
+    const std::string content = "n\nf\xfcnf\n" + ascii;
+    const auto source = OpenWith(content + "x" + other + "\n", {});
+    source->SkipDefects([](const absl::Status& /*defect*/, uint64_t /*records*/) {});
+    status = Scan(*source);
+    ExpectError(status, absl::StatusCode::kDataLoss,
+                "Windows-1252 was guessed from the beginning of the file, but what is not "
+                "Windows-1252 follows at byte " +
+                    std::to_string(content.size() + 2) + " of the file");
+    EXPECT_EQ(RemedyOf(status)->option, "encoding");
+  }
 }
 
 TEST_F(CsvTest, DescribesItsColumns) {

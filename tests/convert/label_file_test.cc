@@ -6,6 +6,7 @@ namespace shardfeed {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class LabelFileTest : public SourceTest {
@@ -205,6 +206,21 @@ TEST_F(LabelFileTest, TheDialectIsGuessed) {
               ElementsAre(Path("a.csv") + ": read as CSV: delimiter ';', decimal mark ',', without "
                                           "the blanks after delimiters, without the comments at "
                                           "its beginning"));
+}
+
+TEST_F(LabelFileTest, EncodingsAreToldAndNumbersWithMarksAre) {
+  const LabelFile table = Read("a.csv",
+                               "id,label\nx,K\xf6ln\ny,1\xa0"
+                               "000\n");
+  EXPECT_THAT(table.class_names(), ElementsAre("1\u00a0000", "K\u00f6ln"));
+  EXPECT_THAT(table.notes(),
+              ElementsAre(Path("a.csv") + ": read as Windows-1252 (a guess: not UTF-8)",
+                          HasSubstr("although 1 of them looks like a number, the first is")));
+  const LabelFile lines = Read("a.txt", "x K\xf6ln\n");
+  EXPECT_THAT(lines.class_names(), ElementsAre("K\u00f6ln"));
+  EXPECT_THAT(lines.notes(), ElementsAre(HasSubstr("read as Windows-1252")));
+  EXPECT_THAT(Read("a.csv", "id,label\nx,1'000\ny,1e40\n").notes(),
+              ElementsAre(HasSubstr("although 2 of them look like numbers")));
 }
 
 TEST_F(LabelFileTest, OtherColumnsHaveMissingValuesAndNotes) {

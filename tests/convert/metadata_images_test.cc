@@ -1,5 +1,6 @@
 #include "convert/sources/metadata_images.h"
 
+#include "io/remedy.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {
@@ -8,6 +9,7 @@ namespace {
 using namespace std::string_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 // The header of a PNG image, which is all that is read.
 const std::string kPng = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x0a\0\0\0\x14\x08\2\0\0\0"s;
@@ -68,6 +70,24 @@ TEST_F(MetadataImagesTest, OtherFilesAreNoted) {
               ElementsAre(HasSubstr("took features"), HasSubstr("read as CSV"),
                           "skipped 1 image without a row: " + Path("in/cats/b.png"),
                           "skipped 1 file not named like an image: " + Path("in/z.md")));
+}
+
+TEST_F(MetadataImagesTest, OptionsOfTablesAreNotNamed) {
+  auto source = Open("metadata.csv",
+                     "file_name,where,n,day\na.png,K\xf6ln,\"1,000\",2024-01-31\n"
+                     "cats/b.png,NA,\"2,000\",2024-02-01\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(
+      source->notes(),
+      ElementsAre(HasSubstr("took features"),
+                  "read as CSV: delimiter ',', header, Windows-1252 (a guess: not UTF-8)",
+                  MatchesRegex("column \"n\" is bytes because .* the first \"1,000\" at .*:2"),
+                  MatchesRegex("column \"where\" is text, so \"NA\" at .*:3 is kept"),
+                  "1 column of dates, kept as text: \"day\""));
+  auto quoted = Open("metadata.csv", "file_name,x\na.png,\"1\n");
+  const absl::Status status = Scan(*quoted);
+  ExpectError(status, absl::StatusCode::kDataLoss, "the quote that opens here is never closed");
+  EXPECT_EQ(RemedyOf(status), std::nullopt);
 }
 
 TEST_F(MetadataImagesTest, DefectsAreTold) {

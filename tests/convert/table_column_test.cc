@@ -215,13 +215,15 @@ TEST(TableColumnTest, TellsOfNumbersThatStayText) {
                   "have them as numbers"));
   EXPECT_THAT(
       Table({"1,5", "1.5", "3,25"}).Notes(),
-      ElementsAre("column \"c\" is bytes because 2 values have other marks than the numbers "
-                  "beside them, the first \"1,5\" at t:1"));
+      ElementsAre("column \"c\" is bytes because 2 values have marks that the numbers beside do "
+                  "not have, the first \"1,5\" at t:1"));
   // No-break spaces, as in French, beside other marks.
   EXPECT_THAT(Table({"1\u00a0234,5", "2'000"}).Notes(),
-              ElementsAre(HasSubstr("is bytes because 2 values have other marks")));
+              ElementsAre(HasSubstr("is bytes because 2 values have marks that do not make it "
+                                    "a number, the first")));
   EXPECT_THAT(Table({"1.234.567,8", "1'234.5", "-12 345,6e7", "9"}).Notes(),
-              ElementsAre(HasSubstr("is bytes because 3 values have other marks")));
+              ElementsAre(HasSubstr("is bytes because 3 values have marks that the numbers beside "
+                                    "do not have, the first")));
   EXPECT_THAT(Table({"192.168.0.1", "03:15", "1-2", "12 monkeys", "12 34", "1.234.56", "1,2,3",
                      "1e", "12345.678,9", ".", "+", "7"})
                   .Notes(),
@@ -366,6 +368,13 @@ TEST(TableColumnTest, TypographicMarksOfThousands) {
   EXPECT_EQ(Table({"1\u00a0234", "7"}, apostrophes).Values(), "bytes 1\u00a0234 7");
   EXPECT_THAT(Table({"1\u00a0234,5", "2\u202f000"}).Notes(),
               ElementsAre(HasSubstr("thousands=  and decimal=, read them as numbers")));
+  EXPECT_THAT(Table({"1\u2009234", "+2 000"}).Notes(),
+              ElementsAre(HasSubstr("thousands=  reads them as numbers")));
+  spaces.decimal = '.';
+  EXPECT_THAT(Table({"1 234,5", "2 000,5"}, spaces).Notes(),
+              ElementsAre(HasSubstr("first \"1 234,5\" at t:1; decimal=, reads them as numbers")));
+  EXPECT_THAT(Table({"1.234.567", "2.345.678"}).Notes(),
+              ElementsAre(HasSubstr("decimal=, and thousands=. read them as numbers")));
 }
 
 TEST(TableColumnTest, OptionsThatRemedyACell) {

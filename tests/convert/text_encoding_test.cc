@@ -46,19 +46,25 @@ TEST(TextEncodingTest, TellsWindows1252FromOtherEncodings) {
            "f\xfcnf gro\xdf"
            "e \xc4pfel\n",                          // German
            "l\x92\xe9t\xe9 \xe0 la mer, 5 \x80\n",  // French
+           "\xab"
+           "CAF\xc9\xbb, d\xe9j\xe0\x85\n",  // capitals before a quote
            "\x93"
            "a\xf1o\x94\x85 \xbfqu\xe9?",  // Spanish
            "20 \xb0"
            "C, \xb1"
-           "5 m\xb2, na\xefve",     // signs
+           "5 m\xb2K, na\xefve, Brand\xaex",
            "Citro\xebn,\xe0,\xe9",  // words of a letter
+           "Caf\xe9",
        }) {
     EXPECT_TRUE(LooksLikeWindows1252(text)) << text;
   }
   for (const char* text : {
            "plain text\n",
            "f\xc3\xbcnf gro\xdf"
-           "e\n",  // UTF-8 with damage
+           "e\n",                                     // UTF-8 with damage
+           "Hello \xed\xa0\xbd\xed\xb8\x80 world\n",  // surrogates, as some databases export them
+           "Mr Muell\xc3\n",                          // characters of UTF-8 that are cut
+           "price 5 \xe2\x82\n", "caf\xe2\x80\n", "\xc0\x80 end\n",
            "a\x81"
            "b\xe9",                                    // an undefined byte
            "caf\xe9\x01",                              // binary
@@ -73,6 +79,14 @@ TEST(TextEncodingTest, TellsWindows1252FromOtherEncodings) {
        }) {
     EXPECT_FALSE(LooksLikeWindows1252(text)) << text;
   }
+}
+
+TEST(TextEncodingTest, FindsWhatWindows1252DoesNotHave) {
+  EXPECT_EQ(FindUnlikeWindows1252("f\xfcnf CAF\xc9\xbb \xc3"), std::nullopt);
+  EXPECT_EQ(FindUnlikeWindows1252("f\xfcnf \x9d"), 5u);
+  EXPECT_EQ(FindUnlikeWindows1252("f\xfcnf \xc3\xbc"), 5u);
+  EXPECT_EQ(FindUnlikeWindows1252("5 \xe2\x82\xac"), 2u);
+  EXPECT_EQ(FindUnlikeWindows1252("\xf0\x9f\x98\x80"), 0u);
 }
 
 TEST(TextEncodingTest, KnowsUsualNames) {

@@ -9,7 +9,8 @@ namespace shardfeed {
 namespace {
 
 TEST(IsLossyAsFloatTest, CountsWholeNumbersOfMoreThanSevenDigitsAndWhatBecomesZero) {
-  for (double value : {16777217.0, -16777217.0, 1700000001.5, 123456789012.0, 1e-50, -1e-46}) {
+  for (double value : {16777217.0, -16777217.0, 1700000001.5, 1700000000.75, 9999999.9, 16777215.9,
+                       123456789012.0, 1e-50, -1e-46}) {
     EXPECT_TRUE(IsLossyAsFloat(value)) << value;
   }
   for (double value :

@@ -202,7 +202,8 @@ def test_what_is_not_text(tmp_path, kind, content, message):
         message = message.replace("byte 2 ", "byte 9 ").replace("byte 3 ", "byte 10 ")
     if kind in ("csv", "tsv"):
         message = message.replace("; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8",
-                                  "; it may be Windows-1252; pass --encoding windows-1252 to read it as that")
+                                  "; it is damaged, or of another encoding, which iconv -t UTF-8 converts; "
+                                  "pass --on-error skip to leave out such rows")
         message = message.replace("; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
                                   "; pass --encoding utf-16le to read it as such")
     refuse(tmp_path, kind, {"t": content}, ["t"], "IN/t" + message)

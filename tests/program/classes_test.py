@@ -228,6 +228,9 @@ def test_like_takes_kinds_and_fails_where_tables_disagree(kind, out, tmp_path):
     fewer = write("fewer", [{"x": 1}])
     assert fail(USAGE, "convert", kind, fewer, out / "fewer@1", *like) == (
         f'{out}/fewer@1: lacks the feature "name", which all records of {out}/train@1 have; convert both alike')
+    empty = write("empty", [{"x": 1, "name": ""}] if kind == "csv" else [{"x": 1, "name": None}])
+    assert fail(USAGE, "convert", kind, empty, out / "empty@1", *like) == (
+        f'{out}/empty@1: lacks the feature "name", which all records of {out}/train@1 have; convert both alike')
     assert not list(out.glob("fewer-*")) and not list(out.glob("more-*"))
     schema = tmp_path / "schema.json"
     schema.write_text('{"x": "bytes"}')

@@ -216,8 +216,8 @@ def test_encodings(tmp_path, out):
     # Cyrillic does not look like it, and the option is named.
     (tmp_path / "t.csv").write_bytes("слово,n\nпять,1\n".encode("koi8-r"))
     assert fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1") == (
-        f"{tmp_path}/t.csv:1: not UTF-8 at byte 0 of the file (found 0xd3); it may be Windows-1252; pass --encoding "
-        "windows-1252 to read it as that")
+        f"{tmp_path}/t.csv:1: not UTF-8 at byte 0 of the file (found 0xd3); it is damaged, or of another encoding, "
+        "which iconv -t UTF-8 converts; pass --on-error skip to leave out such rows")
     # Nor is it guessed where the first MiB is ASCII: no other part of a file decides how its beginning is read.
     (tmp_path / "t.csv").write_bytes(b"name,n\n" + b"five,1\n" * 200000 + "fünf,1\n".encode("cp1252"))
     assert "it may be Windows-1252; pass --encoding" in fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1")

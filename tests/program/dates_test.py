@@ -42,7 +42,7 @@ def test_numbers_among_dates_that_a_schema_makes_int64_are_told(tmp_path):
 
 
 def test_input_without_any_date_is_told(tmp_path):
-    rest = "has dates, which are written as in 2024-01-31 or 2024-01-31T13:45:00Z, so none became numbers"
+    rest = "that may become numbers has dates, which are written as in 2024-01-31 or 2024-01-31T13:45:00Z"
     assert read(tmp_path, "csv", "d\n31.01.2024\n01.02.2024\n", "--dates", "epoch")[1] == [f"no column {rest}"]
     assert read(tmp_path, "jsonl", '{"d": "31.01.2024"}\n', "--dates", "epoch")[1] == [f"no key {rest}"]
     assert read(tmp_path, "jsonl", '{"d": "31.01.2024"}\n')[1] == []
