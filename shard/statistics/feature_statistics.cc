@@ -32,6 +32,12 @@ float FloatOf(int32_t ordered) {
   return std::bit_cast<float>(OrderedOf(static_cast<uint32_t>(ordered)));  // its own inverse
 }
 
+// Both zeros are one value, and so are all NaNs.
+uint32_t KeyOfFloat(uint32_t bits) {
+  const uint32_t magnitude = bits & kMagnitude;
+  return magnitude == 0 ? 0 : magnitude > kInfinity ? kNaN : bits;
+}
+
 // What is seen of floats, but of the last ones that do not fill all lanes.
 struct FloatLanes {
   static constexpr size_t kLanes = 8;
@@ -259,10 +265,8 @@ void FeatureStatistics::ScanFloats(const char* floats, size_t count) {
 
 template <typename Places>
 [[gnu::always_inline]] inline void FeatureStatistics::LookAtFloat(uint32_t bits, Places& places) {
-  const uint32_t magnitude = bits & kMagnitude;
-  // Both zeros are one value, and so are all NaNs.
-  const uint32_t key = magnitude == 0 ? 0 : magnitude > kInfinity ? kNaN : bits;
-  LookAt(key, std::bit_cast<float>(bits), magnitude < kInfinity, places);
+  const bool is_finite = (bits & kMagnitude) < kInfinity;
+  LookAt(KeyOfFloat(bits), std::bit_cast<float>(bits), is_finite, places);
 }
 
 template <typename Places>
@@ -367,9 +371,17 @@ void FeatureStatistics::Add(FeatureKind kind, std::string_view record,
 void FeatureStatistics::AddFloats(const char* floats, absl::Span<const uint64_t> seeds) {
   if (!BeginSingle(FeatureKind::kFloat, seeds.size())) return;
   ScanFloats(floats, seeds.size());
-  for (size_t i = 0; i < seeds.size(); ++i) {
+  const auto bits_at = [floats](size_t i) { return LoadLittleEndian<uint32_t>(floats + 4 * i); };
+  size_t i = 0;
+  for (; i < seeds.size() && frequent_.exact(); ++i) {
     OnePlace place(seeds[i]);
-    LookAtFloat(LoadLittleEndian<uint32_t>(floats + 4 * i), place);
+    LookAtFloat(bits_at(i), place);
+  }
+  // Both loops wait for memory, and the shorter their bodies are, the more loads overlap.
+  for (size_t k = i; k < seeds.size(); ++k) frequent_.Add(KeyOfFloat(bits_at(k)), seeds[k]);
+  for (size_t k = i; k < seeds.size(); ++k) {
+    const uint32_t bits = bits_at(k);
+    if ((bits & kMagnitude) < kInfinity) histogram_.Add(std::bit_cast<float>(bits));
   }
 }
 
