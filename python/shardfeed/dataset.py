@@ -393,8 +393,9 @@ class Dataset(RowSteps):
 
     def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None, *, group: Size = 1) -> "Dataset":
         """Delivers the part of rank `rank` of `world`. Without them, both are found when
-        iteration begins, and only then are wrong variables of a launcher an error: see rank_and_world. `group`: this number of consecutive ranks share a part, so
-        that all of a tensor-parallel or pipeline-parallel group get the same batches.
+        iteration begins, and only then are wrong variables of a launcher an error: see
+        rank_and_world. `group`: this number of consecutive ranks share a part, so that all of a
+        tensor-parallel or pipeline-parallel group get the same batches.
 
         Directly after read(), each rank reads only its own records, and all ranks get the same
         number of them, as the arguments `batch` and `end` of read say. After other steps, element i
