@@ -63,8 +63,7 @@ std::shared_ptr<TableFlags> AddTableFlags(CLI::App& command, bool tabs) {
   command
       .add_option("--encoding", flags->encoding,
                   "utf-8, utf-16, latin-1 or windows-1252, unless a byte order mark names another; "
-                  "default: "
-                  "UTF-8, or Windows-1252 if a file looks like it and is not UTF-8")
+                  "default: UTF-8, or Windows-1252 if a file looks like it and is not UTF-8")
       ->type_name("NAME");
   command
       .add_option(

@@ -24,6 +24,7 @@
 
 #include "convert/features/column.h"
 #include "convert/features/dates.h"
+#include "convert/features/number_marks.h"
 #include "convert/input/csv_row.h"
 #include "io/remedy.h"
 #include "shardfeed/examples.h"
@@ -49,19 +50,6 @@ std::vector<std::string> UsualMissing();
 
 // The text without the blanks around it.
 std::string_view Trimmed(std::string_view text);
-
-// Rewrites a number with these marks to the form that column.h parses: "1.234,5" becomes "1234.5".
-// Returns nullopt if the marks stand where they cannot, and a view of `text` or of `scratch`
-// otherwise; other text is returned unchanged.
-std::optional<std::string_view> WithPlainMarks(std::string_view text, char decimal, char thousands,
-                                               std::string* scratch);
-
-// Whether the text is a number if its marks are these.
-bool IsNumberWith(std::string_view text, char decimal, char thousands);
-
-// Whether people write numbers so: with or without marks between groups of digits, and with a
-// point or a comma before fractions. No kind of feature need hold it.
-bool IsWrittenAsNumber(std::string_view text);
 
 // Thread-safe.
 class CellRules {
@@ -105,10 +93,6 @@ class CellRules {
 
 // Spells an option of the front end for notes: ("thousands", ",") as "--thousands ,".
 using SpellOption = std::function<std::string(std::string_view option, std::string_view value)>;
-
-// Marks between groups of digits besides points and commas: those of Switzerland and France. A
-// blank and an apostrophe stand for what typesetters write, too: see CellOptions::thousands.
-inline constexpr std::array<char, 2> kOtherThousands = {'\'', ' '};
 
 enum class CellContent { kValue, kMissing, kOther };
 
