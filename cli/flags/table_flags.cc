@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
 #include "cli/terminal/console.h"
+#include "convert/features/number_marks.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -115,8 +116,7 @@ absl::StatusOr<CsvOptions> ReadTableFlags(const TableFlags& flags) {
     if (text.empty()) return std::optional<char>();
     if (name == "delimiter" && (text == "tab" || text == "\\t")) return std::optional<char>('\t');
     if (text.size() == 1) return std::optional<char>(text.front());
-    if (name == "thousands" && (text == "\u00a0" || text == "\u202f")) return ' ';
-    if (name == "thousands" && text == "\u2019") return '\'';
+    if (name == "thousands" && MarkOf(text)) return MarkOf(text);
     return absl::InvalidArgumentError(
         fmt::format("--{} {}: expected one ASCII character", name, text));
   };

@@ -29,6 +29,16 @@ bool IsFeatureOfImages(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+// Whether the first of the columns numbers the rows, as that of pandas' index does, and the second
+// one names the images. `rows` are those after the header.
+bool NumbersRows(std::string_view rows, const CsvDialect& dialect, size_t num_columns) {
+  std::vector<CsvCell> cells;
+  return num_columns > 2 &&
+         SplitCsvRow(rows, /*at_end=*/true, dialect, &cells).result == CsvSplit::kRow &&
+         cells.size() == num_columns && KindOfText(cells[0].text) == ColumnKind::kInt64 &&
+         IsImageName(cells[1].text);
+}
+
 }  // namespace
 
 absl::Status LabelFile::ErrorAt(uint64_t line, std::string_view what) const {
@@ -196,6 +206,7 @@ absl::Status LabelFile::ParseTable(std::optional<char> delimiter, const LabelFil
   if (!told.empty()) notes_.push_back(fmt::format("read as CSV: {}", fmt::join(told, ", ")));
 
   std::vector<CsvCell> cells;
+  size_t num_numbering = 0;  // columns in front that only number the rows
   uint64_t line = start.lines + 1;
   const auto value = [this](const CsvCell& cell) -> std::string_view {
     if (!cell.doubled_quotes) return cell.text;
@@ -218,13 +229,21 @@ absl::Status LabelFile::ParseTable(std::optional<char> delimiter, const LabelFil
       std::vector<std::string_view> names;
       names.reserve(cells.size());
       for (const CsvCell& cell : cells) names.push_back(value(cell));
+      if (names[0].empty() && NumbersRows(text, guess.dialect, names.size())) {
+        num_numbering = 1;
+        names.erase(names.begin());
+        notes_.push_back(
+            "the first column, which has no name and numbers the rows, was left out; the next one "
+            "names the images");
+      }
       status = SetColumns(names, line, options);
     } else if (!blank) {
-      if (cells.size() != columns_.size()) {
-        return ErrorAt(line, fmt::format("expected {} cells as in the header, got {}",
-                                         columns_.size(), cells.size()));
+      const size_t expected = columns_.size() + num_numbering;
+      if (cells.size() != expected) {
+        return ErrorAt(line, fmt::format("expected {} cells as in the header, got {}", expected,
+                                         cells.size()));
       }
-      for (const CsvCell& cell : cells) cells_.push_back(value(cell));
+      for (size_t i = num_numbering; i < cells.size(); ++i) cells_.push_back(value(cells[i]));
       status = AddRow(line);
     }
     if (!status.ok()) return status;

@@ -35,8 +35,9 @@ struct LabelFileOptions {
 //
 //   *.csv, *.tsv   a table with a header, whose dialect is guessed as in csv_guess.h. The first
 //                  column names the image, another one holds the label, and each further column is
-//                  a feature of its own, as in table_column.h. Any file is one for which the
-//                  options name a column
+//                  a feature of its own, as in table_column.h. A column without a name before them
+//                  that numbers the rows does not count. Any file is a table for which the options
+//                  name a column
 //   all others     lines "NAME LABEL", split at their tab or, without one, at their last space
 //
 // NAME is the path below the source, with or without the image's suffix. Labels are classes unless

@@ -33,6 +33,12 @@ bool EndsWithExponent(std::string_view rest) {
 
 }  // namespace
 
+std::optional<char> MarkOf(std::string_view text) {
+  char mark;
+  if (text.empty() || MarkAt(text, 0, &mark) != text.size()) return std::nullopt;
+  return mark;
+}
+
 std::string_view WithoutPlus(std::string_view text) {
   const bool plus = text.size() > 1 && text[0] == '+' && (IsDigit(text[1]) || text[1] == '.');
   return plus ? text.substr(1) : text;

@@ -14,6 +14,9 @@ namespace shardfeed {
 // blank and an apostrophe stand for what typesetters write, too: see CellOptions::thousands.
 inline constexpr std::array<char, 2> kOtherThousands = {'\'', ' '};
 
+// Which mark the text is, if it is one: a point, a comma or one of kOtherThousands.
+std::optional<char> MarkOf(std::string_view text);
+
 // A number without its sign, if that is a plus.
 std::string_view WithoutPlus(std::string_view text);
 

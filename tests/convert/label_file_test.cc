@@ -116,6 +116,19 @@ TEST_F(LabelFileTest, OtherColumnsAreFeaturesOfTheirKinds) {
                                           "has this feature"));
 }
 
+TEST_F(LabelFileTest, AColumnThatNumbersTheRowsIsLeftOut) {
+  const LabelFile file = Read("a.csv", ",file,label,age\n0,x.jpg,cat,3\n1,y.jpg,dog,4\n");
+  EXPECT_EQ(LabelIn(file, "y.jpg"), "dog");
+  EXPECT_EQ(ColumnsOf(file, "y.jpg"), "age=int64[4]");
+  EXPECT_THAT(file.notes(),
+              ElementsAre(Path("a.csv") + ": the first column, which has no name and numbers the "
+                                          "rows, was left out; the next one names the images"));
+  // With two columns, one must be the label.
+  EXPECT_EQ(LabelIn(Read("a.csv", ",label\n0,x.jpg\n"), "0"), "x.jpg");
+  ExpectDataLoss("a.csv", ",file,label\n0,x.jpg,cat\ny.jpg,dog\n",
+                 "a.csv:3: expected 3 cells as in the header, got 2");
+}
+
 TEST_F(LabelFileTest, TheLabelColumnCanBeChosen) {
   const std::string_view table = "id,breed,label\nx,pug,1\n";
   const LabelFile file = Read("a.csv", table, {.label_column = "breed"});

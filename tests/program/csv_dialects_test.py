@@ -198,6 +198,7 @@ def test_marks_in_numbers(tmp_path, out):
     assert read(tmp_path, out, "n;m\n1\u202f234,5;x\n1\u00a0000;y\n", "--thousands", " ")[0] == [
         {"m": "x", "n": 1234.5}, {"m": "y", "n": 1000.0}]
     assert read(tmp_path, out, "n\n1’234\n2'000\n", "--thousands", "’")[0] == [{"n": 1234}, {"n": 2000}]
+    assert read(tmp_path, out, "n\n1\u2009234\n2 000\n", "--thousands", "\u2009")[0] == [{"n": 1234}, {"n": 2000}]
     rows, told = read(tmp_path, out, "n;m\n1.234,5;x\n7;y\n")
     assert told[1].endswith("; --thousands . reads them as numbers")
     assert read(tmp_path, out, "n;m\n1.234,5;x\n7;y\n", "--thousands", ".")[0] == [
