@@ -95,17 +95,6 @@ void Schema::Layout::Remember(std::string_view record) {
   structure.append(record.substr(at));
 }
 
-void Schema::Layout::Show(ValueVisitor& visitor) const {
-  size_t begin = 0;
-  for (const LayoutFeature& feature : features) {
-    if (feature.kind != FeatureKind::kNone) {
-      visitor.Visit(feature.position, *feature.seen.name, feature.kind, feature.count,
-                    {values.data() + begin, feature.end - begin});
-    }
-    begin = feature.end;
-  }
-}
-
 Schema::Seen Schema::Find(std::string_view name, size_t position) {
   std::vector<Seen>& order = memories_.last_order;
   if (position < order.size() && *order[position].name == name) return order[position];
@@ -164,7 +153,10 @@ bool Schema::AddPlain(std::string_view record, Layout& layout) {
     const Seen& seen = memories_.last_order[position];
     at = name.end + name.value;
     if (!enter(kSecondField, entry_end) || at == entry_end) return false;
-    LayoutFeature feature{seen, position, static_cast<FeatureKind>(*at >> 3), 0, 0, 0, 0};
+    FoundFeature feature{.name = seen.name,
+                         .schema = seen.schema,
+                         .position = position,
+                         .kind = static_cast<FeatureKind>(*at >> 3)};
     if (feature.kind != seen.schema->kind || seen.schema->is_list ||
         !enter(static_cast<char>(static_cast<int>(feature.kind) << 3 | 2), entry_end)) {
       return false;
@@ -203,8 +195,8 @@ bool Schema::AddPlain(std::string_view record, Layout& layout) {
     feature.end = layout.values.size();
     layout.features.push_back(feature);
   }
-  for (const LayoutFeature& found : layout.features) {
-    FeatureSchema& feature = *found.seen.schema;
+  for (const FoundFeature& found : layout.features) {
+    FeatureSchema& feature = *found.schema;
     ++feature.records;
     feature.min_values = std::min(feature.min_values, found.count);
     feature.max_values = std::max(feature.max_values, found.count);
@@ -221,8 +213,8 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
   Layout& layout = memories_.layouts[record.size() % memories_.layouts.size()];
   const bool size_repeats = layout.record_bytes == record.size();
   if (size_repeats && layout.Fits(record)) {
-    for (const LayoutFeature& feature : layout.features) ++feature.seen.schema->records;
-    if (visitor != nullptr) layout.Show(*visitor);
+    for (const FoundFeature& feature : layout.features) ++feature.schema->records;
+    if (visitor != nullptr) visitor->Visit(layout.features, layout.values);
     return absl::OkStatus();
   }
   // A layout that did not fit is not replaced at once: where sizes repeat by chance, that would be
@@ -231,7 +223,7 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
   layout.record_bytes = record.size();
   layout.structure.clear();
   if (AddPlain(record, layout)) {
-    if (visitor != nullptr) layout.Show(*visitor);
+    if (visitor != nullptr) visitor->Visit(layout.features, layout.values);
     if (may_remember) layout.Remember(record);
     return absl::OkStatus();
   }
@@ -279,8 +271,8 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
       feature.min_bytes = std::min(feature.min_bytes, summary.min_bytes);
       feature.max_bytes = std::max(feature.max_bytes, summary.max_bytes);
     }
-    layout.features.push_back({seen, i, summary.kind, summary.values, span_ends_[i],
-                               summary.min_bytes, summary.max_bytes});
+    layout.features.push_back({seen.name, seen.schema, i, summary.kind, summary.values,
+                               span_ends_[i], summary.min_bytes, summary.max_bytes});
   }
   // The layout has no structure for a record that is not to be remembered.
   if (visitor != nullptr) {
@@ -288,7 +280,7 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
       remember = false;
       visitor->VisitIrregular(record);
     } else {
-      layout.Show(*visitor);
+      visitor->Visit(layout.features, layout.values);
     }
   }
   if (remember) layout.Remember(record);

@@ -57,15 +57,27 @@ struct FeatureSchema {
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
 
+// A feature that a schema has found in a record.
+struct FoundFeature {
+  // The feature in Schema::features, which stays where it is.
+  const std::string* name;
+  FeatureSchema* schema;
+  size_t position;     // its place in the record, or in a similar one that has more features
+  FeatureKind kind;    // kNone: without values
+  uint64_t count = 0;  // number of values
+  size_t end = 0;      // of its spans, which begin where those of the feature before it end
+  // Sizes of the shortest and the longest value of bytes.
+  uint64_t min_bytes = 0;
+  uint64_t max_bytes = 0;
+};
+
 // Is shown the values of a record while a schema looks at it, so that they need not be searched for
 // again.
 class ValueVisitor {
  public:
   virtual ~ValueVisitor() = default;
-  // The `count` values of a feature, which has a kind. `position` is its place in the record, or in
-  // a similar one that has more features. `name` is the one in Schema::features, which stays where
-  // it is.
-  virtual void Visit(size_t position, const std::string& name, FeatureKind kind, uint64_t count,
+  // All features of the record, in the order of their positions, and where their values are.
+  virtual void Visit(absl::Span<const FoundFeature> features,
                      absl::Span<const ValueSpan> spans) = 0;
   // Called instead for a record with values that spans do not show: unpacked numbers, repeated
   // features, lists of steps of several kinds.
@@ -106,26 +118,15 @@ class Schema {
     FeatureSchema* schema;
     const std::string* name;  // The key in features_.
   };
-  struct LayoutFeature {
-    Seen seen;
-    size_t position;
-    FeatureKind kind;
-    uint64_t count;
-    size_t end;  // end of its spans in Layout::values
-    // Sizes of the shortest and the longest value of bytes.
-    uint64_t min_bytes;
-    uint64_t max_bytes;
-  };
   struct Layout {
     size_t record_bytes = 0;
     // The bytes outside the values; empty if a record of this size was seen but not stored.
     std::string structure;
     std::vector<ValueSpan> values;
-    std::vector<LayoutFeature> features;
+    std::vector<FoundFeature> features;
 
     bool Fits(std::string_view record) const;
     void Remember(std::string_view record);
-    void Show(ValueVisitor& visitor) const;
   };
   // Records mostly repeat the features of the previous one in the same order, and many repeat its
   // whole layout; such records only need to be counted. A copy of a schema starts with empty

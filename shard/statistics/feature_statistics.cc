@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -48,35 +49,37 @@ struct FloatLanes {
   bool not_finite = false;  // whether a float is not; then nothing else holds
 };
 
-// Written so that compilers use vectors. `floats` are little-endian.
+// `floats` are little-endian.
 [[gnu::always_inline]] inline FloatLanes ScanLanes(const char* floats, size_t count) {
   constexpr size_t kLanes = FloatLanes::kLanes;
-  std::array<int32_t, kLanes> min;
-  std::array<int32_t, kLanes> max;
-  std::array<uint32_t, kLanes> zeros{};
-  std::array<uint32_t, kLanes> not_finite{};
-  min.fill(INT32_MAX);
-  max.fill(INT32_MIN);
+  using Lanes [[gnu::vector_size(kLanes * sizeof(int32_t))]] = int32_t;
+  Lanes min = Lanes{} + INT32_MAX;
+  Lanes max = Lanes{} + INT32_MIN;
+  Lanes zeros{};
+  Lanes not_finite{};
   for (size_t done = 0; done + kLanes <= count; done += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const uint32_t bits = LoadLittleEndian<uint32_t>(floats + 4 * (done + lane));
-      const uint32_t magnitude = bits & kMagnitude;
-      const int32_t ordered = OrderedOf(bits);
-      min[lane] = std::min(min[lane], ordered);
-      max[lane] = std::max(max[lane], ordered);
-      zeros[lane] += magnitude == 0 ? 1 : 0;
-      not_finite[lane] |= magnitude >= kInfinity ? 1 : 0;
+    Lanes bits;
+    if constexpr (std::endian::native == std::endian::little) {
+      std::memcpy(&bits, floats + 4 * done, sizeof(bits));
+    } else {
+      for (size_t i = 0; i < kLanes; ++i) {
+        bits[i] = static_cast<int32_t>(LoadLittleEndian<uint32_t>(floats + 4 * (done + i)));
+      }
     }
+    const Lanes magnitude = bits & static_cast<int32_t>(kMagnitude);
+    const Lanes ordered = bits ^ ((bits >> 31) & static_cast<int32_t>(kMagnitude));
+    min = ordered < min ? ordered : min;
+    max = ordered > max ? ordered : max;
+    zeros -= magnitude == 0;  // true is -1
+    not_finite |= magnitude >= static_cast<int32_t>(kInfinity);
   }
   FloatLanes all;
-  uint32_t any = 0;
   for (size_t lane = 0; lane < kLanes; ++lane) {
-    all.min = std::min(all.min, min[lane]);
-    all.max = std::max(all.max, max[lane]);
-    all.zeros += zeros[lane];
-    any |= not_finite[lane];
+    all.min = std::min<int32_t>(all.min, min[lane]);
+    all.max = std::max<int32_t>(all.max, max[lane]);
+    all.zeros += static_cast<uint32_t>(zeros[lane]);
+    all.not_finite |= not_finite[lane] != 0;
   }
-  all.not_finite = any != 0;
   return all;
 }
 
@@ -186,25 +189,24 @@ class SomePlaces {
 
 }  // namespace
 
-[[gnu::always_inline]] inline bool FeatureStatistics::BeginSingle(FeatureKind kind,
-                                                                  uint64_t records) {
+[[gnu::always_inline]] inline bool FeatureStatistics::BeginKind(FeatureKind kind) {
   if (kind < kind_ || kind == FeatureKind::kNone) return false;
   if (kind > kind_) {
     *this = FeatureStatistics();
     kind_ = kind;
   }
-  records_ += records;
-  values_ += records;
-  single_ += records;
   return true;
 }
 
 [[gnu::always_inline]] inline bool FeatureStatistics::Begin(FeatureKind kind, uint64_t count) {
-  if (!BeginSingle(kind, 1)) return false;
-  if (count == 1) return true;
-  values_ += count - 1;
-  --single_;
-  lengths_.Add(static_cast<double>(count));
+  if (!BeginKind(kind)) return false;
+  ++records_;
+  values_ += count;
+  if (count == 1) {
+    ++single_;
+  } else {
+    lengths_.Add(static_cast<double>(count));
+  }
   return true;
 }
 
@@ -278,10 +280,11 @@ template <typename Places>
 template <typename Places>
 [[gnu::always_inline]] inline void FeatureStatistics::AddBytes(std::string_view value,
                                                                Places& places) {
-  total_bytes_ += value.size();
-  if (!places.Next()) return;
-  frequent_.Add(FrequentValues::KeyOf(value), places.rank(), value);
-  images_.Add(value);
+  if (places.Next()) {
+    frequent_.Add(KeyOf(value), places.rank(), value);
+  } else {
+    total_bytes_ += value.size();
+  }
 }
 
 template <typename Places>
@@ -368,29 +371,66 @@ void FeatureStatistics::Add(FeatureKind kind, std::string_view record,
   }
 }
 
-void FeatureStatistics::AddFloats(const char* floats, absl::Span<const uint64_t> seeds) {
-  if (!BeginSingle(FeatureKind::kFloat, seeds.size())) return;
-  ScanFloats(floats, seeds.size());
-  const auto bits_at = [floats](size_t i) { return LoadLittleEndian<uint32_t>(floats + 4 * i); };
-  size_t i = 0;
-  for (; i < seeds.size() && frequent_.exact(); ++i) {
-    OnePlace place(seeds[i]);
-    LookAtFloat(bits_at(i), place);
-  }
-  // Both loops wait for memory, and the shorter their bodies are, the more loads overlap.
-  for (size_t k = i; k < seeds.size(); ++k) frequent_.Add(KeyOfFloat(bits_at(k)), seeds[k]);
-  for (size_t k = i; k < seeds.size(); ++k) {
-    const uint32_t bits = bits_at(k);
-    if ((bits & kMagnitude) < kInfinity) histogram_.Add(std::bit_cast<float>(bits));
-  }
+uint64_t FeatureStatistics::SeedLimit(FeatureKind kind) {
+  // Values that do not count need not be offered.
+  return BeginKind(kind) ? frequent_.limit() : 0;
 }
 
-void FeatureStatistics::AddInts(absl::Span<const int64_t> values,
-                                absl::Span<const uint64_t> seeds) {
-  if (!BeginSingle(FeatureKind::kInt64, values.size())) return;
-  for (size_t i = 0; i < values.size(); ++i) {
-    OnePlace place(seeds[i]);
-    AddInt(values[i], place);
+bool FeatureStatistics::TakesSingleBytes() {
+  return BeginKind(FeatureKind::kBytes) && !frequent_.exact();
+}
+
+uint64_t FeatureStatistics::Offer(FeatureKind kind, const char* single, uint64_t seed,
+                                  std::string_view bytes) {
+  if (kind != kind_) return 0;
+  frequent_.OfferToSample(kind == FeatureKind::kFloat
+                              ? KeyOfFloat(LoadLittleEndian<uint32_t>(single))
+                              : LoadLittleEndian<uint64_t>(single),
+                          seed, bytes);
+  return frequent_.limit();
+}
+
+// Each loop waits for memory: the shorter its body is, and the less memory it uses, the better.
+void FeatureStatistics::AddSingles(FeatureKind kind, const char* singles, size_t count) {
+  if (!BeginKind(kind)) return;
+  records_ += count;
+  values_ += count;
+  single_ += count;
+  const bool floats = kind == FeatureKind::kFloat;
+  const auto bits_at = [singles](size_t i) { return LoadLittleEndian<uint32_t>(singles + 4 * i); };
+  const auto word_at = [singles](size_t i) { return LoadLittleEndian<uint64_t>(singles + 8 * i); };
+  if (floats) {
+    ScanFloats(singles, count);
+  } else if (kind == FeatureKind::kInt64) {
+    for (size_t i = 0; i < count; ++i) {
+      const auto value = static_cast<int64_t>(word_at(i));
+      min_int_ = std::min(min_int_, value);
+      max_int_ = std::max(max_int_, value);
+      zeros_ += value == 0;
+    }
+  }
+  const auto key_at = [&](size_t i) { return floats ? KeyOfFloat(bits_at(i)) : word_at(i); };
+  size_t counted = 0;
+  size_t in_histogram = 0;
+  for (; counted < count && frequent_.exact(); ++counted) {
+    const uint64_t key = key_at(counted);
+    if (frequent_.WouldStopCounting(key)) [[unlikely]] {
+      histogram_ = CountedHistogram();
+      in_histogram = counted;
+    }
+    frequent_.Count(key);
+  }
+  if (frequent_.exact()) return;
+  const size_t others = count - counted;
+  if (floats) {
+    frequent_.CountAll(others, [&](size_t i) { return KeyOfFloat(bits_at(counted + i)); });
+    histogram_.AddFloats(singles + 4 * in_histogram, count - in_histogram);
+    return;
+  }
+  frequent_.CountAll(others, [&](size_t i) { return word_at(counted + i); });
+  if (kind == FeatureKind::kBytes) return;
+  for (size_t i = in_histogram; i < count; ++i) {
+    histogram_.Add(static_cast<double>(static_cast<int64_t>(word_at(i))));
   }
 }
 

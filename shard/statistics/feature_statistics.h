@@ -38,10 +38,21 @@ class FeatureStatistics {
   // The same for `count` values whose spans in the record are known.
   void Add(FeatureKind kind, std::string_view record, absl::Span<const ValueSpan> spans,
            uint64_t count, uint64_t seed);
-  // Adds the single values of several records, in less time than one by one. `seeds` are those of
-  // the records, in the same order. `floats` has as many, little-endian.
-  void AddFloats(const char* floats, absl::Span<const uint64_t> seeds);
-  void AddInts(absl::Span<const int64_t> values, absl::Span<const uint64_t> seeds);
+  // The same in two steps, for records with one value each, in less time than one by one. First,
+  // Offer is called for each value unless its seed exceeds SeedLimit; it returns the new limit.
+  // Then AddSingles is called for several of one kind together. `single` has 4 bytes of a float,
+  // and otherwise 8: an int64, or what KeyOf has returned for bytes. All are little-endian.
+  uint64_t SeedLimit(FeatureKind kind);
+  uint64_t Offer(FeatureKind kind, const char* single, uint64_t seed, std::string_view bytes = {});
+  void AddSingles(FeatureKind kind, const char* singles, size_t count);
+  // Whether bytes can be added so: not while all different ones are counted.
+  bool TakesSingleBytes();
+  // Looks at a value of bytes before it is added.
+  uint64_t KeyOf(std::string_view bytes) {
+    total_bytes_ += bytes.size();
+    images_.Add(bytes);
+    return FrequentValues::KeyOf(bytes);
+  }
   void Merge(const FeatureStatistics& other);
 
   // The kind of the values. Where records have several kinds of the feature, only the values of one
@@ -93,8 +104,8 @@ class FeatureStatistics {
 
  private:
   bool Begin(FeatureKind kind, uint64_t count);
-  // The same for records that have one value each.
-  bool BeginSingle(FeatureKind kind, uint64_t records);
+  // Whether values of this kind count. Forgets those of a lesser kind.
+  bool BeginKind(FeatureKind kind);
   // Places tell which values are looked at.
   template <typename Places>
   void AddFeature(const RecordFeature& feature, Places places);

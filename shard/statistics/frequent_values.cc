@@ -18,12 +18,6 @@ void DistinctCounter::Merge(const DistinctCounter& other) {
   if (other.ranks_.empty()) return;
   if (ranks_.empty()) ranks_.resize(other.ranks_.size());
   for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i] = std::max(ranks_[i], other.ranks_[i]);
-  FindLeast();
-}
-
-void DistinctCounter::FindLeast() {
-  least_ = *std::ranges::min_element(ranks_);
-  num_least_ = std::ranges::count(ranks_, least_);
 }
 
 double DistinctCounter::Estimate() const {
@@ -60,7 +54,6 @@ void DistinctCounter::Read(StatisticsReader& in) {
       in.Expect(ranks_[i + k] <= kMaxRank);
     }
   }
-  FindLeast();
 }
 
 uint64_t FrequentValues::KeyOf(std::string_view bytes) {

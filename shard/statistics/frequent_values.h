@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_SHARD_STATISTICS_FREQUENT_VALUES_H_
 #define SHARDFEED_SHARD_STATISTICS_FREQUENT_VALUES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,11 +32,15 @@ class DistinctCounter {
  public:
   // `hash` is that of a value.
   void Add(uint64_t hash) {
-    // The bit after those that are examined ends the count.
-    const auto rank =
-        static_cast<uint8_t>(__builtin_clzll(hash << kBits | uint64_t{1} << (kBits - 1)) + 1);
-    // Most values end here once there are many, without a look at memory.
-    if (rank > least_) Raise(hash >> (64 - kBits), rank);
+    Start();
+    Raise(hash, ranks_.data());
+  }
+  // Adds hash_of(0) to hash_of(count - 1).
+  template <typename HashOf>
+  void AddAll(size_t count, HashOf hash_of) {
+    Start();
+    uint8_t* const ranks = ranks_.data();
+    for (size_t i = 0; i < count; ++i) Raise(hash_of(i), ranks);
   }
   void Merge(const DistinctCounter& other);
   double Estimate() const;
@@ -48,18 +53,21 @@ class DistinctCounter {
   static constexpr size_t kRegisters = size_t{1} << kBits;
   static constexpr int kMaxRank = 64 - kBits + 1;
 
-  void Raise(size_t at, uint8_t rank) {
-    if (ranks_.empty()) ranks_.resize(kRegisters);
-    const uint8_t before = ranks_[at];
-    if (before >= rank) return;
-    ranks_[at] = rank;
-    if (before == least_ && --num_least_ == 0) FindLeast();
+  void Start() {
+    if (ranks_.empty()) [[unlikely]] {
+      ranks_.resize(kRegisters);
+    }
   }
-  void FindLeast();
+  // Without a branch, which no processor could predict.
+  static void Raise(uint64_t hash, uint8_t* ranks) {
+    // The bit after those that are examined ends the count of zeros in front.
+    const uint64_t examined = hash << kBits | uint64_t{1} << (kBits - 1);
+    const auto rank = static_cast<uint8_t>(__builtin_clzll(examined) + 1);
+    uint8_t& most = ranks[hash >> (64 - kBits)];
+    most = std::max(most, rank);
+  }
 
   std::vector<uint8_t> ranks_;  // empty, or kRegisters
-  uint8_t least_ = 0;           // the least of them, and how many are equal to it
-  size_t num_least_ = kRegisters;
 };
 
 // Counts the values that are most frequent: exactly while there are few different ones, and
@@ -82,7 +90,31 @@ class FrequentValues {
     } else if (!counts_.AddKnown(key)) {
       CountNew(key, bytes);
     }
-    if (rank >> (64 - 8 * kRankBytes) <= limit_) Sample(key, rank, bytes);
+    if (IsAmongSmallest(rank)) Sample(key, rank, bytes);
+  }
+  // The same in two steps, for values that are counted later than they are sampled: numbers, and
+  // bytes unless exact(). A value with a rank above limit() need not be offered to the sample.
+  void OfferToSample(uint64_t key, uint64_t rank, std::string_view bytes = {}) {
+    if (IsAmongSmallest(rank)) Sample(key, rank, bytes);
+  }
+  uint64_t limit() const {
+    constexpr int kLeftOut = 64 - 8 * kRankBytes;
+    return limit_ == UINT64_MAX ? limit_ : limit_ << kLeftOut | ((uint64_t{1} << kLeftOut) - 1);
+  }
+  void Count(uint64_t key) {
+    ++total_;
+    if (!exact_) {
+      distinct_.Add(Spread(key));
+    } else if (!counts_.AddKnown(key)) {
+      CountNew(key, {});
+    }
+  }
+  // Only if not exact(): counts key_of(0) to key_of(count - 1).
+  template <typename KeyOf>
+  void CountAll(size_t count, KeyOf key_of) {
+    total_ += count;
+    if (count == 0) return;
+    distinct_.AddAll(count, [&](size_t i) { return Spread(key_of(i)); });
   }
   // Whether all values are counted. Ends for good when there are more than kCapacity different
   // ones.
@@ -149,6 +181,7 @@ class FrequentValues {
 
   static constexpr int kRankBytes = 6;
 
+  bool IsAmongSmallest(uint64_t rank) const { return rank >> (64 - 8 * kRankBytes) <= limit_; }
   void CountNew(uint64_t key, std::string_view bytes);
   void Sample(uint64_t key, uint64_t rank, std::string_view bytes);
   void Note(uint64_t key, std::string_view bytes);

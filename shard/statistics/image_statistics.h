@@ -36,7 +36,7 @@ class ImageStatistics {
   // Adds a value if it is an encoded image whose header says its size.
   void Add(std::string_view value) {
     // Most values do not even begin with the first byte of an image.
-    if (!value.empty() && kFirstBytes.find(value.front()) != kFirstBytes.npos) AddIfImage(value);
+    if (!value.empty() && kMayBegin[static_cast<uint8_t>(value.front())]) AddIfImage(value);
   }
   void Merge(const ImageStatistics& other);
 
@@ -55,7 +55,14 @@ class ImageStatistics {
   // Number of the first formats, which the code always includes; it includes others only if there
   // are such images.
   static constexpr size_t kFirstFormats = 6;
-  static constexpr std::string_view kFirstBytes{"\xff\x89GBRIM\0", 8};
+  // By the first byte, whether an image may begin so.
+  static constexpr std::array<bool, 256> kMayBegin = [] {
+    std::array<bool, 256> may{};
+    for (const char first : std::string_view("\xff\x89GBRIM\0", 8)) {
+      may[static_cast<uint8_t>(first)] = true;
+    }
+    return may;
+  }();
 
   void AddIfImage(std::string_view value);
 

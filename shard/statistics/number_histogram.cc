@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/little_endian.h"
+
 namespace shardfeed {
 namespace {
 
@@ -56,6 +58,71 @@ void NumberHistogram::AddHeavy(double value, uint64_t weight) {
   const Wider squares = Product(weight, Wide{place.mantissa} * place.mantissa);
   page.AddWide(squares.low, squares.high);
   count_ += weight;
+}
+
+void NumberHistogram::AddFloats(const char* floats, size_t count) {
+  // Normal floats of one sign and exponent are those of one page. So many mantissas of 24 bits have
+  // a sum of 40 bits, and one of squares of 64.
+  constexpr size_t kMost = size_t{1} << 16;
+  constexpr int kFractionBits = 23;
+  constexpr uint32_t kImplicit = uint32_t{1} << kFractionBits;
+  constexpr uint32_t kMaxExponent = 0xff;
+  constexpr int kShift = kPageShift - kFractionBits;
+  constexpr int kSumBits = 40;
+  struct Sums {
+    uint64_t sum;  // and the number of mantissas, in the bits above
+    uint64_t squares;
+  };
+  std::array<uint64_t*, 2 * (kMaxExponent + 1)> counts;  // of the page; null: none so far
+  std::array<Sums, counts.size()> sums;
+  std::array<std::pair<uint16_t, uint16_t>, counts.size()> used;  // and the place in pages_
+  uint64_t zeros = 0;
+  for (size_t done = 0; done < count;) {
+    const size_t end = std::min(count, done + kMost - 1);
+    size_t num_used = 0;
+    counts.fill(nullptr);
+    for (; done < end; ++done) {
+      const auto bits = LoadLittleEndian<uint32_t>(floats + 4 * done);
+      const uint32_t number = bits >> kFractionBits;
+      if (counts[number] == nullptr) [[unlikely]] {
+        const uint32_t exponent = number & kMaxExponent;
+        if (exponent == kMaxExponent) continue;
+        if (bits << 1 == 0) {
+          ++zeros;
+          continue;
+        }
+        const float value = std::bit_cast<float>(bits);
+        if (exponent == 0) {
+          Add(value);  // as a double, it is a normal number
+        } else {
+          const Place place = PlaceOf(value);
+          sums[number] = {0, 0};
+          used[num_used++] = {static_cast<uint16_t>(number),
+                              static_cast<uint16_t>(place.page - pages_.data())};
+        }
+        // A new page may have moved the others.
+        for (size_t i = 0; i < num_used; ++i) {
+          counts[used[i].first] = pages_[used[i].second].counts.data();
+        }
+        if (exponent == 0) continue;
+      }
+      const uint64_t mantissa = (bits & (kImplicit - 1)) | kImplicit;
+      sums[number].sum += mantissa | uint64_t{1} << kSumBits;
+      sums[number].squares += mantissa * mantissa;
+      // The buckets of negative numbers rise with the numbers, too.
+      const uint32_t ordered = bits ^ static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
+      ++counts[number][ordered >> (kBucketShift - kShift) & (kBuckets - 1)];
+    }
+    for (size_t i = 0; i < num_used; ++i) {
+      const auto [sum, squares] = sums[used[i].first];
+      Page& page = pages_[used[i].second];
+      page.count += sum >> kSumBits;
+      page.sum += Wide{sum & ((uint64_t{1} << kSumBits) - 1)} << kShift;
+      page.AddWide(Wide{squares} << (2 * kShift), 0);
+      count_ += sum >> kSumBits;
+    }
+  }
+  if (zeros > 0) Add(0, zeros);
 }
 
 NumberHistogram::Page& NumberHistogram::NewPage(uint32_t number) {

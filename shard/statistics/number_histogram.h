@@ -32,6 +32,8 @@ class NumberHistogram {
     page.AddWide(static_cast<unsigned __int128>(weighted) * place.mantissa, 0);
     count_ += weight;
   }
+  // Adds the finite ones of `count` floats, little-endian, in half the time.
+  void AddFloats(const char* floats, size_t count);
   void Merge(const NumberHistogram& other);
 
   uint64_t count() const { return count_; }

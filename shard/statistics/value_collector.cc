@@ -2,38 +2,53 @@
 
 #include <cstring>
 
+#include "base/little_endian.h"
 #include "tfrecord/wire.h"
 
 namespace shardfeed {
+namespace {
 
-[[gnu::always_inline]] inline void ValueCollector::Slot::Gather(FeatureKind number,
-                                                                std::string_view record,
+// Bytes of the values of a feature that are gathered, and of each of them.
+constexpr size_t kGatheredBytes = size_t{1} << 15;
+size_t SizeOf(FeatureKind kind) { return kind == FeatureKind::kFloat ? 4 : 8; }
+
+}  // namespace
+
+bool ValueCollector::Slot::MakeRoom(FeatureKind single) {
+  AddGathered();
+  if (single == FeatureKind::kBytes && !statistics->TakesSingleBytes()) return false;
+  if (gathered == nullptr) {
+    gathered = std::make_unique_for_overwrite<char[]>(kGatheredBytes);
+    next = gathered.get();
+    end = next + kGatheredBytes;
+  }
+  kind = single;
+  seed_limit = statistics->SeedLimit(kind);
+  return true;
+}
+
+[[gnu::always_inline]] inline void ValueCollector::Slot::Gather(std::string_view record,
                                                                 ValueSpan span, uint64_t seed) {
-  if (gathered == nullptr) gathered = std::make_unique<Gathered>();
-  if (gathered->kind != number || gathered->count == Gathered::kMost) [[unlikely]] {
-    AddGathered();
-    gathered->kind = number;
-  }
-  const size_t i = gathered->count++;
-  gathered->seeds[i] = seed;
-  const char* const at = record.data() + span.begin;
-  if (number == FeatureKind::kFloat) {
-    std::memcpy(&gathered->floats[i * sizeof(float)], at, sizeof(float));
+  const char* const from = record.data() + span.begin;
+  char* const to = next;
+  std::string_view bytes;
+  if (kind == FeatureKind::kFloat) {
+    std::memcpy(to, from, 4);
+  } else if (kind == FeatureKind::kInt64) {
+    StoreLittleEndian<uint64_t>(ReadVarint(from, record.data() + span.end).value, to);
   } else {
-    const WireNumber value = ReadVarint(at, record.data() + span.end);
-    gathered->ints[i] = static_cast<int64_t>(value.value);
+    bytes = {from, span.end - span.begin};
+    StoreLittleEndian<uint64_t>(statistics->KeyOf(bytes), to);
   }
+  next = to + SizeOf(kind);
+  if (seed <= seed_limit) [[unlikely]]
+    seed_limit = statistics->Offer(kind, to, seed, bytes);
 }
 
 void ValueCollector::Slot::AddGathered() {
-  if (gathered == nullptr || gathered->count == 0) return;
-  const absl::Span<const uint64_t> seeds(gathered->seeds.data(), gathered->count);
-  if (gathered->kind == FeatureKind::kFloat) {
-    statistics->AddFloats(gathered->floats.data(), seeds);
-  } else {
-    statistics->AddInts({gathered->ints.data(), gathered->count}, seeds);
-  }
-  gathered->count = 0;
+  if (next == gathered.get()) return;
+  statistics->AddSingles(kind, gathered.get(), (next - gathered.get()) / SizeOf(kind));
+  next = gathered.get();
 }
 
 // Adds the values of one record.
@@ -41,22 +56,23 @@ class ValueCollector::Visitor final : public ValueVisitor {
  public:
   Visitor(ValueCollector* all, std::string_view record) : all_(all), record_(record) {}
 
-  void Visit(size_t position, const std::string& name, FeatureKind kind, uint64_t count,
-             absl::Span<const ValueSpan> spans) override {
+  void Visit(absl::Span<const FoundFeature> features, absl::Span<const ValueSpan> spans) override {
+    if (features.empty()) return;
     std::vector<Slot>& slots = all_->slots_.slots;
-    if (position >= slots.size()) slots.resize(position + 1);
-    if (slots[position].name != &name) {
-      FeatureStatistics* const of = Of(name);
-      slots[position].name = &name;
-      slots[position].statistics = of;
-    }
-    Slot& slot = slots[position];
-    if (slot.statistics == nullptr) return;
-    const bool is_number = kind == FeatureKind::kFloat || kind == FeatureKind::kInt64;
-    if (all_->gathers_ && is_number && count == 1 && spans.size() == 1) {
-      slot.Gather(kind, record_, spans[0], all_->seed_);
-    } else {
-      slot.statistics->Add(kind, record_, spans, count, all_->seed_);
+    if (features.back().position >= slots.size()) slots.resize(features.back().position + 1);
+    const uint64_t seed = all_->seed_;
+    const ValueSpan* values = spans.data();
+    for (const FoundFeature& feature : features) {
+      const ValueSpan* const begin = values;
+      values = spans.data() + feature.end;
+      Slot& slot = slots[feature.position];
+      // Nearly all values are those of a feature that was in the last record, too.
+      if (slot.name == feature.name && slot.kind == feature.kind && slot.next != slot.end &&
+          feature.count == 1 && values - begin == 1) [[likely]] {
+        slot.Gather(record_, *begin, seed);
+      } else if (feature.kind != FeatureKind::kNone) {
+        Add(feature, {begin, static_cast<size_t>(values - begin)});
+      }
     }
   }
   void VisitIrregular(std::string_view record) override {
@@ -68,9 +84,29 @@ class ValueCollector::Visitor final : public ValueVisitor {
   }
 
  private:
+  [[gnu::noinline]] void Add(const FoundFeature& feature, absl::Span<const ValueSpan> values) {
+    Slot& slot = all_->slots_.slots[feature.position];
+    if (slot.name != feature.name) {
+      FeatureStatistics* const of = Of(*feature.name);
+      if (of != slot.statistics) {
+        slot.AddGathered();
+        slot.statistics = of;
+        slot.kind = FeatureKind::kNone;
+      }
+      slot.name = feature.name;
+    }
+    if (slot.statistics == nullptr) return;
+    const bool is_single = all_->gathers_ && feature.count == 1 && values.size() == 1;
+    if (is_single && slot.kind == feature.kind && slot.next != slot.end) {
+      slot.Gather(record_, values[0], all_->seed_);
+    } else if (is_single && slot.MakeRoom(feature.kind)) {
+      slot.Gather(record_, values[0], all_->seed_);
+    } else {
+      slot.statistics->Add(feature.kind, record_, values, feature.count, all_->seed_);
+    }
+  }
   FeatureStatistics* Of(std::string_view name) {
-    // What is removed for another feature has its values then.
-    all_->AddGathered();
+    if (!all_->values_.features().contains(name)) all_->AddGathered();
     FeatureStatistics* const of = all_->values_.Of(name);
     Slots& slots = all_->slots_;
     if (slots.num_removed != all_->values_.num_removed()) {
@@ -85,21 +121,13 @@ class ValueCollector::Visitor final : public ValueVisitor {
 };
 
 void ValueCollector::AddGathered() {
-  if (!gathers_) return;
   for (Slot& slot : slots_.slots) slot.AddGathered();
 }
 
 void ValueCollector::Begin() {
-  End();
   seed_ = 0;
   gathers_ = true;
-}
-
-void ValueCollector::End() {
-  AddGathered();
-  // The next records may have another schema.
   for (Slot& slot : slots_.slots) slot.name = nullptr;
-  gathers_ = false;
 }
 
 absl::Status ValueCollector::Add(std::string_view record, uint32_t crc, Schema& schema) {

@@ -3,7 +3,6 @@
 #ifndef SHARDFEED_SHARD_STATISTICS_VALUE_COLLECTOR_H_
 #define SHARDFEED_SHARD_STATISTICS_VALUE_COLLECTOR_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,12 +24,11 @@ class ValueCollector {
   ValueCollector() = default;
   explicit ValueCollector(ValueStatistics values) : values_(std::move(values)) {}
 
-  // Called before the first record of each sequence of records that belong together, which all have
-  // one schema: which values are sampled depends on nothing before it. Until End, single numbers
-  // are gathered and added together, so values() lacks some.
+  // Called before the first record of each sequence of records that belong together, which have a
+  // schema of their own: which values are sampled depends on nothing before it. From the first call
+  // on, single values are gathered and added many at a time: values() lacks some of them until
+  // Take, and the collector must not be copied.
   void Begin();
-  // Called after the last record of the sequence.
-  void End();
   // Adds a record to the schema, and its values to the statistics. `crc` is its CRC-32C, not
   // masked. DataLoss: as Schema::AddRecord.
   absl::Status Add(std::string_view record, uint32_t crc, Schema& schema);
@@ -41,24 +39,21 @@ class ValueCollector {
 
  private:
   class Visitor;
-  // Single numbers of one feature that its statistics lack, with the seeds of their records. The
-  // histograms of many features do not fit into a processor's fastest cache, but that of one does.
-  struct Gathered {
-    static constexpr size_t kMost = 256;
-
-    FeatureKind kind = FeatureKind::kNone;
-    size_t count = 0;
-    std::array<char, kMost * sizeof(float)> floats;  // little-endian
-    std::array<int64_t, kMost> ints;
-    std::array<uint64_t, kMost> seeds;
-  };
   struct Slot {
     const std::string* name = nullptr;
     FeatureStatistics* statistics = nullptr;
-    std::unique_ptr<Gathered> gathered;
+    // Values that the statistics lack, as FeatureStatistics::AddSingles takes them. The histograms
+    // of many features do not fit into a processor's fastest cache, but that of one does.
+    std::unique_ptr<char[]> gathered;
+    char* next = nullptr;  // the end of these values
+    char* end = nullptr;   // of the memory
+    FeatureKind kind = FeatureKind::kNone;
+    uint64_t seed_limit = 0;
 
-    // Adds a single number at `span` of a record.
-    void Gather(FeatureKind number, std::string_view record, ValueSpan span, uint64_t seed);
+    // Makes room for a value of this kind. False: its values are not gathered.
+    bool MakeRoom(FeatureKind single);
+    // Gathers the only value of a record, at `span`. It has this kind, and there is room.
+    void Gather(std::string_view record, ValueSpan span, uint64_t seed);
     void AddGathered();
   };
   // The features of the last record, by their positions, which are mostly those of the next one. A
@@ -81,7 +76,7 @@ class ValueCollector {
 
   ValueStatistics values_;
   Slots slots_;
-  bool gathers_ = false;  // between Begin and End
+  bool gathers_ = false;
   // A random number of the records so far: that of the next one.
   uint64_t seed_ = 0;
   FeatureReader reader_;

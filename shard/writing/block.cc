@@ -64,7 +64,6 @@ EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::s
                        : block.schema.AddRecord(payload))
         .IgnoreError();
   }
-  if (values != nullptr) values->End();
   if (options.compression == Compression::kNone) {
     block.bytes = std::move(batch.bytes_);
     block.spare = std::move(spare);

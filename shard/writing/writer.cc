@@ -363,7 +363,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   ValueStatistics values;
   {
     MutexLock lock(shard.mutex);
-    for (const auto& collector : shard.collectors) values.Merge(collector->values());
+    for (const auto& collector : shard.collectors) values.Merge(collector->Take());
     shard.collectors.clear();
   }
   AddValues(&values, shard.records);
@@ -549,7 +549,7 @@ void DatasetWriter::AddShards(Manifest* manifest) {
     manifest->skipped.Append(shard->skipped);
   }
   MutexLock lock(values_mutex_);
-  for (const auto& collector : collectors_) values_.Merge(collector->values());
+  for (const auto& collector : collectors_) values_.Merge(collector->Take());
   collectors_.clear();
   if (!values_missing_) {
     manifest->values = std::make_shared<const ValueStatistics>(std::move(values_));

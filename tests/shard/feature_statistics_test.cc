@@ -1,6 +1,7 @@
 #include "shard/statistics/feature_statistics.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -285,6 +287,39 @@ std::vector<std::vector<RecordFeature>> AllSorts(size_t records) {
   return all;
 }
 
+TEST(FeatureStatistics, OfManyRecordsWithOneValueAreThoseOfEach) {
+  for (const uint64_t different : {300, 5000}) {
+    std::mt19937 random(6);
+    FeatureStatistics floats, ints, each_float, each_int;
+    for (int batch = 0; batch < 40; ++batch) {
+      std::vector<uint64_t> seeds;
+      std::vector<int64_t> numbers;
+      std::string bytes;
+      for (int i = 0; i < 256; ++i) {
+        seeds.push_back(Spread(256 * batch + i));
+        numbers.push_back(static_cast<int64_t>(random() % different) - 100);
+        const float value = static_cast<float>(numbers.back()) / 8;
+        AppendLittleEndian(std::bit_cast<uint32_t>(value), &bytes);
+        each_float.Add(Floats({value}), seeds.back());
+        each_int.Add(Ints({numbers.back()}), seeds.back());
+      }
+      const char* const ints_of_batch = reinterpret_cast<const char*>(numbers.data());
+      for (size_t i = 0; i < seeds.size(); ++i) {
+        if (seeds[i] <= floats.SeedLimit(FeatureKind::kFloat)) {
+          floats.Offer(FeatureKind::kFloat, bytes.data() + 4 * i, seeds[i]);
+        }
+        if (seeds[i] <= ints.SeedLimit(FeatureKind::kInt64)) {
+          ints.Offer(FeatureKind::kInt64, ints_of_batch + 8 * i, seeds[i]);
+        }
+      }
+      floats.AddSingles(FeatureKind::kFloat, bytes.data(), seeds.size());
+      ints.AddSingles(FeatureKind::kInt64, ints_of_batch, seeds.size());
+    }
+    EXPECT_EQ(CodeOf(floats), CodeOf(each_float));
+    EXPECT_EQ(CodeOf(ints), CodeOf(each_int));
+  }
+}
+
 TEST(FeatureStatistics, DoNotDependOnTheOrder) {
   std::mt19937 random(8);
   for (const std::vector<RecordFeature>& records : AllSorts(5000)) {
@@ -429,6 +464,29 @@ TEST(NumberHistogram, SumsExactly) {
   for (int i = 0; i < 1000; ++i) close.Add(1e15 + i % 2);
   EXPECT_EQ(close.Mean(), 1e15 + 0.5);
   EXPECT_EQ(close.Deviation(), 0.5);
+}
+
+TEST(NumberHistogram, AddsFloatsAsOneByOne) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(1, 100);
+  std::vector<float> values = {0.0f, -0.0f, 1e-42f, -1e-42f, INFINITY, -INFINITY, NAN, 3e38f};
+  for (int i = 0; i < 200000; ++i) {
+    values.push_back(i % 2 == 0 ? std::bit_cast<float>(static_cast<uint32_t>(random()))
+                                : normal(random));
+  }
+  std::string bytes;
+  NumberHistogram one_by_one;
+  for (const float value : values) {
+    AppendLittleEndian(std::bit_cast<uint32_t>(value), &bytes);
+    if (std::isfinite(value)) one_by_one.Add(value);
+  }
+  NumberHistogram together;
+  together.AddFloats(bytes.data(), values.size());
+  StatisticsWriter expected, got;
+  one_by_one.Write(expected);
+  together.Write(got);
+  EXPECT_EQ(together.count(), one_by_one.count());
+  EXPECT_EQ(got.code(), expected.code());
 }
 
 TEST(StatisticsReader, ReadsOnlyTheShortestNumbers) {
