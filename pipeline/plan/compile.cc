@@ -126,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
       });
     }
     steps.one_to_one &= !work->changes_count;
+    steps.at_most_one &= !work->changes_count;
   }
   steps.name = fmt::format("{}", fmt::join(names, "+"));
   return MakeParallelStage(std::move(stage), std::move(steps), step.get(), std::move(context));

@@ -95,6 +95,10 @@ class ParallelStage : public Stage {
     return steps_.one_to_one && input_->Advance(elements, state);
   }
 
+  bool AdvancePast(const RowOrigin& last, StateWords* state) const override {
+    return steps_.at_most_one && context_->deterministic && input_->AdvancePast(last, state);
+  }
+
  private:
   void SetLimits(StageCounters& counters) const {
     counters.threads = counters.workers = context_->threads;

@@ -26,8 +26,9 @@ struct ParallelSteps {
   // Row steps, followed by work on the whole batch; either may be missing.
   std::shared_ptr<const RowProgram> rows;
   std::vector<BatchFn> batches;
-  // Whether one element is delivered for each input element.
+  // Whether one element is delivered for each input element, and whether at most one is.
   bool one_to_one = true;
+  bool at_most_one = true;
   // Minimum number of finished batches to hold for the consumer.
   size_t prefetch = 2;
   // Whether the next input may depend on what the consumer does with earlier elements.

@@ -35,8 +35,7 @@ absl::Status ElementQueue::Fill() {
     before_.clear();
     input_->Save(&before_);
     beyond_ = input_->Beyond();
-    head_ = Batch();
-    at_ = 0;
+    Drop();
     absl::Status status = input_->Next(&head_);
     if (!status.ok()) return status;
     if (head_.empty()) {
@@ -61,6 +60,9 @@ absl::Status ElementQueue::Take(size_t elements, Batch* out) {
   if (!status.ok() || ended_) return status;
   const size_t n = std::min(elements, left());
   if (at_ == 0 && n == head_.num_elements()) {
+    at_ = n;
+    RememberLast();
+    at_ = 0;
     // The caller releases its memory.
     *out = std::exchange(head_, Batch());
     return absl::OkStatus();
@@ -68,6 +70,16 @@ absl::Status ElementQueue::Take(size_t elements, Batch* out) {
   *out = head_.Slice(at_, n);
   at_ += n;
   return absl::OkStatus();
+}
+
+std::optional<RowOrigin> ElementQueue::OriginOfLast() const {
+  RowOrigin origin;
+  if (head_.batched || !head_.OriginOf(at_ - 1, &origin)) return std::nullopt;
+  return origin;
+}
+
+void ElementQueue::RememberLast() {
+  if (at_ > 0) last_ = OriginOfLast();
 }
 
 void ElementQueue::Save(StateWords* words) const {
@@ -80,7 +92,13 @@ void ElementQueue::Save(StateWords* words) const {
     beyond = input_->Beyond();
     skip = skip_;
   }
-  if (beyond > 0 && !input_->Advance(beyond, &state)) skip += beyond;
+  std::optional<RowOrigin> last = last_;
+  if (at_ > 0) last = OriginOfLast();
+  // The number of elements to skip depends on a filter, which may be another one after Load.
+  if (beyond > 0 && !input_->Advance(beyond, &state) &&
+      !(last && skip == 0 && input_->AdvancePast(*last, &state))) {
+    skip += beyond;
+  }
   words->push_back(skip);
   words->insert(words->end(), state.begin(), state.end());
 }
@@ -89,6 +107,7 @@ absl::Status ElementQueue::Load(StateReader* words) {
   skip_ = words->ReadUpTo(kMaxSkip);
   head_ = Batch();
   at_ = 0;
+  last_.reset();
   ended_ = false;
   return input_->Load(words);
 }

@@ -69,6 +69,8 @@ class Stage {
   // Advances `state`, which Save wrote, by `elements` elements, so that it is the same for any
   // number of ranks. Returns false, without a change, if that is not possible without reading.
   virtual bool Advance(uint64_t /*elements*/, StateWords* /*state*/) const { return false; }
+  // The same past the row that came from `last`, and those before it, whatever a filter drops.
+  virtual bool AdvancePast(const RowOrigin& /*last*/, StateWords* /*state*/) const { return false; }
 };
 
 // Makes the stage of an input for an epoch, whose number determines orders and random numbers.
@@ -106,7 +108,12 @@ class ElementQueue {
   absl::Status Load(StateReader* words);
 
  private:
+  // Where element at() - 1 of head_ comes from, if it is a row.
+  std::optional<RowOrigin> OriginOfLast() const;
+  // Keeps that before head_ goes.
+  void RememberLast();
   void Drop() {
+    RememberLast();
     head_ = Batch();
     at_ = 0;
   }
@@ -116,7 +123,8 @@ class ElementQueue {
   uint64_t beyond_ = 0;  // Beyond() of that state
   Batch head_;
   size_t at_ = 0;
-  uint64_t skip_ = 0;  // elements to drop, after Load
+  std::optional<RowOrigin> last_;  // of the last element taken before head_, if that is known
+  uint64_t skip_ = 0;              // elements to drop, after Load
   bool ended_ = false;
 };
 
