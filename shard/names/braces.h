@@ -13,15 +13,16 @@ namespace shardfeed {
 
 // The names that `text` stands for, in order, those of the last braces changing fastest; only the
 // text itself if there are no braces of these forms in it:
-//   {FIRST..LAST}  the numbers from FIRST to LAST, with leading zeros if one of the two has any
-//   {A,B,...}      each of these texts, which have no braces in them
+//   {FIRST..LAST}        the numbers from FIRST to LAST, with leading zeros if one of the two has
+//                        any, or the letters
+//   {FIRST..LAST..STEP}  every STEPth of them
+//   {A,B,...}            each of these texts, which may have braces in them
 //
-// InvalidArgument: more than a million names. Thread-safe.
+// InvalidArgument: more than a million names, or more than 100 pairs of braces. Thread-safe.
 absl::StatusOr<std::vector<std::string>> ExpandBraces(std::string_view text);
 
-// The names that the braces in a path or a spec stand for, which may have braces in them; empty if
-// there are none, or a file has them in its name. InvalidArgument: as ExpandBraces, and more than
-// 100 pairs of braces. Thread-safe.
+// The names that the braces in a path or a spec stand for; empty if there are none, or a file has
+// them in its name. InvalidArgument: as ExpandBraces. Thread-safe.
 absl::StatusOr<std::vector<std::string>> NamesInBraces(const std::string& name);
 
 }  // namespace shardfeed

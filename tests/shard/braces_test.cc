@@ -27,8 +27,24 @@ TEST(Braces, ListsAndSeveralBraces) {
               ElementsAre("s3://b/a-0.tar", "s3://b/a-1.tar", "s3://b/b-0.tar", "s3://b/b-1.tar"));
 }
 
+TEST(Braces, LettersAndSteps) {
+  EXPECT_THAT(Names("{a..c}.tar"), ElementsAre("a.tar", "b.tar", "c.tar"));
+  EXPECT_THAT(Names("{00..05..2}"), ElementsAre("00", "02", "04"));
+  EXPECT_THAT(Names("{5..0..2}"), ElementsAre("5", "3", "1"));
+  EXPECT_THAT(Names("{5..0..-2}"), ElementsAre("5", "3", "1"));
+  EXPECT_THAT(Names("{1..2..0}"), ElementsAre("1", "2"));
+}
+
+TEST(Braces, BracesWithinBraces) {
+  EXPECT_THAT(Names("{a,{b,c}}"), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(Names("{{a,b},c}.tar"), ElementsAre("a.tar", "b.tar", "c.tar"));
+  EXPECT_THAT(Names("{x-{1..2},y}/z"), ElementsAre("x-1/z", "x-2/z", "y/z"));
+  EXPECT_THAT(Names("{{1..2}}"), ElementsAre("{1}", "{2}"));
+}
+
 TEST(Braces, OthersStay) {
-  for (const char* text : {"", "plain", "{", "}", "{}", "}{", "{a}", "{a..b}", "{1..}", "x{1..2"}) {
+  for (const char* text : {"", "plain", "{", "}", "{}", "}{", "{a}", "{a..bc}", "{1..}", "x{1..2",
+                           "{1..2..}", "{1..2..3..4}", "{-1..2}"}) {
     EXPECT_THAT(Names(text), ElementsAre(text));
   }
   EXPECT_THAT(Names("{x}{1..2}"), ElementsAre("{x}1", "{x}2"));
@@ -38,10 +54,12 @@ TEST(Braces, OthersStay) {
 TEST(Braces, TooManyAreRefused) {
   EXPECT_EQ(Names("{1..1000000}").size(), 1000000u);
   EXPECT_FAILS(ExpandBraces("a{0..1000000}"), kInvalidArgument,
-               "a{0..1000000}: {0..1000000} stands for more than 1000000 names");
+               "{0..1000000}: stands for more than 1000000 names");
   EXPECT_FAILS(ExpandBraces("{0..18446744073709551615}"), kInvalidArgument, "more than 1000000");
   EXPECT_FAILS(ExpandBraces("{1..1001}{1..1000}"), kInvalidArgument,
                "{1..1001}{1..1000}: stands for more than 1000000 names");
+  EXPECT_FAILS(ExpandBraces(std::string(101, '{')), kInvalidArgument,
+               "more than 100 pairs of braces");
 }
 
 }  // namespace
