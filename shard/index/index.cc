@@ -259,6 +259,14 @@ absl::StatusOr<IndexSummary> ShardIndex::ParseHeader(std::string_view head, uint
   summary.shard_bytes = Load64(header + 16);
   summary.stream_bytes = Load64(header + 24);
   summary.records = Load64(header + 32);
+  // The number of records is believed without a look at the rest; it is at least that of a
+  // directory of this size.
+  const uint64_t directory = Load64(header + 48);
+  const uint64_t end = Load64(header + 56);
+  const uint64_t groups = summary.records / kGroupRecords + (summary.records % kGroupRecords > 0);
+  if (end > file_bytes || directory > end || (end - directory) / 8 != groups) {
+    return Damaged(name, "the index contradicts itself");
+  }
   return summary;
 }
 

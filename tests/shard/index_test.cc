@@ -198,6 +198,10 @@ TEST(ShardIndex, ContradictionsAreFound) {
   const uint64_t directory = LoadLittleEndian<uint64_t>(raw->bytes().data() + 48);
   const uint64_t first = LoadLittleEndian<uint64_t>(raw->bytes().data() + directory);
   const uint64_t second = LoadLittleEndian<uint64_t>(raw->bytes().data() + directory + 8);
+  const std::string empty = Changed(*raw, put(32, 0));  // no records, where there are groups
+  refused(empty);
+  EXPECT_FAILS(ShardIndex::ParseHeader(std::string_view(empty).substr(0, 88), empty.size(), "test"),
+               kDataLoss, "test: the index contradicts itself");
   refused(Changed(*raw, put(first, 1)));                  // not from byte 0 on
   refused(Changed(*raw, put(second, 0)));                 // group 1 is group 0 again
   refused(Changed(*raw, put(second, raw->Offset(127))));  // record 127 has no room
