@@ -114,15 +114,16 @@ def message(*numbers):
     return b"".join(bytes([field << 3]) + varint(number) for field, number in enumerate(numbers, 1))
 
 
-def file_bytes(records, group=1):
-    """The bytes of a file with chunks of `group` records, and the places of its chunks."""
+def file_bytes(records, group=1, listed=slice(None)):
+    """The bytes of a file with chunks of `group` records, and the places of its chunks. A sound footer lists all."""
     file, entries = bytearray(), []
     append(file, chunk("s", 0, 0, b""), 0)
     for first in range(0, len(records), group):
         part = records[first:first + group]
         entries.append((len(file), sum(map(len, part)), len(part)))
         append(file, simple_chunk(part), len(part))
-    metadata = message(1, len(entries), len(records))
+    entries = entries[listed]
+    metadata = message(1, len(entries), sum(entry[2] for entry in entries))
     footer = len(file)
     append(file, simple_chunk([b"\x0a" + varint(len(metadata)) + metadata, *(message(*e) for e in entries)]),
            len(entries) + 1)
@@ -132,9 +133,9 @@ def file_bytes(records, group=1):
     return bytes(file), [entry[0] for entry in entries]
 
 
-def write(path, records, group=1):
+def write(path, records, group=1, listed=slice(None)):
     """Writes a file, and returns the places of its chunks."""
-    content, places = file_bytes(records, group)
+    content, places = file_bytes(records, group, listed)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return places

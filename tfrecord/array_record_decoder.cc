@@ -8,6 +8,24 @@ namespace {
 // More memory than this is released after a rare huge chunk.
 constexpr size_t kKeptBytes = 8 << 20;
 
+// The footer must list all chunks with records. Whatever comes between a chunk and the next one
+// that it lists, at `begin` of the file, has none.
+std::string CheckNoRecordsFollow(const ArrayRecordChunk& chunk, std::string_view bytes,
+                                 uint64_t begin, CrcCheck check) {
+  while (begin < chunk.end && begin - chunk.begin < bytes.size()) {
+    RiegeliChunkHeader header;
+    std::string wrong = ReadRiegeliHeader(bytes.substr(begin - chunk.begin), begin, check, &header);
+    if (!wrong.empty()) return fmt::format("at byte {}, behind the chunk: {}", begin, wrong);
+    if (header.records > 0) {
+      return fmt::format("the footer lacks the chunk of {} records at byte {}", header.records,
+                         begin);
+    }
+    if (header.data_bytes > bytes.size()) break;
+    begin = RiegeliChunkEnd(begin, header);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string ArrayRecordDecoder::Open(const ArrayRecordChunk& chunk, std::string_view bytes,
@@ -21,7 +39,8 @@ std::string ArrayRecordDecoder::Open(const ArrayRecordChunk& chunk, std::string_
     return fmt::format("the chunk has {} records of {} bytes, but the footer says {} of {} bytes",
                        header.records, header.decoded_bytes, chunk.records, chunk.decoded_bytes);
   }
-  return ParseSimpleChunk(header, data, &chunk_);
+  wrong = CheckNoRecordsFollow(chunk, bytes, RiegeliChunkEnd(chunk.begin, header), check);
+  return wrong.empty() ? ParseSimpleChunk(header, data, &chunk_) : wrong;
 }
 
 }  // namespace shardfeed

@@ -41,6 +41,7 @@ absl::StatusOr<uint64_t> ReadFooterOffset(const File& file) {
 // The header of the first chunk with records before the footer.
 struct FirstChunk {
   std::optional<RiegeliChunkHeader> header;  // nullopt: there is no such chunk, or it is unknown
+  uint64_t begin = 0;                        // of that chunk
   bool unknown =
       false;  // a header is damaged, which reading the chunk reports, or too many precede
 };
@@ -62,12 +63,39 @@ absl::StatusOr<FirstChunk> ReadFirstChunk(const File& file, uint64_t footer) {
     }
     if (header.records > 0) {
       first.header = header;
+      first.begin = begin;
       return first;
     }
     begin = RiegeliChunkEnd(begin, header);
   }
   first.unknown = begin < footer;
   return first;
+}
+
+// DataLoss: a chunk with records follows the footer, as where two files are joined. `bytes` are
+// those from the footer on, which ends at byte `end`.
+absl::Status CheckNothingFollows(const File& file, uint64_t footer, std::string_view bytes,
+                                 uint64_t end) {
+  constexpr int kMost = 4;  // padding, as a rule
+  for (int i = 0; i < kMost && end < file.size() - kRiegeliBlockBytes; ++i) {
+    std::string head(bytes.substr(std::min<uint64_t>(end - footer, bytes.size()), kHeadBytes));
+    if (head.size() < kHeadBytes) {
+      absl::StatusOr<std::string> read = ReadBeforeLastBlock(file, end, kHeadBytes);
+      if (!read.ok()) return read.status();
+      head = *std::move(read);
+    }
+    RiegeliChunkHeader header;
+    if (!ReadRiegeliHeader(head, end, CrcCheck::kAll, &header).empty()) return absl::OkStatus();
+    if (header.records > 0) {
+      return absl::DataLossError(
+          fmt::format("{}: a chunk of {} records at byte {} follows the footer; are these several "
+                      "files in one?",
+                      file.path(), header.records, end));
+    }
+    if (header.data_bytes > file.size()) return absl::OkStatus();
+    end = RiegeliChunkEnd(end, header);
+  }
+  return absl::OkStatus();
 }
 
 // Footers of shards whose records have equal sizes and are not compressed are equal: what the first
@@ -110,7 +138,16 @@ absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file, uint64
                       "transpose:false among the options of ArrayRecordWriter",
                       file.path()));
     }
+    if (footer->chunks.empty() || footer->chunks.front().begin != first->begin) {
+      return absl::DataLossError(
+          fmt::format("{}: the footer lacks the chunk of {} records at byte {}", file.path(),
+                      first->header->records, first->begin));
+    }
     footer->digest = DigestOf(footer->digest, *first->header);
+  }
+  if (absl::Status status = CheckNothingFollows(file, *offset, *bytes, *offset + head->bytes);
+      !status.ok()) {
+    return status;
   }
   if (bytes_read != nullptr) *bytes_read = kArrayRecordPostscriptBytes + bytes->size() + kHeadBytes;
   return footer;

@@ -189,6 +189,22 @@ def test_what_cannot_be_read_is_told(tmp_path):
         list(sf.read(path))
 
 
+def test_chunks_that_the_footer_lacks_are_damage(tmp_path):
+    path = tmp_path / "a.array_record"
+    for listed, place in ((slice(1, None), "a.array_record: the footer lacks the chunk of 10 records at byte 64"),
+                          (slice(0, 0), "a.array_record: the footer lacks the chunk of 10 records at byte 64"),
+                          (slice(None, -1), "the footer lacks the chunk of 10 records at byte"),
+                          (slice(None, None, 2), "the footer lacks the chunk of 10 records at byte")):
+        array_record_files.write(path, WRITTEN[:40], group=10, listed=listed)
+        with pytest.raises(sf.DataLossError, match=place):
+            list(sf.read(path))
+    array_record_files.write(path, WRITTEN[:40], group=10)
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(sf.DataLossError, match="a.array_record: a chunk of 3 records at byte .* follows the footer; are "
+                                               "these several files in one"):
+        list(sf.read(path))
+
+
 @pytest.mark.folder_only("reads files of the reference")
 @pytest.mark.parametrize("name", ["uncompressed", "zstd", "brotli", "snappy"])
 def test_files_of_every_compression(tmp_path, name):
