@@ -373,7 +373,8 @@ nlohmann::json Schema::ToJson() const {
       entry["max_step_values"] = feature.max_step_values;
     }
     if (feature.mixed_kinds > 0) entry["mixed_kinds"] = feature.mixed_kinds;
-    if (feature.kind == FeatureKind::kBytes && feature.min_bytes <= feature.max_bytes) {
+    // With mixed kinds, a part of a dataset may begin with another kind.
+    if (feature.min_bytes <= feature.max_bytes) {
       entry["min_bytes"] = feature.min_bytes;
       entry["max_bytes"] = feature.max_bytes;
     }

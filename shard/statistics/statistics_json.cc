@@ -50,6 +50,8 @@ nlohmann::ordered_json FeatureToJson(const FeatureSchema& schema, uint64_t recor
                                  {"min_values", schema.min_values},
                                  {"max_values", schema.max_values}};
   if (feature == nullptr) return json;
+  // Of several kinds, the values of one are counted.
+  if (feature->values() > 0) json["kind"] = FeatureKindName(feature->kind());
   json["values"] = feature->values();
   if (schema.min_values != schema.max_values) {
     const NumberHistogram lengths = feature->lengths();
