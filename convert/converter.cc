@@ -14,6 +14,7 @@
 #include "convert/items/split_names.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
+#include "shard/manifest/shard_sizes.h"
 #include "shard/writing/block.h"
 #include "shard/writing/job_input.h"
 #include "tfrecord/framing.h"
@@ -191,6 +192,8 @@ absl::Status Output::LookForComplete() {
                           path)),
                       {"overwrite", "", "replace it"});
   }
+  if (absl::Status status = CheckShardSizes(spec_.directory, *manifest); !status.ok())
+    return status;
   complete_ = *std::move(manifest);
   staging_->Keep(false);
   staging_.reset();

@@ -160,9 +160,10 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
 }
 
 // Returns the options of this kind that were given, as they were given, and those whose default the
-// help names. Appends the size and modification time of files among their values to `fingerprint`.
+// help names. Appends the size and modification time of files among their values to `fingerprint`,
+// and these files to `files`.
 std::string KindOptions(const CLI::App& command, const std::set<std::string>& common,
-                        std::string* fingerprint) {
+                        std::string* fingerprint, std::vector<std::string>* files) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
     if (common.count(option->get_name()) > 0) continue;
@@ -178,6 +179,7 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
       if (::stat(value.c_str(), &stat) != 0) continue;
       // A pipe is another one each time, even under the same name.
       if (!S_ISREG(stat.st_mode) && !S_ISFIFO(stat.st_mode)) continue;
+      files->push_back(value);
       *fingerprint += fmt::format("{} {} {} {}\n", value, stat.st_size, stat.st_mtim.tv_sec,
                                   stat.st_mtim.tv_nsec);
     }
@@ -252,17 +254,23 @@ uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) 
   return sum;
 }
 
-// The first of the paths that was modified after a dataset was written; empty: none. A folder is
-// modified when files are added to it.
-std::string FirstNewer(const std::vector<std::string>& paths, const std::string& manifest) {
+// Why a dataset that was kept, because it was complete, may be out of date: the first of the paths
+// that was modified after it was written, or is a pipe, whose content is not known any more; empty:
+// nothing tells. A folder is modified when files are added to it.
+std::string WhyOutOfDate(const std::vector<std::string>& paths, const Inputs& inputs,
+                         const std::string& manifest) {
   struct stat written;
   if (::stat(manifest.c_str(), &written) != 0) return "";
   const auto time_of = [](const struct stat& info) {
     return std::pair(info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
   };
   for (const std::string& path : paths) {
+    const std::string name = WithNames(inputs, path);
     struct stat info;
-    if (::stat(path.c_str(), &info) == 0 && time_of(info) > time_of(written)) return path;
+    if (name != path) return fmt::format("what {} has now was not read", name);
+    if (::stat(path.c_str(), &info) != 0 || time_of(info) <= time_of(written)) continue;
+    if (S_ISFIFO(info.st_mode)) return fmt::format("what {} has now was not read", path);
+    return fmt::format("{} was modified after that", path);
   }
   return "";
 }
@@ -345,7 +353,9 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
     const absl::Status taken = TakeOptionsOfLike(command, *converting.like);
     if (!taken.ok()) return ReportError(taken);
   }
-  if (const std::string given = KindOptions(command, common, &converting.fingerprint);
+  std::vector<std::string> inputs_to_resume;
+  if (const std::string given =
+          KindOptions(command, common, &converting.fingerprint, &inputs_to_resume);
       !given.empty()) {
     converting.made_by["options"] = given;
   }
@@ -376,8 +386,7 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
     converting.reword = [&inputs](std::string text) { return WithNames(inputs, std::move(text)); };
   }
   const uint64_t input_bytes = InputBytes(*paths);
-  const std::vector<std::string> inputs_to_resume =
-      flags.resume ? *paths : std::vector<std::string>();
+  inputs_to_resume.insert(inputs_to_resume.begin(), paths->begin(), paths->end());
   absl::StatusOr<std::unique_ptr<Source>> source =
       make_source(*std::move(paths), converting.like ? &*converting.like : nullptr);
   if (!source.ok()) return report_error(source.status());
@@ -419,13 +428,12 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
                     &report.notes);
   }
   if (progress.datasets_complete > 0) {
-    const std::string newer =
-        FirstNewer(inputs_to_resume, ManifestPath(spec->directory, manifests->front().stem));
-    if (!newer.empty()) {
+    const std::string why = WhyOutOfDate(inputs_to_resume, inputs,
+                                         ManifestPath(spec->directory, manifests->front().stem));
+    if (!why.empty()) {
       report.notes.push_back(fmt::format(
-          "{} was modified after the dataset, which is kept, was written; pass --overwrite to "
-          "convert it again",
-          newer));
+          "the dataset was complete and is kept, although {}; pass --overwrite to convert it again",
+          why));
     }
   }
   report.skipped = SkippedInAll(*manifests, progress.skipped_in_scan);

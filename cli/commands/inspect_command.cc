@@ -4,9 +4,11 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <system_error>
 
 #include "base/suggestion.h"
 #include "cli/commands/commands.h"
@@ -377,6 +379,17 @@ absl::Status PrintText(const Inspected& found, const InspectFlags& flags) {
   });
 }
 
+// InvalidArgument: `path`, which shall be written, is one of the shards.
+absl::Status CheckIsNoShard(const std::string& path, const std::vector<std::string>& shards) {
+  for (const std::string& shard : shards) {
+    std::error_code error;
+    if (!std::filesystem::equivalent(path, shard, error)) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("--export: {} is a shard of the dataset; name another file", path));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Inspect(const InspectFlags& flags, const CommandOptions& options) {
   std::optional<StatisticsExport> exported;
   if (!flags.export_to.empty()) {
@@ -393,6 +406,11 @@ absl::Status Inspect(const InspectFlags& flags, const CommandOptions& options) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return set.status();
   found.set = *std::move(set);
+  if (exported) {
+    if (absl::Status status = CheckIsNoShard(exported->path, found.set.paths); !status.ok()) {
+      return status;
+    }
+  }
   absl::StatusOr<std::unique_ptr<RandomAccess>> access =
       RandomAccess::Open(found.set, options.threads);
   if (!access.ok()) return access.status();

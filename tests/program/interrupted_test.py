@@ -274,3 +274,38 @@ def test_interrupt_ends_what_reads_whole_shards(tmp_path, command):
     assert process.returncode == INTERRUPTED, error
     assert error.splitlines()[-1].startswith("shardfeed: interrupted"), error
     assert not list(tmp_path.glob(".shardfeed/*"))
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut"])
+def test_a_complete_dataset_without_a_shard_is_not_complete(out, harm):
+    convert("text", POEM, out / "t@2")
+    shard = out / "t-00001-of-00002"
+    size = shard.stat().st_size
+    if harm == "missing":
+        shard.unlink()
+    else:
+        os.truncate(shard, 10)
+    message = harness.fail(harness.DEFECTS, "convert", "text", POEM, out / "t@2", "--resume")
+    assert message == f"{shard}: the dataset was complete, but this shard " + (
+        "cannot be read: No such file or directory" if harm == "missing" else f"has 10 bytes instead of {size}"
+    ) + "; pass --overwrite to write the dataset again"
+    convert("text", POEM, out / "t@2", "--resume", "--overwrite")
+    harness.succeed("verify", out / "t@2")
+
+
+def test_what_a_complete_dataset_was_not_compared_with_is_told(out, tmp_path):
+    schema, table = tmp_path / "schema.json", tmp_path / "t.csv"
+    table.write_text("a\n1\n")
+    schema.write_text('{"a": "int64"}')
+    arguments = ["convert", "csv", table, out / "t@1", "--resume", "--schema", schema]
+    assert b"kept" not in harness.succeed(*arguments).out
+    assert b"although" not in harness.succeed(*arguments).out
+    schema.write_text('{"a": "bytes"}')
+    assert (f"note: the dataset was complete and is kept, although {schema} was modified after that; pass --overwrite to "
+            "convert it again").encode() in harness.succeed(*arguments).out
+    for _ in range(2):
+        again = subprocess.run(harness.command("convert", "text", "-", out / "p@1", "--resume"), input=b"a\n",
+                               capture_output=True)
+        assert again.returncode == 0, again.stderr
+    assert (b"note: the dataset was complete and is kept, although what standard input has now was not read; pass "
+            b"--overwrite to convert it again") in again.stdout

@@ -213,3 +213,13 @@ def test_a_folder_that_is_not_there_is_named_with_the_file(tmp_path):
         f"{file}: cannot create: No such file or directory; the folder {file.parent} does not exist, create it first")
     assert fail(harness.IO_FAILED, "bench", tmp_path / "out/t@1", "--parse", "--batch", 1, "--trace", file) == (
         f"{file}: cannot create: No such file or directory; the folder {file.parent} does not exist, create it first")
+
+
+def test_a_shard_is_not_replaced(tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n2\n")
+    succeed("convert", "csv", tmp_path / "t.csv", tmp_path / "t@1")
+    shard = tmp_path / "t-00000-of-00001"
+    before = shard.read_bytes()
+    assert harness.fail(USAGE, "inspect", tmp_path / "t@1", "--records", "0", "--export", f"tfdv={shard}") == (
+        f"--export: {shard} is a shard of the dataset; name another file")
+    assert shard.read_bytes() == before
