@@ -287,7 +287,7 @@ Wrong RecordTypes::WrongLearned(std::string_view name, const Given& given) {
                 known.any_length ? "a list" : ShapeText(known.shape),
                 alike ? fmt::format(
                             "declare the features, features={{'{}': sf.ragged(sf.{}, [{}]), ...}}",
-                            name, StoredType(known.kind),
+                            name, given.dtype == known.dtype ? known.dtype : StoredType(known.kind),
                             fmt::join(known.shape.begin() + 1, known.shape.end(), ", "))
                       : "write the values as one list, x.ravel(), and x.shape as another feature"),
             true};
@@ -568,7 +568,11 @@ FeatureTypes RecordTypes::Types() const {
       types[name] = {std::string(DTypeName(declared.dtype)), declared.shape};
     }
   }
-  for (const auto& [name, learned] : learned_) types[name] = {learned.dtype, learned.shape};
+  for (const auto& [name, learned] : learned_) {
+    // Lists of one value each would come back as single values. A shape that records do not have is
+    // not kept.
+    types[name] = {learned.dtype, learned.any_length ? std::vector<int64_t>{1} : learned.shape};
+  }
   types.insert(empty_.begin(), empty_.end());
   return types;
 }

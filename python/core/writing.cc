@@ -1,5 +1,6 @@
 #include "python/core/writing.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "python/core/column_values.h"
 #include "python/core/errors.h"
 #include "python/core/example_values.h"
+#include "python/core/exclusive_use.h"
 #include "python/core/gil.h"
 #include "python/core/record_types.h"
 #include "shard/names/names.h"
@@ -31,7 +33,8 @@ namespace {
 
 namespace nb = nanobind;
 
-// What writes records that Python gives.
+// What writes records that Python gives. The GIL is released meanwhile, so that a second thread
+// could come in between: it is refused.
 class RecordSink {
  public:
   // `features`: as for RecordTypes.
@@ -44,6 +47,7 @@ class RecordSink {
 
   // Writes a record as it is.
   void WriteBytes(nb::bytes record) {
+    const ExclusiveUse use(used_, "the writer");
     CheckOpen();
     const std::string_view bytes(record.c_str(), record.size());
     types_.Begin(records_);
@@ -56,6 +60,7 @@ class RecordSink {
   }
 
   void WriteExample(nb::dict features) {
+    const ExclusiveUse use(used_, "the writer");
     CheckOpen();
     builder_.Clear();
     try {
@@ -87,6 +92,7 @@ class RecordSink {
   // Writes the rows of columns as Examples, and returns their number. Each column is (name, dtype,
   // values, splits), as for TakeColumn.
   uint64_t WriteColumns(nb::sequence columns) {
+    const ExclusiveUse use(used_, "the writer");
     CheckOpen();
     std::vector<nb::object> held;
     std::vector<TypedColumn> made;
@@ -124,6 +130,7 @@ class RecordSink {
   // columns whose values had another type before they came here. Returns the number of rows.
   uint64_t WriteArrow(nb::handle data, const std::map<std::string, std::vector<int64_t>>& shapes,
                       const std::map<std::string, std::string>& dtypes) {
+    const ExclusiveUse use(used_, "the writer");
     CheckOpen();
     uint64_t rows = 0;
     Failure failure;
@@ -172,6 +179,8 @@ class RecordSink {
     if (!is_open()) throw nb::value_error("the writer is closed");
   }
   FeatureTypes Types() const { return types_.Types(); }
+
+  std::atomic<bool> used_ = false;
 
  private:
   void Add(std::string_view name, nb::handle value, std::vector<nb::object>* held) {
@@ -315,17 +324,21 @@ class SinkInto : public RecordSink {
  public:
   explicit SinkInto(nb::sequence features)
       : RecordSink(std::move(features), /*keeps_shapes=*/true) {}
-  ~SinkInto() override { Abort(); }
+  ~SinkInto() override { Drop(); }
 
   void Abort() {
-    const GilRelease release;
-    writer_.reset();
+    const ExclusiveUse use(used_, "the writer");
+    Drop();
   }
 
  protected:
   std::unique_ptr<Target> writer_;
 
  private:
+  void Drop() {
+    const GilRelease release;
+    writer_.reset();
+  }
   bool is_open() const override { return writer_ != nullptr; }
   absl::Status Write(Make make) override { return writer_->Write(make); }
 };
@@ -351,6 +364,7 @@ class Writer : public SinkInto<DatasetWriter> {
   }
 
   nb::dict Finish() {
+    const ExclusiveUse use(used_, "the writer");
     CheckOpen();
     Manifest manifest;
     manifest.made_by = made_by_;
@@ -378,6 +392,7 @@ class PartSink : public SinkInto<PartWriter> {
   }
 
   std::string Close(std::vector<std::string> notes) {
+    const ExclusiveUse use(used_, "the writer");
     CheckOpen();
     writer_->SetTypes(Types());
     absl::StatusOr<std::string> message;

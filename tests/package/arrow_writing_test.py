@@ -118,3 +118,15 @@ def test_missing_values_may_have_a_buffer(tmp_path):
             return schema, array
     rows = write(tmp_path / "a@1", Schema())
     assert [row["a"] for row in rows] == [1, 2] and set(rows[0]) == {"a"}
+
+
+def test_lists_of_one_value_come_back_as_lists(tmp_path):
+    table = pa.table({"one": [[1], [2]], "single": [1, 2], "more": [[1], [2, 3]]})
+    for number, rows in enumerate((write(tmp_path / "a@1", table), write(tmp_path / "b@1", table[:1], table[1:]))):
+        assert [row["one"].tolist() for row in rows] == [[1], [2]], number
+        assert [row["single"] for row in rows] == [1, 2]
+        assert [np.asarray(row["more"]).tolist() for row in rows] == [[1], [2, 3]]
+    commit(tmp_path / "c@2", table[:1], table[1:])
+    rows = list(sf.read(tmp_path / "c@2").parse())
+    assert [row["one"].tolist() for row in rows] == [[1], [2]]
+    assert [np.asarray(row["more"]).tolist() for row in rows] == [[1], [2, 3]]

@@ -250,3 +250,24 @@ def test_chains_say_their_order_and_part(many):
     stream = sf.from_parquet(many, stream=True)
     assert repr(stream.shuffle(3, window=1).shard(1, 2)).startswith("from_parquet(12 groups).shuffle(3).shard(1, 2).")
     assert repr(stream.shard()).startswith("from_parquet(12 groups).shard().")
+
+
+def test_lying_footers_are_damage(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), path, store_schema=False)
+    sound = path.read_bytes()
+    for stream in (False, True):
+        path.write_bytes(sound.replace(b"name", b"n\xffme"))
+        with pytest.raises(sf.DataLossError, match="a.parquet: the name of a column is not UTF-8"):
+            list(sf.from_parquet(path, stream=stream))
+        footer = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
+        told = set()
+        for at in range(footer, len(sound) - 8):
+            if sound[at] != 6:  # 3 as a varint of Thrift
+                continue
+            path.write_bytes(sound[:at] + b"\x05" + sound[at + 1:])  # -3
+            try:
+                assert [int(row["id"]) for row in sf.from_parquet(path, stream=stream)] == [1, 2, 3]
+            except sf.DataLossError as error:
+                told.add(str(error))
+        assert any("its footer says that row group 0 has -3 rows" in one for one in told), told

@@ -6,6 +6,7 @@ import gc
 import json
 import pickle
 import re
+import threading
 import warnings
 
 import numpy as np
@@ -463,3 +464,56 @@ def test_writers_are_not_made_directly(tmp_path):
 def test_a_snapshot_has_a_name():
     with pytest.raises(ValueError, match="snapshot: expected the name of a file, got ''"):
         sf.range(3).snapshot("")
+
+
+def example(n):
+    """A tf.train.Example with the feature n, below 2^14."""
+    varint = bytes([n & 127 | 128, n >> 7])
+    ints = b"\x1a" + bytes([len(varint) + 2]) + b"\x0a" + bytes([len(varint)]) + varint
+    entry = b"\x0a\x01n\x12" + bytes([len(ints)]) + ints
+    features = b"\x0a" + bytes([len(entry)]) + entry
+    return b"\x0a" + bytes([len(features)]) + features
+
+
+@pytest.mark.parametrize("kind", ["dict", "bytes", "batch"])
+def test_a_second_thread_is_refused(tmp_path, kind):
+    written, refused, wrong = [], [], []
+    with sf.write(tmp_path / "t@2", sync=False) as writer:
+        def work(first):
+            for i in range(first, first + 2000):
+                try:
+                    if kind == "batch":
+                        writer.write_batch({"n": np.array([i])})
+                    else:
+                        writer.write({"n": i} if kind == "dict" else example(i))
+                    written.append(i)
+                except RuntimeError as error:
+                    refused.append(str(error))
+                except BaseException as error:
+                    wrong.append(error)
+        threads = [threading.Thread(target=work, args=(2000 * k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert set(refused) <= {"the writer is in use by another thread, or by a call that has not returned: one thread at "
+                            "a time may use it"}
+    assert sorted(row["n"] for row in sf.read(tmp_path / "t@2").parse()) == sorted(written)
+
+
+def test_a_writer_in_use_is_not_ended(tmp_path):
+    with sf.write(tmp_path / "t@1", sync=False) as writer:
+        class Ending:
+            def __init__(self, end):
+                self.end = end
+
+            def __arrow_c_stream__(self, requested_schema=None):
+                self.end()
+                raise AssertionError
+
+        for end in (writer._writer.finish, writer._writer.abort, lambda: writer.write({"n": 1})):
+            with pytest.raises(RuntimeError, match="the writer is in use"):
+                writer.write_batch(Ending(end))
+        writer.write({"n": 1})
+    assert [row["n"] for row in sf.read(tmp_path / "t@1").parse()] == [1]

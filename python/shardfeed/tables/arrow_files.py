@@ -24,6 +24,8 @@ def _opened(path: str) -> Any:
         # As bytes, for pyarrow takes no text with a name that is not UTF-8.
         return parquet.ParquetFile(pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=_BUFFER,
                                    page_checksum_verification=True)
+    except UnicodeDecodeError:
+        raise damaged(path, "the name of a column is not UTF-8") from None
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, f"not a file of Parquet, or cut off ({os.path.getsize(path)} bytes): {error}") from None
 
@@ -39,15 +41,21 @@ def _footer(path: str) -> int:
 
 def open_parquet(path: str, options: Options) -> Table:
     with _opened(path) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
         described = file.metadata
+        rows = described.num_rows
+        schema = file.schema_arrow
 
     _check_names(path, schema)
     names = options.chosen(schema.names)
 
     starts = [0]
     for number in range(described.num_row_groups):
-        starts.append(starts[-1] + described.row_group(number).num_rows)
+        count = described.row_group(number).num_rows
+        if count < 0:
+            raise damaged(path, f"its footer says that row group {number} has {count} rows")
+        starts.append(starts[-1] + count)
+    if starts[-1] != rows:
+        raise damaged(path, f"its footer says that there are {rows} rows, but its row groups have {starts[-1]}")
 
     def group_of(row: int) -> int:
         return bisect.bisect_right(starts, row) - 1
