@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 
@@ -103,7 +104,7 @@ def scalars(stats: Dict[str, Any], before: Optional[Dict[str, Any]]) -> Dict[str
 
 def address_of(text: str) -> Tuple[str, int]:
     """HOST:PORT, where an IPv6 address is in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise ValueError(f"metrics must be HOST:PORT, such as '127.0.0.1:9400', not {text!r}")
-    return host.strip("[]"), int(port)
+    match = re.fullmatch(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^\[\]:]+)):([0-9]{1,5})", text)
+    if not match or not 1 <= int(match[3]) <= 65535:
+        raise ValueError(f"metrics must be HOST:PORT, such as '127.0.0.1:9400' or '[::1]:9400', not {text!r}")
+    return match[1] or match[2], int(match[3])

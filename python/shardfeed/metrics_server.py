@@ -93,16 +93,32 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+def _resolved(address: Tuple[str, int]) -> Tuple[str, int]:
+    """The numeric address, of which a host may have several names."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    found = socket.getaddrinfo(*address, family, socket.SOCK_STREAM)[0][4]
+    return str(found[0]), int(found[1])
+
+
+def _remedy(error: OSError, key: Tuple[str, int]) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return ""
+    own = next((host for host, port in _servers if port == key[1]), None)
+    if own is None:
+        return "; each process takes a port of its own"
+    return f"; this process serves its metrics at {f'[{own}]' if ':' in own else own}:{key[1]}, name that address"
+
+
 def serve(it: Any, address: str) -> None:
     """Adds a run to those that are served at the address; it leaves them when it is closed."""
     key = address_of(address)
     with _lock:
-        if key not in _servers:
-            try:
+        try:
+            key = _resolved(key)
+            if key not in _servers:
                 server = _Server(key)
-            except OSError as error:
-                remedy = "; each process takes a port of its own" if error.errno == errno.EADDRINUSE else ""
-                raise type(error)(error.errno, f"metrics: {address}: {error.strerror or error}{remedy}") from None
-            threading.Thread(target=server.serve_forever, name="shardfeed metrics", daemon=True).start()
-            _servers[key] = server
+                threading.Thread(target=server.serve_forever, name="shardfeed metrics", daemon=True).start()
+                _servers[key] = server
+        except OSError as error:
+            raise type(error)(error.errno, f"metrics: {address}: {error.strerror or error}{_remedy(error, key)}") from None
         _servers[key].add(it)

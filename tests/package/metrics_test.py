@@ -98,8 +98,9 @@ def test_only_metrics_are_served(parsed, address):  # noqa: F811
 
 
 def test_wrong_addresses(parsed, address):  # noqa: F811
-    for wrong in ("", "9400", "127.0.0.1", "127.0.0.1:", ":9400", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"):
-        with pytest.raises(ValueError, match="metrics must be HOST:PORT, such as '127.0.0.1:9400', not"):
+    for wrong in ("", "9400", "127.0.0.1", "127.0.0.1:", ":9400", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x",
+                  "[::1:9485", "::1]:9485", "::1:9485", "[127.0.0.1]:9485", "[]:9485", "127.0.0.1:9485\n"):
+        with pytest.raises(ValueError, match=r"metrics must be HOST:PORT, such as '127.0.0.1:9400' or '\[::1\]:9400', not"):
             parsed.with_options(metrics=wrong)
         with pytest.raises(ValueError, match="metrics must be HOST:PORT"):
             parsed.start(metrics=wrong)
@@ -109,6 +110,19 @@ def test_wrong_addresses(parsed, address):  # noqa: F811
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"metrics: 127.0.0.1:{port}: Address already in use; each process takes a port"):
             parsed.start(metrics=f"127.0.0.1:{port}")
+
+
+def test_names_of_one_address_are_served_together(parsed, address):  # noqa: F811
+    port = address.rpartition(":")[2]
+    with parsed.batch(100).start(metrics=address), parsed.batch(100).start(metrics=f"localhost:{port}"), \
+            parsed.batch(100).start(metrics=f"127.1:{port}"):
+        runs = {dict(labels)["run"] for name, labels in samples(fetch(address)) if name == "shardfeed_rows_total"}
+        assert runs == {"0", "1", "2"}
+        with pytest.raises(OSError, match=f"metrics: 0.0.0.0:{port}: Address already in use; this process serves its "
+                                          f"metrics at 127.0.0.1:{port}, name that address"):
+            parsed.start(metrics=f"0.0.0.0:{port}")
+    with pytest.raises(OSError, match="metrics: nowhere.invalid:9400: "):
+        parsed.start(metrics="nowhere.invalid:9400")
 
 
 def test_children_after_fork_serve_their_own(parsed, address):  # noqa: F811
