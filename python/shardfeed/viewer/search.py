@@ -24,6 +24,9 @@ _ROWS_AT_ONCE = 4096
 _BLOCK = 1 << 16  # records of one run
 _NO_VALUE = (ValueError, RuntimeError)  # what reading or parsing a record raises, among them DataLossError
 _MOST_FLOAT = float(np.finfo(np.float32).max)
+_INT64 = np.iinfo(np.int64)
+_COMPARES: Dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 # Numbers as the page prints them, with commas between thousands or without.
 _NUMBER = re.compile(r"[+-]?((\d{1,3}(,\d{3})+|\d+)(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)
 
@@ -141,23 +144,42 @@ def _comparison(feature: Optional[str], kind: str, compare: str, text: str) -> C
         wanted = text.encode()
         return lambda values: np.fromiter((wanted in values[i] if compare == "contains" else wanted == values[i]
                                            for i in range(len(values))), bool, len(values))
-    compares: Dict[str, Callable[[Any, Any], Any]] = {
-        "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-    if compare not in compares:
-        raise BadSearch(f"{feature!r} has numbers, which can be searched by: {', '.join(compares)}, missing, present")
-    number = _number(feature, kind, text)
+    if compare not in _COMPARES:
+        raise BadSearch(f"{feature!r} has numbers, which can be searched by: {', '.join(_COMPARES)}, missing, present")
+    exact = _number(feature, text)
+    if kind == "int64":
+        return _int64_comparison(compare, exact)
+    number = float(exact)
+    # As it is stored: 0.1 is found, also by <= and >=.
+    stored = np.float32(number) if abs(number) <= _MOST_FLOAT or math.isinf(exact) else np.float64(number)
     if number != number and compare in ("=", "!="):  # NaN, which is not even equal to itself
         return lambda values: np.isnan(values) == (compare == "=")
-    return lambda values: compares[compare](values, number)
+    return lambda values: _COMPARES[compare](values, stored)
 
 
-def _number(feature: Optional[str], kind: str, text: str) -> Any:
-    """Returns the number of a text in the type in which `kind` is compared."""
+def _int64_comparison(compare: str, exact: decimal.Decimal) -> Callable[[Any], np.ndarray]:
+    """The same for integers. float64 does not have all of them, so they are compared with an integer."""
+    def always(result: bool) -> Callable[[Any], np.ndarray]:
+        return lambda values: np.full(len(values), result)
+
+    if exact.is_nan():
+        return always(compare == "!=")
+    if exact > _INT64.max:
+        return always(compare in ("<", "<=", "!="))
+    if exact < _INT64.min:
+        return always(compare in (">", ">=", "!="))
+    floor = math.floor(exact)
+    if exact == floor:
+        return lambda values: _COMPARES[compare](values, floor)
+    if compare in ("=", "!="):
+        return always(compare == "!=")
+    return lambda values: (values <= floor) == (compare in ("<", "<="))
+
+
+def _number(feature: Optional[str], text: str) -> decimal.Decimal:
     if not _NUMBER.fullmatch(text.strip()):
         raise BadSearch(f"{text!r} is not a number, but {feature!r} has numbers")
-    exact = decimal.Decimal(text.strip().replace(",", ""))
-    number = float(exact)
-    if kind == "int64":
-        return int(exact) if abs(number) < 1 << 70 and exact == exact.to_integral_value() else number
-    # As it is stored: 0.1 is found, also by <= and >=.
-    return np.float32(number) if abs(number) <= _MOST_FLOAT or math.isinf(exact) else np.float64(number)
+    try:
+        return decimal.Decimal(text.strip().replace(",", ""))
+    except decimal.InvalidOperation:
+        raise BadSearch(f"{text!r}: the exponent has too many digits") from None
