@@ -76,7 +76,7 @@ def test_a_shard_that_is_shorter_than_its_index_says_costs_its_own_records(view,
     dataset = view(tmp_path / "t@3")
     dataset.overview.result()
     cut(tmp_path)
-    monkeypatch.setattr(dataset, "_check_unchanged", lambda numbers: None)
+    monkeypatch.setattr(dataset, "_check_files", lambda: None)
     found = dataset.find("x", "=", "1", 0)
     assert len(found["records"]) == 12 and found["unread"] == 6 and "t-00001-of-00003" in found["error"]
 
@@ -204,3 +204,28 @@ def test_damage_costs_few_more_reads_of_others(view, tmp_path, monkeypatch):
     rows = dataset.rows(range(200))
     assert [row.number for row in rows] == list(range(200)) and [row.number for row in rows if row.error] == [77]
     assert len(reads) < 20
+
+
+@pytest.mark.parametrize("compare, text, wanted", [
+    (">", "9007199254740992.5", [1, 2, 4]), (">=", "9007199254740992.5", [1, 2, 4]), ("<", "9007199254740992.5", [0, 3]),
+    ("<=", "9007199254740992.5", [0, 3]), ("=", "9007199254740992.5", []), ("!=", "9007199254740992.5", [0, 1, 2, 3, 4]),
+    ("=", "9007199254740993.0", [1]), ("=", "9223372036854775807", [4]), (">=", "9223372036854775808", []),
+    ("<=", "9223372036854775807.5", [0, 1, 2, 3, 4]), ("<", "-9223372036854775808", []),
+    ("<=", "-9.223372036854775808e18", [3]), ("<", "1e300", [0, 1, 2, 3, 4]), (">", "-inf", [0, 1, 2, 3, 4]),
+    ("=", "nan", []), ("<", "nan", []), (">", "1e-999999999", [0, 1, 2, 4])])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_integers_are_compared_exactly(view, tmp_path, compare, text, wanted, damaged):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        for value in (2**53, 2**53 + 1, 2**53 + 2, -2**63, 2**63 - 1):
+            writer.write({"x": value})
+        if damaged:  # so that each record is searched by itself
+            writer.write(b"no Example")
+    assert view(tmp_path / "t@1").find("x", compare, text, 0)["records"] == wanted
+
+
+def test_a_number_with_too_long_an_exponent_is_refused(view, tmp_path):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write({"x": 1, "y": 1.5})
+    for feature in ("x", "y"):
+        with pytest.raises(Missing, match="'1e99999999999999999999': the exponent has too many digits"):
+            view(tmp_path / "t@1").find(feature, "=", "1e99999999999999999999", 0)

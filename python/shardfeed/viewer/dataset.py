@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._core import DataLossError
 from ..command import program
@@ -96,17 +96,24 @@ class ViewedDataset:
         """`flags` are given to the program where it reads all records."""
         self.spec = spec
         self.flags = list(flags)
-        self.chain = read(spec)
-        self._records = self.chain._records
-        self._lock = threading.Lock()
-        self._files: Dict[str, Tuple[int, ...]] = {}  # the shards as they were
-        self._check_unchanged(self._first_of_shards(0, None))
+        self._open()
         self.overview = Task("inspect", spec, "--records", "0", *flags)
         self.statistics = Task("inspect", spec, "--records", "0", "--statistics", *flags)
         self.verify = Task("verify", spec, *flags)
 
+    def _open(self) -> None:
+        self.chain = read(self.spec)
+        self._records = self.chain._records
+        self._lock = threading.Lock()
+        self._paths: List[str] = [shard[0] for shard in self._records.shards()]
+        self._files: Dict[str, Tuple[int, ...]] = {}  # the local ones as they were
+        self._check_files()
+
     def __len__(self) -> int:
         return len(self._records)
+
+    def about(self) -> Dict[str, Any]:
+        return {"spec": self.spec, "records": len(self)}
 
     def close(self) -> None:
         for task in (self.overview, self.statistics, self.verify):
@@ -115,14 +122,12 @@ class ViewedDataset:
     # ---- Records
 
     def rows(self, numbers: Sequence[int]) -> List[Row]:
-        """Reads records. A damaged one costs its own row only. Missing: there is no such record."""
+        """Reads records. A damaged one costs its own row only. Whoever calls it checks the files then.
+        Missing: there is no such record."""
         for number in numbers:
             if not 0 <= number < len(self):
                 raise Missing(f"there is no record {number}: {self.spec} has {len(self):,} records")
-        if not numbers:
-            return []
-        self._check_unchanged({0, *numbers})
-        return self._read(numbers)
+        return self._read(numbers) if numbers else []
 
     def _read(self, numbers: Sequence[int]) -> List[Row]:
         try:
@@ -144,28 +149,27 @@ class ViewedDataset:
             done += len(rows)
             count = min(MAX_AT_ONCE, 1 + _BYTES_AT_ONCE // max(1, *(len(row.record) for row in rows)))
 
-    def _check_unchanged(self, numbers: Iterable[int]) -> None:
-        """Missing: a local shard of these records is no longer the file that it was."""
-        try:
-            paths = {self._records.place(number)[0] for number in numbers}
-        except (OSError, DataLossError):
-            return  # of the index, without which nothing is read
-        for path in paths:
+    def _check_files(self) -> None:
+        """Missing: a local shard is no longer the file that it was. Called after reading, so that nothing of
+        another file is in an answer."""
+        for path in self._paths:
             try:
                 info = os.stat(path)
             except OSError:
-                continue  # in a store, whose versions the reader compares; or gone, which reading will tell
+                if path in self._files:
+                    raise Missing(f"{path}: was removed after the dataset was opened; run the command again") from None
+                continue  # in a store, whose versions the reader compares
             now = info.st_ino, info.st_size, info.st_mtime_ns
             if self._files.setdefault(path, now) != now:
                 raise Missing(f"{path}: was replaced or changed after the dataset was opened; run the command again")
 
     def check_unchanged(self) -> None:
         """Missing: what a run of the program reads by name is no longer the dataset that was opened."""
-        shards = list(self._first_of_shards(0, None))
-        self._check_unchanged(shards)
+        self._check_files()
         try:
             with self._lock:
-                self._records.get([*shards[:1], *shards[-1:]], 1)  # of a store, which tells whether objects were replaced
+                # Of a store, which tells whether objects were replaced.
+                self._records.get([0, len(self) - 1] if len(self) else [], 1)
         except RuntimeError:
             pass  # a record is damaged, which the run tells
         except OSError as error:
@@ -175,17 +179,24 @@ class ViewedDataset:
         """Returns records for lists: of each feature, its first values."""
         if len(numbers) > MAX_AT_ONCE:
             raise Missing(f"{len(numbers)} records are more than {MAX_AT_ONCE} at once")
-        return [_shown(row, SHOWN_VALUES, SHOWN_BYTES) for rows in self.in_parts(numbers) for row in rows]
+        shown = [_shown(row, SHOWN_VALUES, SHOWN_BYTES) for rows in self.in_parts(numbers) for row in rows]
+        self._check_files()
+        return shown
+
+    def _row(self, number: int) -> Row:
+        row, = self.rows([number])
+        self._check_files()
+        return row
 
     def record(self, number: int, text_bytes: int = TEXT_BYTES) -> Dict[str, Any]:
         """Returns a record with more of its values, and its place."""
-        found = _shown(self.rows([number])[0], RECORD_VALUES, text_bytes)
+        found = _shown(self._row(number), RECORD_VALUES, text_bytes)
         shard, in_shard, offset = self._records.place(number)
         return {**found, "shard": shard, "shard_record": in_shard, "offset": offset}
 
     def value(self, number: int, feature: str, index: int) -> bytes:
         """Returns a value of bytes. Missing: there is none."""
-        row = self.rows([number])[0]
+        row = self._row(number)
         if row.error:
             raise Missing(row.error)
         try:
@@ -210,7 +221,7 @@ class ViewedDataset:
         """Returns the media type and the bytes of what a browser can show as an image. Missing: it is none."""
         place = pictures.Place(feature, index, self.value(number, feature, index))
         try:
-            return pictures.picture(examples.features_or_whole(self.rows([number])[0].record), place)
+            return pictures.picture(examples.features_or_whole(self._row(number).record), place)
         except pictures.Unshown as error:
             raise Missing(f"feature {feature!r} of record {number}: {error}") from None
 
@@ -229,16 +240,8 @@ class ViewedDataset:
         except (BadSearch, OSError) as error:
             raise Missing(str(error)) from None
         # What was replaced meanwhile has been read by places of the old one.
-        self._check_unchanged(self._first_of_shards(first, found["next"]))
+        self._check_files()
         return found
-
-    def _first_of_shards(self, first: int, end: Optional[int]) -> Iterator[int]:
-        """Yields a record of each shard that has records from `first` to `end`."""
-        begin = 0
-        for shard in self._records.shards():
-            if shard[1] and begin + shard[1] > first and begin < (len(self) if end is None else end):
-                yield begin
-            begin += shard[1]
 
     def _schema_of(self, feature: str) -> Dict[str, Any]:
         self.overview.start(again=True)  # what failed before may have passed
@@ -280,6 +283,36 @@ class ViewedDataset:
             raise Missing(str(error)) from None
         self.check_unchanged()
         return list(found)
+
+
+class UnopenedDataset(ViewedDataset):
+    """Takes the place of a dataset that is so damaged that it cannot be opened: the defect is shown instead of records.
+    What runs of the program tell is shown as of others, above all what verify finds."""
+
+    def __init__(self, spec: str, flags: Sequence[str], defect: str):
+        self._defect = defect
+        super().__init__(spec, flags)
+
+    def _open(self) -> None:
+        """There are no records."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def about(self) -> Dict[str, Any]:
+        return {**super().about(), "error": self._defect}
+
+    def check_unchanged(self) -> None:
+        """Nothing was read that could have changed."""
+
+    def rows(self, numbers: Sequence[int]) -> List[Row]:
+        raise Missing(self._defect)
+
+    def records(self, numbers: Sequence[int]) -> List[Dict[str, Any]]:
+        raise Missing(self._defect)
+
+    def find(self, feature: Optional[str], compare: str, text: str, first: int, most: int = 50) -> Dict[str, Any]:
+        raise Missing(self._defect)
 
 
 def _shown(row: Row, values: int, text_bytes: int) -> Dict[str, Any]:

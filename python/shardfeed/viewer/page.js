@@ -143,7 +143,7 @@ async function showRecords() {
   if (report) tools.append(el("span", {class: "dim"}, `${count(shown)} of ${plural(total, "record")}`));
   if (!shown) {
     const why = list ? "No record matches." : total ? "This report was written without records." : "There are no records.";
-    scroller.append(el("p", {class: "dim", style: "padding:10px"}, why));
+    scroller.append(datasets[at].error ? failed(datasets[at].error) : el("p", {class: "dim", style: "padding:10px"}, why));
     return;
   }
   let first;

@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.datasets[number]
 
     def _datasets(self, query: Dict[str, str]) -> None:
-        self._json([{"spec": d.spec, "records": len(d)} for d in self.server.datasets])
+        self._json([dataset.about() for dataset in self.server.datasets])
 
     def _overview(self, query: Dict[str, str]) -> None:
         dataset = self._dataset(query)
