@@ -13,6 +13,10 @@
 
 import typing as _typing
 
+from . import interrupts as _interrupts
+
+_interrupts.end_the_command_line_at_once()  # before what takes long
+
 from . import augment, presets
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace

@@ -3,7 +3,10 @@
 import os
 import sys
 
+from . import interrupts
 from .command import program
+from .command_line import complain
+from .exit_status import FAILED
 
 
 def main() -> None:
@@ -19,7 +22,17 @@ def main() -> None:
         found = tables.kind_in(sys.argv[1:])
         if found is not None:
             sys.exit(tables.main(*found))
-    os.execv(program(), ["shardfeed", *sys.argv[1:]])
+    try:
+        path = program()
+    except OSError as error:
+        complain(str(error))
+        sys.exit(FAILED)
+    interrupts.hand_over()
+    try:
+        os.execv(path, ["shardfeed", *sys.argv[1:]])
+    except OSError as error:
+        complain(f"{path}: cannot run: {error.strerror}; reinstall the package")
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

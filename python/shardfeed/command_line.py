@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from typing import IO, Any, List, NoReturn, Sequence
+import signal
+import sys
+from typing import IO, Any, Callable, List, NoReturn, Optional, Sequence
 
 from .arguments import did_you_mean
 
@@ -21,8 +23,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, has_colors: bool = False, **options: Any) -> None:
         super().__init__(**options)
         about = "auto, always or never; default: auto, on terminals unless NO_COLOR or CLICOLOR=0 is set"
-        self.add_argument("--color", choices=("auto", "always", "never"), default="auto", metavar="WHEN",
+        self.add_argument("--color", type=one_of("auto", "always", "never"), default="auto", metavar="WHEN",
                           help=about if has_colors else "as for other commands; this one prints no colors")
+
+    def print_help(self, file: Any = None) -> None:
+        tell(self.format_help().removesuffix("\n"))
 
     def error(self, message: str) -> NoReturn:
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
@@ -35,6 +40,82 @@ class Parser(argparse.ArgumentParser):
             names = match[1].split("/")  # -j/--jobs/--threads
             message = f"{names[len(names) > 1]}: {match[2]}".replace("expected one argument", "expected a value")
         raise Misuse(message)
+
+
+# ---- Types of options, which take what the program takes and say what it says
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of these words (cli/wrong_use.cc)."""
+    def parse(text: str) -> str:
+        if text not in words:
+            meant = did_you_mean(text, {word: word for word in words})
+            raise argparse.ArgumentTypeError(f"{text} not in {{{','.join(words)}}}{meant}")
+        return text
+    return parse
+
+
+def whole(least: int, most: int = (1 << 64) - 1) -> Callable[[str], int]:
+    """A whole number (WholeNumber in cli/flags/common_flags.cc)."""
+    def parse(text: str) -> int:
+        digits = text.lstrip("0") or text[-1:]
+        if not text.isascii() or not text.isdigit() or len(digits) <= 20 and int(digits) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least {least}")
+        if len(digits) > 20 or int(digits) > most:
+            raise argparse.ArgumentTypeError(f"'{text}' is greater than {most}")
+        return int(digits)
+    return parse
+
+
+MOST_THREADS = (1 << 31) - 1
+
+_SIZE = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) *(?:([kKMGT])(iB|B|)|B)?", re.ASCII)
+
+
+def size(text: str) -> Optional[int]:
+    """Returns the bytes of "200GB", or None if it is no size (ParseSize in cli/terminal/units.cc)."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    power = " KMGT".index(match[2].upper()) if match[2] else 0
+    found = float(match[1]) * (1000.0 if match[3] == "B" else 1024.0) ** power
+    return int(found) if found < 1 << 64 else None
+
+
+def max_record_bytes(text: str) -> int:
+    """The value of --max-record-bytes."""
+    found = size(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} is not a size")
+    return found
+
+
+# ---- What is printed
+
+
+def tell(text: str) -> None:
+    """Prints a line to standard output. If nobody reads it any more, SIGPIPE ends the process, as it ends the program.
+    OSError: it cannot be written."""
+    try:
+        if sys.stdout is None:  # it is closed
+            raise OSError("closed")
+        print(text, flush=True)
+    except OSError as error:
+        if sys.stdout is not None:  # what is left would fail again at the end of the process
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGPIPE)
+        raise OSError("cannot write to standard output") from None
+
+
+def complain(text: str, head: str = "shardfeed: ") -> None:
+    """Prints a line to standard error, if that is possible."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(f"{head}{one_line(text)}\n")
+    except OSError:
+        pass
 
 
 def in_utf8(text: str) -> str:
@@ -53,12 +134,12 @@ ERROR = "1;31"
 NOTE = "1;36"
 
 
-def painted(text: str, color: str, stream: IO[str], when: str) -> str:
+def painted(text: str, color: str, stream: Optional[IO[str]], when: str) -> str:
     """Returns the text in a color, if `stream` has colors. `when`: the value of --color."""
     return f"\033[{color}m{text}\033[0m" if _has_colors(stream, when) else text
 
 
-def _has_colors(stream: IO[str], when: str) -> bool:
+def _has_colors(stream: Optional[IO[str]], when: str) -> bool:
     if when != "auto":
         return when == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("CLICOLOR") == "0":
@@ -66,9 +147,9 @@ def _has_colors(stream: IO[str], when: str) -> bool:
     return os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0") or is_terminal(stream)
 
 
-def is_terminal(stream: IO[str]) -> bool:
-    """Whether lines of the stream can be colored and redrawn."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+def is_terminal(stream: Optional[IO[str]]) -> bool:
+    """Whether lines of the stream, which is None if it is closed, can be colored and redrawn."""
+    return stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
 
 
 # Options that may precede the command and have a value.

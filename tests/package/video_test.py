@@ -184,7 +184,7 @@ def test_opencvs_settings_are_left_as_they_were(monkeypatch):
 @pytest.mark.parametrize("arguments, status, message", [
     (["none.mp4", "out/d@1"], IO_FAILED, "none.mp4: cannot open: No such file or directory"),
     (["a.avi", "out/d@1", "--every", "0"], USAGE, "'0' is not an integer of at least 1"),
-    (["a.avi", "out/d@1", "--format", "gif"], USAGE, "invalid choice: 'gif'"),
+    (["a.avi", "out/d@1", "--format", "gif"], USAGE, "video: --format: gif not in {jpeg,png}"),
     (["a.avi", "out/d@1", "--columns", "x"], USAGE, "column 'x' does not exist; the columns are 'image/encoded'"),
     (["-", "out/d@1"], USAGE, "each record has the name of its file"),
 ])

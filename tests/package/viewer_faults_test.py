@@ -1,19 +1,25 @@
 """Runs of `shardfeed view` that fail, and files that `shardfeed report` must not replace."""
 
+import json
 import os
+import resource
 import shutil
+import subprocess
+import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import harness
 import numpy as np
 import pytest
 from harness import DONE, IO_FAILED, USAGE
 from package_data import sf
-from viewer_test import answer_of, shardfeed
+from viewer_test import ENVIRONMENT, answer_of, ask, begin_view, shardfeed
 
 from shardfeed.viewer import dataset as viewed
-from shardfeed.viewer import examples, values
+from shardfeed.viewer import examples, program, report, values
 from shardfeed.viewer.dataset import Missing, ViewedDataset
 from shardfeed.viewer.server import Server
 
@@ -46,10 +52,12 @@ def test_a_report_takes_the_place_of_files_alone(tmp_path):
     with sf.write(table) as writer:
         writer.write({"x": 1})
     os.mkfifo(tmp_path / "pipe")
-    for path, why, status in [(tmp_path / "pipe", "is no regular file", IO_FAILED), (tmp_path, "is no regular file", IO_FAILED),
-                              ("-", "expected the name of the file to write", USAGE)]:
-        done = shardfeed("report", table, path, "--overwrite", cwd=tmp_path)
-        assert done.status == status and why in done.err, done
+    for path, why in [(tmp_path / "pipe", "is no regular file, so no report takes its place; name another file"),
+                      (tmp_path, "is no regular file"), ("/dev/null", "is no regular file"),
+                      ("-", "expected the name of the file to write")]:
+        for options in ([], ["--overwrite"]):
+            done = shardfeed("report", table, path, *options, cwd=tmp_path)
+            assert done.status == USAGE and why in done.err, done
     assert not (tmp_path / "-").exists()
     (tmp_path / "real.html").write_text("old")
     (tmp_path / "link.html").symlink_to("real.html")
@@ -78,6 +86,125 @@ def test_a_dataset_that_is_replaced_is_not_mixed_with_the_old_one(described, tmp
             assert "replaced" in told or not described and "cannot open" in told
     finally:
         dataset.close()
+
+
+def swap(path):
+    path.write_bytes(path.read_bytes())
+
+
+def cut(path):
+    os.truncate(path, 10)
+
+
+def remove(path):
+    path.rename(f"{path}.bak")
+
+
+@pytest.mark.parametrize("change, what", [(cut, "replaced or changed"), (swap, "replaced or changed"), (remove, "removed")])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_every_answer_tells_that_a_shard_is_another(tmp_path, change, what, shard):
+    with sf.write(str(tmp_path / "t@3"), compression="gzip") as writer:
+        for i in range(9):
+            writer.write({"x": i, "t": "a", "png": b"\x89PNG\r\n\x1a\n"})
+    dataset = ViewedDataset(str(tmp_path / "t@3"))
+    server = Server([dataset])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        assert len(answer_of(server, "api/records", d=0, first=0, count=1)) == 1
+        for task in (dataset.overview, dataset.statistics, dataset.verify):
+            task.result()
+        change(tmp_path / f"t-0000{shard}-of-00003")
+        for path, query in [("api/records", {"first": 0, "count": 1}), ("api/records", {"numbers": "8"}),
+                            ("api/record", {"n": 0}), ("api/find", {"compare": "contains", "text": "a"}),
+                            ("api/batch", {"batch": 2}), ("api/overview", {}), ("api/statistics", {}), ("api/verify", {}),
+                            ("value", {"n": 0, "f": "t"}), ("image", {"n": 0, "f": "png"})]:
+            answer, body = ask(server, path, **{"d": 0, **query})
+            error = json.loads(body)["error"]
+            assert answer.status == 404
+            assert f"t-0000{shard}-of-00003: was {what} after the dataset was opened" in error, path
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_damaged_dataset_keeps_no_others_from_being_shown(tmp_path):
+    for name in ("t", "u"):
+        with sf.write(str(tmp_path / f"{name}@1")) as writer:
+            writer.write({"x": 1})
+            writer.write({"x": 2})
+    harness.flip(tmp_path / "t-00000-of-00001", 2)  # a length
+    shutil.rmtree(tmp_path / ".shardfeed")
+    process, line = begin_view(str(tmp_path / "t@1"), str(tmp_path / "u@1"))
+    try:
+        url = line.split()[0]
+
+        def get(path):
+            with urllib.request.urlopen(url + path, timeout=60) as answer:
+                return json.load(answer)
+        damaged, sound = get("api/datasets")
+        assert damaged["records"] == 0 and "t-00000-of-00001" in damaged["error"] and "length CRC" in damaged["error"]
+        assert sound == {"spec": str(tmp_path / "u@1"), "records": 2}
+        assert len(get("api/records?d=1&first=0&count=5")) == 2
+        for path in ("api/records?d=0", "api/record?d=0&n=0", "api/find?d=0&compare=contains&text=x",
+                     "image?d=0&n=0&f=x"):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                get(path)
+            assert json.load(error.value)["error"] == damaged["error"]
+        get("api/verify?d=0&start=1")
+        while (found := get("api/verify?d=0"))["state"] == "running":
+            time.sleep(0.01)
+        assert found["result"]["num_defects"] == 1
+    finally:
+        process.terminate()
+        assert process.wait(60) == DONE
+    assert process.stderr.read() == f"shardfeed: {damaged['error']}\n"
+
+
+# ---- Reports
+
+
+def test_a_report_on_a_full_disk_is_told(tmp_path):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write({"x": 1})
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # with SIGXFSZ ignored, as Python does, a write fails
+    done = subprocess.run([sys.executable, "-m", "shardfeed", "report", tmp_path / "t@1", tmp_path / "r.html"], text=True,
+                          env=ENVIRONMENT, preexec_fn=limit, capture_output=True)
+    assert (done.returncode, done.stderr) == (IO_FAILED, f"shardfeed: {tmp_path}/r.html: cannot write: File too large\n")
+    assert not [path for path in tmp_path.iterdir() if "report" in path.name or path.suffix == ".html"]
+
+
+def test_a_report_that_is_interrupted_after_it_was_written_is_there(tmp_path, monkeypatch):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write({"x": 1})
+    replace = os.replace
+
+    def interrupted(*names):
+        replace(*names)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(report.os, "replace", interrupted)
+    dataset = ViewedDataset(str(tmp_path / "t@1"))
+    with pytest.raises(KeyboardInterrupt):
+        report.write_report(dataset, str(tmp_path / "r.html"), 1)
+    dataset.close()
+    assert (tmp_path / "r.html").stat().st_size > 1000
+
+
+def test_a_report_of_a_dataset_that_is_replaced_meanwhile_is_none(tmp_path, monkeypatch, capsys):
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write({"x": 1})
+    opened = program._open
+
+    def then_replaced(*arguments):
+        dataset = opened(*arguments)
+        swap(tmp_path / "t-00000-of-00001")
+        os.utime(tmp_path / "t-00000-of-00001", ns=(1, 1))
+        return dataset
+    monkeypatch.setattr(program, "_open", then_replaced)
+    assert program.main("report", [], [str(tmp_path / "t@1"), str(tmp_path / "r.html")]) == IO_FAILED
+    assert "was replaced or changed after the dataset was opened; run the command again\n" in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_large_records_are_read_a_few_at_a_time(tmp_path, monkeypatch):

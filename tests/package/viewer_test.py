@@ -499,7 +499,7 @@ def test_a_port_that_is_taken_is_told(table, server):
     (["report", "nix@1"], USAGE, "expected a dataset and the file to write"),
     (["report", "nix@1", "r.html", "--records", "-1"], USAGE, "--records"),
     (["report", "nix@1", "r.html"], IO_FAILED, "nix@1: no such shards"),
-    (["view", "t@1", "--max-record-bytes", "much"], USAGE, "--max-record-bytes must be")])
+    (["view", "t@1", "--max-record-bytes", "much"], USAGE, "--max-record-bytes: much is not a size")])
 def test_wrong_use_is_explained(tmp_path, arguments, status, message):
     result = shardfeed(*arguments, cwd=tmp_path)
     assert (result.status, result.out) == (status, b"") and message in result.err

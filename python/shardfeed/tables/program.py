@@ -9,16 +9,16 @@ import json
 import os
 import re
 import shutil
-import signal
 import stat
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from .. import _core
+from .. import _core, interrupts
 from .._core import DataLossError
-from ..command_line import ERROR, NOTE, Misuse, Parser, in_utf8, names_in, one_line, painted
+from ..command_line import (ERROR, MOST_THREADS, NOTE, Misuse, Parser, complain, in_utf8, max_record_bytes, names_in, one_line,
+                            one_of, painted, size, tell, whole)
 from ..exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
 from . import FILES_ONLY, KINDS, extra_of
 from .not_here import NOT_HERE
@@ -71,21 +71,11 @@ class _NotHere(argparse.Action):
         raise Misuse(f"this kind has no {option}; {NOT_HERE[str(option)]}")
 
 
-def _whole(least: int, most: int = 1 << 63) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,20}", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least {least}"
-                                             + f" and at most {most}" * (most < 1 << 63))
-        return int(text)
-    return parse
-
-
 def _size(text: str) -> int:
-    from ..sources import size_of as bytes_of
-    try:
-        return bytes_of("", int(text) if text.isdigit() else text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 256KiB") from None
+    found = size(text)
+    if not found or found >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 256KiB")
+    return found
 
 
 def parser(kind: str) -> argparse.ArgumentParser:
@@ -108,20 +98,22 @@ def parser(kind: str) -> argparse.ArgumentParser:
         add("--table", metavar="NAME", help="the table or view whose rows are written")
     if kind == "lmdb":
         add("--database", metavar="NAME", help="the named database whose entries are written")
-        add("--format", choices=("caffe", "raw"), help="caffe: values are Datums; raw: bytes as such; default: what "
-                                                       "the first value is")
+        add("--format", type=one_of("caffe", "raw"), metavar="{caffe,raw}",
+            help="caffe: values are Datums; raw: bytes as such; default: what the first value is")
     if kind == "video":
-        add("--format", choices=("jpeg", "png"), help="of the frames: jpeg (default), or png, which keeps the pixels")
-        add("--every", type=_whole(1), metavar="N", help="take the first of every N frames; default 1, all")
+        add("--format", type=one_of("jpeg", "png"), metavar="{jpeg,png}",
+            help="of the frames: jpeg (default), or png, which keeps the pixels")
+        add("--every", type=whole(1), metavar="N", help="take the first of every N frames; default 1, all")
     add("--like", metavar="DATASET", help="a dataset (stem@N, or a manifest) to match: its kinds and compression are used, "
                                           "and a feature of another kind is an error")
-    add("--compression", choices=("none", "gzip", "zlib"), help="none (default), gzip or zlib")
-    add("--level", type=_whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
+    add("--compression", type=one_of("none", "gzip", "zlib"), metavar="{none,gzip,zlib}",
+        help="none (default), gzip or zlib")
+    add("--level", type=whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
     add("--shard-size", type=_size, metavar="SIZE",
         help="approximate size of a shard before compression, by the first records; default 256MiB")
     add("--member-size", type=_size, default=256 << 10, metavar="SIZE",
         help="size of the pieces of compressed data at which a reader can start; default 256KiB")
-    add("--limit", type=_whole(0), metavar="N", help="write at most this many records")
+    add("--limit", type=whole(0), metavar="N", help="write at most this many records")
     add("--overwrite", action="store_true", help="replace a dataset of the same name")
     add("--resume", action="store_true", help="continue from the shards that an interrupted run finished, and keep "
                                               "those of this run if it is interrupted")
@@ -131,15 +123,15 @@ def parser(kind: str) -> argparse.ArgumentParser:
     add("--job", metavar="ID", help="name of the job that the tasks share, such as $SLURM_ARRAY_JOB_ID: at most 64 "
                                     "letters, digits, '.', '_' and '-'")
     order = made.add_mutually_exclusive_group()
-    order.add_argument("--shuffle", type=_whole(0), metavar="SEED", help="shuffle, with this seed")
+    order.add_argument("--shuffle", type=whole(0), metavar="SEED", help="shuffle, with this seed")
     order.add_argument("--no-shuffle", action="store_true", help="keep the order of the source, as by default")
     add("--no-sync", action="store_true", help="do not wait until everything is on disk")
     add("--dry-run", action="store_true", help="show the features, sizes and first records; write nothing; OUT may be left out")
     add("--json", action="store_true", help="print one JSON object on standard output")
     add("-q", "--quiet", action="store_true", help="print errors only")
-    add("-j", "--jobs", "--threads", dest="threads", type=_whole(1, 1 << 16), default=0, metavar="N",
+    add("-j", "--jobs", "--threads", dest="threads", type=whole(1, MOST_THREADS), default=0, metavar="N",
         help="threads; default: one per processor")
-    add("--max-record-bytes", help=argparse.SUPPRESS)  # accepted by all commands; nothing is inflated here
+    add("--max-record-bytes", type=max_record_bytes, help=argparse.SUPPRESS)  # accepted by all commands; nothing is inflated here
     for option in NOT_HERE:
         add(option, action=_NotHere, nargs="?", help=argparse.SUPPRESS)
     return made
@@ -149,6 +141,7 @@ def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Misuse: the arguments are wrong."""
     given = parser(kind).parse_intermixed_args(list(arguments))
     given.kind = kind
+    given.threads = min(given.threads, 1024)  # Arrow starts all of them, whether they have work or not
     given.columns = [name for text in given.columns or [] for name in text.split(",")] or None
     if not given.paths:
         raise Misuse("PATHS is required")
@@ -350,7 +343,7 @@ def _as_flags(message: str) -> str:
 
 def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     if given.json:
-        print(json.dumps(report, indent=1))
+        tell(json.dumps(report, indent=1))
         return
     if given.quiet:
         return
@@ -361,17 +354,17 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     notes = [noted(note) for note in report["notes"]]
     if report.get("dry_run"):
         from .preview import lines_of
-        print("\n".join(lines_of(report, notes)))
+        tell("\n".join(lines_of(report, notes)))
         return
+    lines = []
     if report.get("shards_taken_over"):
-        print(noted(f"{counted(report['shards_taken_over'], 'shard')} "
+        lines.append(noted(f"{counted(report['shards_taken_over'], 'shard')} "
                     f"{'was' if report['shards_taken_over'] == 1 else 'were'} taken over from an earlier run"))
     if report.get("datasets_complete"):
-        print(noted("the dataset was already complete and kept; --overwrite writes it again"))
-    for note in notes:
-        print(note)
+        lines.append(noted("the dataset was already complete and kept; --overwrite writes it again"))
+    lines += notes
     if given.shards is None and report["records"] < report["shards"]:
-        print(noted("there are more shards than records, so some are empty"))
+        lines.append(noted("there are more shards than records, so some are empty"))
     seconds = max(report["seconds"], 1e-9)
     name = one_line(report["dataset"])
     if given.shards is not None:
@@ -379,36 +372,33 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     # What was taken over took no time.
     kept = report.get("shards_taken_over") or report.get("datasets_complete")
     rates = "" if kept else f" ({int(report['records'] / seconds):,} records/s, {amount(report['bytes'] / seconds)}/s)"
-    print(f"{name}: {counted(report['records'], 'record')}, {amount(report['bytes'])} in "
-          f"{counted(report['shards'], 'shard')}, {duration(seconds)}{rates}")
-
-
-def _fail(status: int, message: str, color: str) -> int:
-    sys.stderr.write(f"{painted('shardfeed:', ERROR, sys.stderr, color)} {one_line(_as_flags(message))}\n")
-    return status
+    lines.append(f"{name}: {counted(report['records'], 'record')}, {amount(report['bytes'])} in "
+                 f"{counted(report['shards'], 'shard')}, {duration(seconds)}{rates}")
+    tell("\n".join(lines))
 
 
 def main(kind: str, arguments: Sequence[str]) -> int:
     """Runs the command, and returns its exit status."""
-    def interrupt(*_: Any) -> NoReturn:
-        raise KeyboardInterrupt
-
     try:
         given = parse(kind, arguments)
     except Misuse as error:
-        sys.stderr.write(f"shardfeed: {kind}: {one_line(str(error))}\n"
-                         f"Run 'shardfeed convert {kind} --help' for usage.\n")
+        complain(f"{kind}: {error}")
+        complain(f"Run 'shardfeed convert {kind} --help' for usage.", head="")
         return USAGE
-    def fail(status: int, message: str) -> int:
-        return _fail(status, message, given.color)
+    except OSError as error:  # the help cannot be written
+        complain(str(error))
+        return FAILED
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    def fail(status: int, message: str) -> int:
+        complain(_as_flags(message), head=painted("shardfeed:", ERROR, sys.stderr, given.color) + " ")
+        return status
+
     try:
-        with _streams_as_files(given), Progress(given.quiet) as progress:
-            report = run(given, progress)
-        _print(report, given)
-        sys.stdout.flush()
-        return DONE if given.failure is None else fail(USAGE, given.failure)
+        with interrupts.as_exceptions():
+            with _streams_as_files(given), Progress(given.quiet) as progress:
+                report = run(given, progress)
+            _print(report, given)
+            return DONE if given.failure is None else fail(USAGE, given.failure)
     except KeyboardInterrupt:
         return fail(INTERRUPTED, "interrupted")
     except DataLossError as error:
@@ -422,8 +412,6 @@ def main(kind: str, arguments: Sequence[str]) -> int:
                      if known else given.told(str(error)))
     except (ValueError, TypeError, RuntimeError) as error:
         return fail(USAGE, given.told(str(error)))
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def kind_in(arguments: Sequence[str]) -> Optional[Tuple[str, List[str]]]:

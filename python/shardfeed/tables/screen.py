@@ -60,7 +60,7 @@ class Progress:
     """On a terminal a line that is redrawn; otherwise a line every 10 seconds."""
 
     def __init__(self, quiet: bool):
-        self._quiet = quiet
+        self._quiet = quiet or sys.stderr is None  # it is closed
         self._terminal = is_terminal(sys.stderr)
         self._phase = ""
         self._started = time.monotonic()

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-from typing import TYPE_CHECKING, Any, List, NoReturn, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
-from .. import _core
+from .. import _core, interrupts
 from .._core import DataLossError
-from ..command_line import Misuse, Parser, names_in, one_line
+from ..command_line import MOST_THREADS, Misuse, Parser, complain, max_record_bytes, names_in, one_line, tell, whole
 from ..exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
-from ..sources import size_of
 
 if TYPE_CHECKING:
     from .dataset import ViewedDataset
@@ -21,16 +19,29 @@ if TYPE_CHECKING:
 COMMANDS = ("view", "report")
 
 
-def command_in(arguments: Sequence[str]) -> Optional[List[str]]:
-    """Returns the command and its arguments, if a command line names one of these commands."""
-    for place in names_in(arguments, 1):
-        if arguments[place] in COMMANDS:
-            return [arguments[place], *arguments[:place], *arguments[place + 1:]]
+def command_in(arguments: Sequence[str]) -> Optional[Tuple[str, List[str], List[str]]]:
+    """Returns the command and the arguments before and after it, if a command line names one of these commands."""
+    for command in COMMANDS:
+        place = next((i for i in names_in(arguments, len(arguments)) if arguments[i] == command), None)
+        if place is None:
+            continue
+        before = list(arguments[:place])
+        # What is before the command is an option, or the value of one, be it misplaced.
+        if all(i and before[i - 1] in _own_options(command) for i in names_in(before, len(before))):
+            return command, before, list(arguments[place + 1:])
     return None
 
 
+def _own_options(command: str) -> List[str]:
+    """The options that must follow the command."""
+    common = Parser(add_help=False)
+    _add_common(common)
+    return [option for option in parser(command)._option_string_actions
+            if option not in common._option_string_actions and option not in ("-h", "--help")]
+
+
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port: expected 0 to 65535")
     return int(text)
 
@@ -47,8 +58,8 @@ def parser(command: str) -> argparse.ArgumentParser:
             prog="shardfeed view", description="Show datasets in a browser: schema, statistics, records, order, defects",
             usage="shardfeed view [OPTIONS] DATASET...", allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            epilog="The page is served to this machine alone (127.0.0.1), under a URL with a random token, and only\n"
-                   "reads. With several datasets it also compares them. Ctrl+C ends it.\n\n"
+            epilog="The page is served to this machine alone (127.0.0.1), under a URL with a random token. With\n"
+                   "several datasets it also compares them. Ctrl+C or SIGTERM ends it, with status 0.\n\n"
                    "From another machine: ssh -L 8080:127.0.0.1:8080 HOST, there --port 8080.\n\n"
                    "Examples:\n  shardfeed view out/train@64\n  shardfeed view out/train@64 out/val@4 --port 8080\n"
                    "  shardfeed view out/train@64 --chain recipe.py:train\n")
@@ -69,23 +80,41 @@ def parser(command: str) -> argparse.ArgumentParser:
         made.add_argument("--records", type=_count, default=48, metavar="N",
                           help="number of records to show, spread evenly; default 48")
         made.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    _add_common(made)
+    return made
+
+
+def _add_common(made: argparse.ArgumentParser) -> None:
     made.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     made.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    made.add_argument("-j", "--jobs", "--threads", dest="threads", type=_count, metavar="N",
+    made.add_argument("-j", "--jobs", "--threads", dest="threads", type=whole(1, MOST_THREADS), metavar="N",
                       help="threads that read all records; default: one per processor")
-    made.add_argument("--max-record-bytes", metavar="SIZE",
+    made.add_argument("--max-record-bytes", type=max_record_bytes, metavar="SIZE",
                       help="a longer record of a compressed shard is an error; default 2GiB")
-    return made
 
 
 def _open(given: argparse.Namespace, spec: str) -> "ViewedDataset":
     from .dataset import ViewedDataset
+    return ViewedDataset(spec, _flags(given))
+
+
+def _open_or_show_why(given: argparse.Namespace, spec: str) -> "ViewedDataset":
+    """Opens a dataset, or what takes its place if it is damaged."""
+    from .dataset import UnopenedDataset
+    try:
+        return _open(given, spec)
+    except DataLossError as error:
+        complain(str(error))
+        return UnopenedDataset(spec, _flags(given), str(error))
+
+
+def _flags(given: argparse.Namespace) -> List[str]:
+    """The options for runs of the program."""
     flags = ["--jobs", str(given.threads)] if given.threads else []
     if given.max_record_bytes is not None:
-        size = size_of("--max-record-bytes", given.max_record_bytes)
-        _core.set_max_record_bytes(size)
-        flags += ["--max-record-bytes", str(size)]
-    return ViewedDataset(spec, flags)
+        _core.set_max_record_bytes(given.max_record_bytes)
+        flags += ["--max-record-bytes", str(given.max_record_bytes)]
+    return flags
 
 
 def _view(given: argparse.Namespace) -> int:
@@ -93,7 +122,7 @@ def _view(given: argparse.Namespace) -> int:
     if not given.datasets:
         raise Misuse("DATASET is required")
     from .training import ViewedChain, load_chain
-    datasets = [_open(given, spec) for spec in given.datasets]
+    datasets = [_open_or_show_why(given, spec) for spec in given.datasets]
     chain = None if given.chain is None else ViewedChain(given.chain, load_chain(given.chain))
     try:
         server = Server(datasets, given.port, chain)
@@ -101,9 +130,9 @@ def _view(given: argparse.Namespace) -> int:
         raise OSError(f"cannot serve on port {given.port}: {error.strerror}; choose another --port") from None
     try:
         if given.json:
-            print(json.dumps({"url": server.url}), flush=True)
+            tell(json.dumps({"url": server.url}))
         else:
-            print(f"{server.url}" + ("" if given.quiet else "   (Ctrl+C ends it)"), flush=True)
+            tell(f"{server.url}" + ("" if given.quiet else "   (Ctrl+C ends it)"))
         if given.open:
             import webbrowser
             webbrowser.open(server.url)
@@ -119,50 +148,56 @@ def _view(given: argparse.Namespace) -> int:
 
 
 def _report(given: argparse.Namespace) -> int:
+    from .dataset import Missing
     from .report import write_report
     if len(given.datasets) != 2:
         raise Misuse("expected a dataset and the file to write: shardfeed report out/train@64 train.html")
     spec, path = given.datasets
     if path in ("", "-"):
         raise Misuse("expected the name of the file to write")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise Misuse(f"{path} is no regular file, so no report takes its place; name another file")
     if os.path.exists(path) and not given.overwrite:
         raise Misuse(f"{path} exists; pass --overwrite to replace it")
     dataset = _open(given, spec)
     try:
         size = write_report(dataset, path, given.records)
+    except Missing as error:
+        raise OSError(str(error)) from None
     finally:
         dataset.close()
     if given.json:
-        print(json.dumps({"dataset": spec, "file": path, "bytes": size}))
+        tell(json.dumps({"dataset": spec, "file": path, "bytes": size}))
     elif not given.quiet:
-        print(f"{one_line(path)}: {size:,} bytes")
+        tell(f"{one_line(path)}: {size:,} bytes")
     return DONE
 
 
-def main(command: str, *arguments: str) -> int:
-    """Runs the command, and returns its exit status."""
-    def interrupt(*_: Any) -> NoReturn:
-        raise KeyboardInterrupt
-
+def main(command: str, before: Sequence[str], after: Sequence[str]) -> int:
+    """Runs the command, and returns its exit status. `before` are the options that precede it."""
     def fail(status: int, message: str) -> int:
-        sys.stderr.write(f"shardfeed: {one_line(message)}\n")
+        complain(message)
         return status
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
-        given = parser(command).parse_args(list(arguments))
-        return _view(given) if command == "view" else _report(given)
+        with interrupts.as_exceptions():
+            own = _own_options(command) if before else []
+            misplaced = next((name for one in before if (name := one.partition("=")[0]) in own), None)
+            if misplaced is not None:
+                raise Misuse(f"there is no option {misplaced} before '{command}'; place it after '{command}'")
+            given = parser(command).parse_args([*before, *after])
+            return _view(given) if command == "view" else _report(given)
     except Misuse as error:
         fail(USAGE, f"{command}: {error}")
-        sys.stderr.write(f"Run 'shardfeed {command} --help' for usage.\n")
+        complain(f"Run 'shardfeed {command} --help' for usage.", head="")
         return USAGE
     except KeyboardInterrupt:
         return fail(INTERRUPTED, "interrupted")
     except DataLossError as error:
         return fail(DEFECTS, str(error))
+    except MemoryError:
+        return fail(FAILED, "out of memory")
     except (ValueError, TypeError) as error:
         return fail(USAGE, str(error))
     except (OSError, RuntimeError) as error:
         return fail(FAILED, str(error))
-    finally:
-        signal.signal(signal.SIGTERM, previous)

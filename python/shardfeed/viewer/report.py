@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -16,7 +17,7 @@ _TEXT_BYTES = 4 << 10  # of a text
 
 def report_page(dataset: ViewedDataset, records: int) -> str:
     """Returns the page, with as many records, spread evenly over the dataset. RuntimeError: the dataset cannot be
-    read."""
+    read. Missing: it was replaced meanwhile."""
     overview = dataset.statistics.result()
     statistics = {name: overview.pop(name) for name in ("statistics", "repeated_records", "repeated_records_is_exact")
                   if name in overview}
@@ -27,7 +28,8 @@ def report_page(dataset: ViewedDataset, records: int) -> str:
     for number in numbers:
         shown.append(dataset.record(number, _TEXT_BYTES))
         media_of.update({f"{number}/{name}/{index}": one for name, index, one in _media_of(dataset, number)})
-    data = {"datasets": [{"spec": dataset.spec, "records": len(dataset)}], "overview": overview,
+    dataset.check_unchanged()
+    data = {"datasets": [dataset.about()], "overview": overview,
             "statistics": statistics, "records": shown, "media": media_of}
     page = page_file("page.html").decode()
     style = page_file("page.css").decode()
@@ -59,8 +61,6 @@ def _media_of(dataset: ViewedDataset, number: int) -> Iterator[Tuple[str, int, D
 
 def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
     """Writes the file, whole or not at all, and returns its size. OSError: it cannot be written."""
-    if os.path.lexists(path) and not os.path.isfile(path):
-        raise FileExistsError(f"{path}: is no regular file, so no report takes its place")
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     try:
@@ -72,16 +72,18 @@ def write_report(dataset: ViewedDataset, path: str, records: int) -> int:
     except OSError as error:
         raise type(error)(f"{path}: cannot create: {error.strerror}") from None
     try:
-        with os.fdopen(handle, "wb") as file:
-            page = report_page(dataset, records).encode()
-            file.write(page)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException as error:
-        os.unlink(temporary)
-        if isinstance(error, OSError) and temporary in (error.filename, error.filename2):
+        os.close(handle)
+        page = report_page(dataset, records).encode()
+        try:
+            with open(temporary, "wb") as file:
+                file.write(page)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)
+            os.replace(temporary, target)
+        except OSError as error:
             raise type(error)(f"{path}: cannot write: {error.strerror}") from None
-        raise
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # it has its name by now, also if it was interrupted just then
+            os.unlink(temporary)
     return len(page)
