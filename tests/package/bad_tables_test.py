@@ -1,6 +1,8 @@
 """Broken and hostile files of the kinds that Python reads: status and message of each, and that nothing is left."""
 
+import contextlib
 import json
+import os
 import pickle
 import sqlite3
 import struct
@@ -333,6 +335,43 @@ def test_strings_of_hdf5_that_are_declared_utf8(tmp_path):
     for name, options in [("ascii", {}), ("utf8", {"schema": tmp_path / "kinds.json"})]:
         sf.convert("hdf5", tmp_path / "t.h5", tmp_path / f"out/{name}@1", columns=name, **options)
         assert [row[name] for row in sf.read(tmp_path / f"out/{name}@1").parse()] == values
+
+
+def write_sqlite(path, rows):
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (a INTEGER, b TEXT)")
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(i, f"text{i}") for i in range(rows)])
+        connection.execute("COMMIT")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_truncated_sqlite(tmp_path, known):
+    data = bytearray(write_sqlite(tmp_path / "whole.db", 300))
+    assert len(data) == 16384
+    if not known:  # as writers before SQLite 3.7.0 left the header: the size of the file says how many pages there are
+        data[92:96] = bytes(4)
+    for size in (16383, 12289, 12800, *([12288, 5000, 4097, 100] if known else [])):
+        (tmp_path / "t.db").write_bytes(data[:size])
+        assert fail(DEFECTS, "sqlite", "t.db", "out/t@1", cwd=tmp_path) == (
+            f"t.db: the file is truncated: it has {size:,} bytes, and its 4 pages of 4,096 bytes take 16,384")
+    (tmp_path / "t.db").write_bytes(data)
+    assert sf.convert("sqlite", tmp_path / "t.db", tmp_path / "out/t@1")["records"] == 300
+
+
+def test_sqlite_whose_last_pages_are_in_its_log(tmp_path):
+    write_sqlite(tmp_path / "t.db", 300)
+    with contextlib.closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("INSERT INTO t VALUES (300, 'last')")  # changes the last page
+        os.truncate(tmp_path / "t.db", 13000)
+        report = sf.convert("sqlite", tmp_path / "t.db", tmp_path / "out/t@1")
+        assert report["records"] == 301
+        assert [row["a"] for row in sf.read(tmp_path / "out/t@1").parse()] == list(range(301))
+        os.truncate(tmp_path / "t.db", 12000)
+        with pytest.raises(sf.DataLossError, match="t.db: the file is truncated: it has 12,000 bytes"):
+            sf.convert("sqlite", tmp_path / "t.db", tmp_path / "out/u@1")
 
 
 def test_columns_of_sqlite_that_have_several_types(tmp_path):

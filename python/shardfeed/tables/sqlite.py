@@ -7,7 +7,7 @@ import contextlib
 import os
 import sqlite3
 import urllib.parse
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import pyarrow as pa
 
@@ -26,17 +26,53 @@ def _only_reads(action: int, *_: Any) -> int:
     return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
 
+def _in_log(path: str, page: int) -> Set[int]:
+    """The numbers of the pages in a write-ahead log, which may not exist."""
+    found: Set[int] = set()
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        salts = file.read(32)[16:24]
+        while len(frame := file.read(24)) == 24:
+            if frame[8:16] != salts:  # what is left of an earlier log
+                break
+            found.add(int.from_bytes(frame[:4], "big"))
+            file.seek(page, os.SEEK_CUR)
+    return found
+
+
+def _cut(path: str, page: int, pages: int) -> Optional[str]:
+    """What is said of a database of so many pages whose file ends earlier: SQLite takes what the last page lacks for
+    zeros, and so for empty rows. It does not open the file, since closing it would end SQLite's lock."""
+    size = os.stat(path).st_size
+    if size >= page * pages:
+        return None
+    in_log = _in_log(path + "-wal", page)
+    if all(number in in_log for number in range(size // page + 1, pages + 1)):
+        return None
+    return f"the file is truncated: it has {size:,} bytes, and its {pages:,} pages of {page:,} bytes take {page * pages:,}"
+
+
+def _announced(header: bytes) -> Tuple[int, int]:
+    """The size and the number of pages by the header of a database; (0, 0) if it does not say."""
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0") or header[24:28] != header[92:96]:
+        return 0, 0
+    page = int.from_bytes(header[16:18], "big")
+    return (1 << 16 if page == 1 else page), int.from_bytes(header[28:32], "big")
+
+
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[sqlite3.Connection]:
     """A connection that only reads, in one transaction."""
-    with open(path, "rb"):  # SQLite would not say why it cannot be opened
-        pass
+    with open(path, "rb") as file:  # SQLite would not say why it cannot be opened
+        header = file.read(100)
     name = urllib.parse.quote(os.fsencode(os.path.abspath(path)))
     connection = sqlite3.connect(f"file:{name}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
     try:
         connection.text_factory = bytes
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        # The lock is held, so that no other process changes them between.
+        if cut := _cut(path, *(connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("page_size", "page_count"))):
+            raise damaged(path, cut)
         connection.set_authorizer(_only_reads)
         # Python handles signals between its own instructions alone; a query may take forever.
         connection.set_progress_handler(lambda: 0, 100_000)
@@ -52,7 +88,7 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
             raise ValueError(f"{path}: the query does more than read ({error}); give a SELECT") from None
         if isinstance(error, (sqlite3.ProgrammingError, sqlite3.Warning)):
             raise ValueError(f"{path}: {error}") from None
-        raise damaged(path, error) from None
+        raise damaged(path, _cut(path, *_announced(header)) or error) from None
     finally:
         connection.close()
 
