@@ -42,13 +42,13 @@ def _in_log(path: str, page: int) -> Set[int]:
 def _cut(path: str, page: int, pages: int) -> Optional[str]:
     """What is said of a database of so many pages whose file ends earlier: SQLite takes what the last page lacks for
     zeros, and so for empty rows. It does not open the file, since closing it would end SQLite's lock."""
-    size = os.stat(path).st_size
-    if size >= page * pages:
+    size, whole = os.stat(path).st_size, page * pages
+    if size >= whole:
         return None
     in_log = _in_log(path + "-wal", page)
     if all(number in in_log for number in range(size // page + 1, pages + 1)):
         return None
-    return f"the file is truncated: it has {size:,} bytes, and its {pages:,} pages of {page:,} bytes take {page * pages:,}"
+    return f"the file is truncated: it has {size:,} bytes, and its {pages:,} pages of {page:,} bytes take {whole:,}"
 
 
 def _announced(header: bytes) -> Tuple[int, int]:
@@ -71,7 +71,8 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         # The lock is held, so that no other process changes them between.
-        if cut := _cut(path, *(connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("page_size", "page_count"))):
+        sizes = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("page_size", "page_count")]
+        if cut := _cut(path, *sizes):
             raise damaged(path, cut)
         connection.set_authorizer(_only_reads)
         # Python handles signals between its own instructions alone; a query may take forever.
