@@ -4,14 +4,18 @@ was not interrupted."""
 import fcntl
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 
 import harness
 import pytest
 import table_cases
-from harness import DONE, INTERRUPTED, USAGE, tree
+from harness import DEFECTS, DONE, INTERRUPTED, USAGE, tree
+from package_data import sf
 from table_cases import NAMES, SHARDS, make_sources
-from tables_test import convert, shardfeed
+from tables_test import ENVIRONMENT, convert, shardfeed
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +108,120 @@ def test_clean_removes_what_could_be_resumed(sources, tmp_path):
     assert json.loads(left(out)[0].read_text().splitlines()[0])["format"] == "shardfeed resume 1"
     harness.succeed("clean", tmp_path / "out/x", "--older-than", "0s")
     assert left(out) == []
+
+
+# Runs the command, and then puts back the job as a process leaves it that is killed after its commit.
+LEAVE = """
+import os, shutil, sys
+from shardfeed import jobs
+name, commit = sys.argv.pop(1), jobs.WriteJob.commit
+def leave(job, *arguments, **options):
+    folder = os.path.join(os.path.dirname(job.spec), ".shardfeed", "x.jobs")
+    shutil.copytree(folder, folder + ".kept", copy_function=os.link)
+    done = commit(job, *arguments, **options)
+    os.rename(folder + ".kept", folder)
+    os.rename(os.path.join(folder, job.id), os.path.join(folder, name.replace("ID", job.id)))
+    return done
+jobs.WriteJob.commit = leave
+from shardfeed.tables import program
+sys.exit(program.main("parquet", sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["ID", ".hidden-ID-0123456789abcdef"])
+@pytest.mark.parametrize("options", [[], ["--overwrite"]])
+def test_what_a_run_left_that_was_killed_after_its_commit_is_removed(sources, tmp_path, name, options):
+    out = tmp_path / f"out/x@{SHARDS}"
+    if options:
+        convert("parquet", sources["parquet"][1], out, "--limit", "5")
+    command = [sys.executable, "-c", LEAVE, name, str(sources["parquet"][1]), str(out), "--resume", *options]
+    assert subprocess.run(command, env=ENVIRONMENT, capture_output=True).returncode == DONE
+    whole = {path: text for path, text in tree(tmp_path / "out").items() if ".jobs" not in str(path)}
+    assert len(list((tmp_path / "out/.shardfeed/x.jobs").rglob("*.shard"))) == SHARDS
+    assert convert("parquet", sources["parquet"][1], out, "--resume")["datasets_complete"] == 1
+    assert not (tmp_path / "out/.shardfeed/x.jobs").exists() and tree(tmp_path / "out") == whole
+
+
+def test_what_another_run_has_finished_is_kept_beside_a_complete_dataset(sources, tmp_path):
+    kind, source = sources["parquet"]
+    out = tmp_path / f"out/x@{SHARDS}"
+    convert(kind, source, out)
+    assert cut(4, "SIGKILL", (kind, source, "--overwrite"), out).status == -signal.SIGKILL
+    assert convert(kind, source, out, "--resume")["datasets_complete"] == 1
+    assert len(left(out)) == 1
+    assert convert(kind, source, out, "--resume", "--overwrite")["shards_taken_over"] > 0
+
+
+@pytest.mark.parametrize("damage, why", [("remove", "cannot be read: No such file or directory"),
+                                         ("cut", "has 100 bytes instead of ")])
+def test_a_dataset_that_lacks_a_shard_is_not_complete(sources, tmp_path, damage, why):
+    kind, source = sources["parquet"]
+    out = tmp_path / f"out/x@{SHARDS}"
+    convert(kind, source, out)
+    shard = tmp_path / f"out/x-00003-of-0000{SHARDS}"
+    os.remove(shard) if damage == "remove" else os.truncate(shard, 100)
+    result = shardfeed("convert", kind, source, out, "--resume")
+    assert result.status == DEFECTS and result.err.startswith(
+        f"shardfeed: {shard}: the dataset was complete, but this shard {why}"), result.err
+    assert result.err.endswith("; pass --overwrite to write the dataset again\n")
+    with pytest.raises(sf.DataLossError, match="pass overwrite=True to write the dataset again"):
+        sf.convert(kind, source, out, resume=True)
+    assert convert(kind, source, out, "--resume", "--overwrite")["records"] == 3000
+    assert shardfeed("convert", kind, source, out, "--resume").status == DONE
+
+
+def later(path):
+    """Makes a file newer than all that there are."""
+    os.utime(path, (4e9, 4e9))
+    return path
+
+
+def kept(*arguments):
+    report = convert(*arguments, "--resume")
+    assert report["datasets_complete"] == 1
+    return [note for note in report["notes"] if "the dataset was complete and is kept" in note]
+
+
+def test_a_note_names_what_was_modified_since(sources, tmp_path):
+    kind, source = "parquet", tmp_path / "t.parquet"
+    source.write_bytes(sources["parquet"][1].read_bytes())
+    schema = tmp_path / "s.json"
+    schema.write_text('{"i": "int64"}')
+    model = tmp_path / "m/model@2"
+    convert(kind, source, model)
+    arguments = (kind, source, tmp_path / "out/x@3", "--schema", schema, "--like", model)
+    convert(*arguments)
+    assert kept(*arguments) == []
+    for path in (model.parent / ".shardfeed/model.manifest.json", schema, source):  # the first of several is named
+        later(path)
+        assert kept(*arguments) == [f"the dataset was complete and is kept, although {path} was modified after that; "
+                                    "pass --overwrite to convert it again"]
+
+
+def test_a_schema_from_a_pipe_was_not_compared(sources, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    def run():
+        writer = subprocess.Popen(["sh", "-c", f"echo '{{\"i\": \"int64\"}}' > {tmp_path}/pipe"])
+        try:
+            return convert("parquet", sources["parquet"][1], tmp_path / "out/x@3", "--columns", "i", "--schema",
+                           tmp_path / "pipe", "--resume")
+        finally:
+            writer.wait(10)
+    assert run()["notes"] == []
+    assert run()["notes"] == [f"the dataset was complete and is kept, although what {tmp_path}/pipe has now was not "
+                              "compared; pass --overwrite to convert it again"]
+
+
+def test_a_folder_of_lmdb_that_was_modified_since(sources, tmp_path):
+    if "lmdb" not in sources:
+        pytest.skip("its library is not installed")
+    shutil.copytree(sources["lmdb"][1], tmp_path / "db")
+    arguments = ("lmdb", tmp_path / "db", tmp_path / "out/x@3", "--format", "raw")
+    convert(*arguments)
+    assert kept(*arguments) == []
+    path = later(tmp_path / "db/data.mdb")
+    assert f"although {path} was modified" in kept(*arguments)[0]
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -12,7 +12,7 @@ from .. import _core
 from .._core import DataLossError
 from ..command_line import in_utf8
 from ..globs import expanded
-from .resuming import take_up
+from .resuming import remove_committed, take_up
 from . import FILES_ONLY
 from .like import Model
 from .table import Options, Table, ahead, compression_of, damaged, listed_names
@@ -280,20 +280,39 @@ def manifest_path(out: str) -> str:
 
 
 def complete(out: str, made_by: Mapping[str, str], compression: str) -> Optional[Report]:
-    """The report of a dataset of this name that was made from the same source with the same options."""
+    """The report of a dataset of this name that was made from the same source with the same options. Removes what the
+    run that made it may have left. DataLossError: a shard of it is missing or has another size."""
     count, dot, suffix = os.path.basename(out).rpartition("@")[2].partition(".")
     try:
         with open(manifest_path(out), "rb") as file:
             manifest: Dict[str, Any] = json.load(file)
-        same = (manifest["made_by"] == dict(made_by) and len(manifest["shards"]) == int(count)
+        shards, notes = manifest["shards"], manifest.get("notes", [])
+        same = (manifest["made_by"] == dict(made_by) and len(shards) == int(count)
                 and manifest.get("compression", "none") == compression and manifest.get("suffix", "") == dot + suffix)
+        done = Report(out, len(shards), sum(one["records"] for one in shards), sum(one["bytes"] for one in shards),
+                      notes, datasets_complete=1)
+        paths = [os.path.join(os.path.dirname(out), one["file"]) for one in shards]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if not same:
         return None
-    shards = manifest["shards"]
-    return Report(out, len(shards), sum(one["records"] for one in shards), sum(one["bytes"] for one in shards),
-                  manifest.get("notes", []), datasets_complete=1)
+    for path, one in zip(paths, shards):
+        _check_size(path, one["bytes"])
+    remove_committed(out, shards, made_by, notes)
+    return done
+
+
+def _check_size(shard: str, size: int) -> None:
+    """DataLossError: a shard cannot be looked up, or has another size than its manifest says."""
+    try:
+        found = os.stat(shard).st_size
+        if found == size:
+            return
+        why = f"has {found} bytes instead of {size}"
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+    raise DataLossError(f"{shard}: the dataset was complete, but this shard {why}; pass overwrite=True to write the "
+                        "dataset again")
 
 
 def bounds_of(records: int, shards: int) -> List[int]:

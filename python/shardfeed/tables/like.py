@@ -84,6 +84,14 @@ def _manifest_of(name: str) -> str:
     return path if "://" not in name and "@" not in stem and os.path.isfile(path) else ""
 
 
+def manifest_of(name: str) -> str:
+    """The path of the manifest of a dataset in a folder, which may not exist. Empty: `name` is none of one."""
+    if "://" in name:
+        return ""
+    folder, stem = os.path.split(name)
+    return _manifest_of(name) or os.path.join(folder, ".shardfeed", stem.partition("@")[0] + _ENDING)
+
+
 def read_model(name: str, dataset: str) -> Model:
     """The dataset that is called `name`, as the program takes such names. Disagreement: it has no manifest."""
     from ..command import inspect

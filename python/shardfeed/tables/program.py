@@ -301,21 +301,20 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
             converting.write_shards(source, task, given.shards, fingerprint=plan_of(""), out=out, limit=given.limit,
                                     threads=given.threads, shuffle=given.shuffle, told=given.told, progress=progress),
             job=given.job, only_shards=listed(given.shards.numbers, ","))
-    plan = None
-    if given.resume:
-        if not given.overwrite and (done := converting.complete(out, made_by, given.compression)) is not None:
-            manifest = converting.manifest_path(out)
-            newer = next((path for path in (table.path for table in source.tables) if os.path.exists(path)
-                          and os.stat(path).st_mtime_ns > os.stat(manifest).st_mtime_ns), None)
-            if newer is not None:
-                done.notes.append(f"{newer} was modified after the dataset, which is kept, was written; pass --overwrite "
-                                  "to convert it again")
-            return report_of(done)
-        plan = plan_of(os.path.abspath(out))
-    return report_of(converting.write_dataset(
-        source, out, limit=given.limit, compression=given.compression, level=given.level,
-        member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
-        shuffle=given.shuffle, resume=plan, made_by=made_by, told=given.told, progress=progress))
+    try:
+        return report_of(converting.write_dataset(
+            source, out, limit=given.limit, compression=given.compression, level=given.level,
+            member_bytes=given.member_size, threads=given.threads, overwrite=given.overwrite, sync=not given.no_sync,
+            shuffle=given.shuffle, resume=plan_of(os.path.abspath(out)) if given.resume else None, made_by=made_by,
+            told=given.told, progress=progress))
+    except FileExistsError:
+        # By now, a commit that was interrupted has been finished.
+        done = converting.complete(out, made_by, given.compression) if given.resume else None
+        if done is None:
+            raise
+        done.notes.extend(resuming.notes_of_complete(converting.manifest_path(out), source.tables,
+                                                     [given.schema, given.like and like.manifest_of(given.like)]))
+        return report_of(done)
 
 
 def _dry_run(given: argparse.Namespace, source: Any, report: Dict[str, Any]) -> Dict[str, Any]:
