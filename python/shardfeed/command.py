@@ -10,6 +10,8 @@ import os
 import re
 from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Union
 
+import numpy as np
+
 from . import _core
 from ._core import DataLossError
 from .arguments import Count, Size, Threads, checked, shown, specs_of
@@ -61,6 +63,14 @@ def _value_of(name: str, value: Any) -> Any:
     return value
 
 
+def _paths(function: str, argument: str, given: Union[PathLike, Sequence[PathLike]]) -> List[str]:
+    """One path or several for the command line, none of which looks like an option."""
+    paths = specs_of(given)
+    if not paths:
+        raise ValueError(f"{function}: {argument} must be a path or a list of these, not an empty list")
+    return [f"./{path}" if path.startswith("-") and path != "-" else path for path in paths]
+
+
 def _options(options: Dict[str, Any], flag_value: str = "") -> List[str]:
     """Returns options such as limit=3, overwrite=True, only_shards=[0, 1], column=["a", "b"] as command line flags.
     `flag_value`: what is put behind flags."""
@@ -68,13 +78,15 @@ def _options(options: Dict[str, Any], flag_value: str = "") -> List[str]:
     for name, value in options.items():
         value = _value_of(name, value)
         flag = "--" + name.replace("_", "-")
+        value = bool(value) if isinstance(value, np.bool_) else value
         if value is True:
             arguments.append(flag + flag_value)
         elif value is not None and value is not False:
             for one in value if isinstance(value, (list, tuple)) else [value]:
                 if "\0" in str(one):
                     raise ValueError(f"{name} must be a str without NUL, not {shown(one)}")
-                arguments += [flag, str(one)]
+                # What begins with a dash is a value only behind "=", and nothing is one only as an argument.
+                arguments += [f"{flag}={one}"] if str(one) else [flag, ""]
     return arguments
 
 
@@ -94,8 +106,18 @@ def _in_python(message: str, arguments: Sequence[str] = ()) -> str:
             value = repr(value)
         return f"; pass {match[1].replace('-', '_')}={value} to "
     message = re.sub(r"; pass --([a-z-]+)(?: (\S+))? to (?=[^;]*$)", spelled, message)
-    texts = sorted((one for one in arguments if "--" in one and not one.startswith("--")), key=len, reverse=True)
+    texts = sorted((text for one in arguments
+                    if "--" in (text := one.partition("=")[2] if one.startswith("--") else one)), key=len, reverse=True)
     return re.sub("|".join([*map(re.escape, texts), _FLAG]), argument, message)
+
+
+def _misuse(message: str) -> Exception:
+    """What the program says of a wrong command line, as the error of a function."""
+    message = message.partition("\nRun '")[0]
+    if match := re.fullmatch(r"(\S+): there is no option ([^;]*)(;.*)?", message):
+        more = match[3] or f"; the arguments are the options that 'shardfeed convert {match[1]} --help' lists"
+        return TypeError(f"{match[1]}: there is no argument {match[2]!r}{more}")
+    return (TypeError if re.match(r"\S+: this kind has no ", message) else ValueError)(message)
 
 
 def _run(*arguments: str, reported: Sequence[int] = ()) -> Dict[str, Any]:
@@ -113,7 +135,7 @@ def _run(*arguments: str, reported: Sequence[int] = ()) -> Dict[str, Any]:
     if done.returncode == INTERRUPTED:
         raise KeyboardInterrupt
     if done.returncode == USAGE:
-        raise ValueError(message)
+        raise _misuse(message)
     if done.returncode == DEFECTS:
         raise DataLossError(message)
     raise OSError(message or f"the program ended with {done.returncode}")
@@ -140,21 +162,29 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optiona
     `pip install shardfeed[tables]` brings. dry_run=True, which needs no `out`, writes nothing.
     Returns {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}.
 
-    ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
-    its place."""
+    TypeError: there is no such argument. ValueError: a value that an argument does not take, or the dataset exists.
+    DataLossError: broken input, named with its place."""
     from .tables import KINDS, Disagreement
+    if kind.startswith("-"):
+        raise ValueError(f"convert: there is no kind of source {kind!r}")
+    for name in options:
+        if name == "help" or name.startswith("_") or not name.isidentifier():
+            raise _misuse(f"{kind}: there is no option {name}")
     if out is None and not options.get("dry_run"):
         raise TypeError("convert: the argument 'out' is missing; pass dry_run=True to write nothing")
     # The program would take what follows as the value of an option that is no flag.
     given = _options(options, "" if kind in KINDS else "=True")
-    arguments = [*specs_of(source), *([] if out is None else [os.fspath(out)]), *given]
+    sources = _paths("convert", "source", source)
+    if "-" in sources:
+        raise ValueError(f"{kind}: standard input can only be read by the command line; name files")
+    arguments = [*sources, *([] if out is None else _paths("convert", "out", out)), *given]
     if kind in KINDS:
         from .command_line import Misuse
         from .tables import program as tables
         try:
             return tables.run(tables.parse(kind, arguments))
         except Misuse as error:
-            raise ValueError(_in_python(f"{kind}: {error}", arguments)) from None
+            raise _misuse(_in_python(f"{kind}: {error}", arguments)) from None
         except (FileExistsError, Disagreement) as error:  # as for the program's kinds
             raise ValueError(_in_python(str(error), arguments)) from None
     # Records that on_error="skip" left out are in the result, and not an error, and so is what a dry run tells.
@@ -174,7 +204,7 @@ def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal
     - ["tokens"]: of these features. Shards that have them already are not read again.
     - {"tokens": fn}: what fn(row) returns for the rows of sf.read(spec).parse(), an integer of at
       least 0. Functions are called for all rows each time, on the library's threads."""
-    specs = specs_of(spec)
+    specs = _paths("index", "spec", spec)
     functions = lengths if isinstance(lengths, Mapping) else {}
     done = _run("index", *specs, *_options({"export": export, "manifest": manifest, "threads": threads,
                                             "length": () if functions else list(lengths)}))
@@ -249,7 +279,7 @@ def verify(spec: Union[PathLike, Sequence[PathLike]], *,
     "images".
 
     ValueError: a wrong argument. OSError: there is no such dataset, or its folder cannot be listed."""
-    report = _run("verify", *specs_of(spec), *_options({"level": level, "threads": threads}),
+    report = _run("verify", *_paths("verify", "spec", spec), *_options({"level": level, "threads": threads}),
                   reported=[DEFECTS, FAILED])
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
                     d.get("detail", "")) for d in report["defects"]]
@@ -335,7 +365,7 @@ def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2,
     `.data["statistics"]` has, for each feature, counts, extremes, mean, deviation, quantiles, the most
     frequent values and the number of different ones (docs/statistics.md): from the manifest if it has
     them, otherwise all records are read (`.data["statistics_from"]` is "manifest" or "records")."""
-    specs = specs_of(spec)
+    specs = _paths("inspect", "spec", spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records),
                                   *_options({"statistics": statistics})))
 
@@ -376,7 +406,7 @@ def diff(first: PathLike, second: PathLike, *, max_drift: float = 0.1,
     manifest has no statistics."""
     if not 0 <= max_drift <= 1:
         raise ValueError(f"max_drift must be from 0 to 1, not {shown(max_drift)}")
-    report = _run("diff", *specs_of(first), *specs_of(second),
+    report = _run("diff", *_paths("diff", "first", first), *_paths("diff", "second", second),
                   *_options({"max_drift": max_drift, "threads": threads}), reported=[DEFECTS])
     drift = [Drift(d["feature"], d["distance"], d["measure"], d.get("value"), d["significant"])
              for d in report["drift"]]

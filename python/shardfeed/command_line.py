@@ -33,12 +33,14 @@ class Parser(argparse.ArgumentParser):
         if match := re.fullmatch(r"unrecognized arguments: (\S+).*", message, re.DOTALL):
             if match[1][0] == "-":
                 options = {option.lstrip("-"): option for option in self._option_string_actions}
-                message = f"there is no option {match[1]}" + did_you_mean(match[1].partition("=")[0].lstrip("-"), options)
+                name = match[1].partition("=")[0]
+                message = f"there is no option {name}" + did_you_mean(name.lstrip("-"), options)
             else:
                 message = f"unexpected argument '{match[1]}'"
         elif match := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):
             names = match[1].split("/")  # -j/--jobs/--threads
             message = f"{names[len(names) > 1]}: {match[2]}".replace("expected one argument", "expected a value")
+            message = message.replace("ignored explicit argument", "it takes no value, and got")
         raise Misuse(message)
 
 

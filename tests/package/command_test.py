@@ -23,25 +23,62 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize("kind, options, message", [
-    ("csv", {"shufle": 1}, "there is no option shufle; did you mean 'shuffle'"),
-    ("csv", {"shuffle": "x"}, "csv: shuffle: 'x' is not an integer"),
+    ("csv", {"shuffle": "x"}, "^csv: shuffle: 'x' is not an integer of at least 0$"),
+    ("parquet", {"shuffle": "x"}, "^parquet: shuffle: 'x' is not an integer of at least 0$"),
+    ("parquet", {"overwrite": "yes"}, "^parquet: overwrite: it takes no value, and got 'yes'$"),
+    ("parquet", {"columns": "-a b"}, "column '-a b' does not exist"), ("csv", {"columns": "-a"}, 'column "-a" does not exist'),
     ("csv", {"job": "j"}, "job: a task of a job needs the numbers of the shards that it writes, only_shards A-B"),
     ("csv", {"max_skipped": "5%"}, "max_skipped: nothing is skipped without on_error='skip'"),
     ("csv", {"limit": True}, "csv: limit: 'True' is not an integer of at least 0"),
     ("csv", {"delimiter": True}, "delimiter True: expected one ASCII character"),
     ("csv", {"columns": True}, 'column "True" does not exist; the columns are "a", "b"'),
-    ("csv", {"overwrit": True}, "there is no option overwrit; did you mean 'overwrite'"),
     ("csv", {"na": ["?", "x,y"]}, "^na: 'x,y' has a comma, which divides values; give each of them by itself"),
     ("csv", {"split": {"a,b": 0.5, "c": 0.5}}, "^split: 'a,b=0.5' has a comma, which divides values"),
     ("csv", {"split": {"a": 0.5}}, "a=0.5: the shares add up to 0.5; they must add up to 1"),
     ("parquet", {"limit": True}, "parquet: limit: expected a value"),
-    ("parquet", {"split": {"a": 1}}, "this kind has no split; .*shardfeed convert tfrecord OUT@N OTHER@N --split"),
-    ("parquet", {"shard_size": "1MB"}, "pass it or shard_size, not both"),
-    ("parquet", {"split": "a=1"}, "this kind has no split; .*shardfeed convert tfrecord OUT@N OTHER@N --split"),
-    ("parquet", {"colums": "a"}, "there is no option colums; did you mean 'columns'")])
+    ("parquet", {"shard_size": "1MB"}, "pass it or shard_size, not both")])
 def test_errors_name_arguments_and_not_flags(table, kind, options, message):
     with pytest.raises(ValueError, match=message):
         sf.convert(kind, table / f"t.{kind}", table / "out/t@2", **options)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("options, message", [
+    ({"shufle": 1}, "there is no argument 'shufle'; did you mean 'shuffle'?"),
+    ({"overwrit": True}, "there is no argument 'overwrit'; did you mean 'overwrite'?"),
+    *(({name: 1}, f"there is no argument '{name}'; the arguments are the options that 'shardfeed convert KIND --help' lists")
+      for name in ("foo", "help", "version", "two words", "_foo"))])
+def test_arguments_that_do_not_exist(table, kind, options, message):
+    with pytest.raises(TypeError, match="^" + re.escape(f"{kind}: {message}".replace("KIND", kind)) + "$"):
+        sf.convert(kind, table / f"t.{kind}", table / "out/t@2", **options)
+
+
+@pytest.mark.parametrize("split", [{"a": 1}, "a=1"])
+def test_arguments_that_another_kind_has(table, split):
+    with pytest.raises(TypeError, match="this kind has no split; .*shardfeed convert tfrecord OUT@N OTHER@N --split"):
+        sf.convert("parquet", table / "t.parquet", table / "out/t@2", split=split)
+
+
+def test_paths_are_no_options(table, monkeypatch):
+    monkeypatch.chdir(table)
+    for kind in ("csv", "parquet"):
+        os.link(f"t.{kind}", f"--help.{kind}")
+        assert sf.convert(kind, f"--help.{kind}", f"--out/{kind}@1")["records"] == 2
+        with pytest.raises(ValueError, match=f"^{kind}: standard input can only be read by the command line; name files$"):
+            sf.convert(kind, "-", f"--out/{kind}@1")
+    assert sf.verify("--out/csv@1") and sf.inspect("--out/csv@1").records == 2 and not sf.diff("--out/csv@1", "--out/csv@1").schema
+    assert sf.index("--out/csv@1", lengths=["a"])["lengths"]
+    for function, argument in ((sf.verify, "spec"), (sf.index, "spec"), (sf.inspect, "spec")):
+        with pytest.raises(ValueError, match=f"^{function.__name__}: {argument} must be a path or a list of these, not an empty"):
+            function([])
+        with pytest.raises(OSError, match="no such file or folder"):
+            function("--help")
+    with pytest.raises(ValueError, match="^convert: source must be a path or a list of these, not an empty list$"):
+        sf.convert("csv", [], "out/t@1")
+    with pytest.raises(ValueError, match="^convert: there is no kind of source '--help'"):
+        sf.convert("--help", "t.csv", "out/t@1")
+    with pytest.raises(ValueError, match=r"^convert: there is no kind of source 'cvs'[^\n]*; did you mean 'csv'\?$"):
+        sf.convert("cvs", "t.csv", "out/t@1")
 
 
 def test_names_of_files_stay_as_they_are(table):

@@ -84,5 +84,5 @@ def test_names_that_do_not_exist(tmp_path):
                                 ("plain", "a", "it has no named databases")]:
         result = shardfeed("convert", "lmdb", source, "out/d@1", "--database", name, cwd=tmp_path)
         assert (result.status, result.err) == (USAGE, f"shardfeed: {source}: database {name!r} does not exist; {there}\n")
-    with pytest.raises(ValueError, match="npz: there is no option database"):
+    with pytest.raises(TypeError, match="npz: there is no argument 'database'"):
         sf.convert("npz", tmp_path / "x.npz", tmp_path / "out/d@1", database="a")

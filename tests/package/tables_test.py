@@ -516,7 +516,7 @@ def test_the_function_of_the_package(tmp_path):
     assert [int(row["n"]) for row in sf.read(tmp_path / "out/t@2").parse()] == [1, 2]
     with pytest.raises(ValueError, match="pass overwrite=True to replace it"):
         sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "out/t@2")
-    with pytest.raises(ValueError, match="parquet: there is no option nope"):
+    with pytest.raises(TypeError, match="parquet: there is no argument 'nope'"):
         sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "out/t@2", nope=1)
 
 

@@ -223,8 +223,6 @@ def _streams_as_files(given: argparse.Namespace) -> Iterator[None]:
 def run(given: argparse.Namespace, progress: Callable[..., None] = lambda *_: None) -> Dict[str, Any]:
     """Converts, or shows what would be converted, and returns the report."""
     from . import check_installed
-    if "-" in given.sources:
-        raise Misuse("standard input can only be read by the command line; name files")
     check_installed(given.kind)
     if not given.threads:
         return _run(given, progress)
