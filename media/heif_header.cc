@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,21 +22,36 @@ struct Reference {
   uint32_t to = 0;  // the first
 };
 
+// A property that an item has.
+struct Association {
+  uint32_t number = 0;      // of the property, from 1
+  std::string_view stored;  // where the file says so
+};
+
+// Whether a property crops or turns the image.
+bool IsTurn(std::string_view property) {
+  return property == "clap" || property == "irot" || property == "imir";
+}
+
 // The box meta, as far as the primary item needs it.
 struct Meta {
   uint32_t primary = 0;
   std::vector<Box> properties;
-  std::map<uint32_t, std::vector<uint32_t>> of_item;  // from 1
+  std::map<uint32_t, std::vector<Association>> of_item;
   std::vector<Reference> references;
 
-  // Calls `take` with the properties of an item in their order.
+  // Calls `take` with the properties of an item in their order, and with their associations.
   template <class Take>
-  void Visit(uint32_t item, const Take& take) const {
+  void VisitAssociations(uint32_t item, const Take& take) const {
     const auto found = of_item.find(item);
     if (found == of_item.end()) return;
-    for (uint32_t number : found->second) {
-      if (number >= 1 && number <= properties.size()) take(properties[number - 1]);
+    for (const Association& one : found->second) {
+      if (one.number >= 1 && one.number <= properties.size()) take(properties[one.number - 1], one);
     }
+  }
+  template <class Take>
+  void Visit(uint32_t item, const Take& take) const {
+    VisitAssociations(item, [&](const Box& property, const Association&) { take(property); });
   }
 };
 
@@ -46,13 +62,14 @@ void ReadAssociations(std::string_view ipma, Meta* meta) {
   const uint32_t count = cursor.Load32();
   // The count is not trusted: the loop ends with the box.
   for (uint32_t i = 0; i < count && cursor.ok(); ++i) {
-    std::vector<uint32_t>& numbers = meta->of_item[cursor.Load32(version == 0 ? 2 : 4)];
-    numbers.clear();
+    std::vector<Association>& found = meta->of_item[cursor.Load32(version == 0 ? 2 : 4)];
+    found.clear();
     const uint32_t associations = cursor.Load32(1);
     for (uint32_t k = 0; k < associations && cursor.ok(); ++k) {
       const bool wide = (flags & 1) != 0;
+      const std::string_view stored = cursor.left().substr(0, wide ? 2 : 1);
       // The highest bit says whether the property is essential.
-      numbers.push_back(cursor.Load32(wide ? 2 : 1) & (wide ? 0x7fff : 0x7f));
+      found.push_back({cursor.Load32(wide ? 2 : 1) & (wide ? 0x7fff : 0x7f), stored});
     }
   }
 }
@@ -283,15 +300,25 @@ absl::StatusOr<HeifHeader> ReadHeifHeader(std::string_view bytes) {
   HeifHeader header;
   if (absl::Status status = ReadProperties(*meta, &header); !status.ok()) return status;
   std::optional<int> chroma = ChromaOf(*meta, meta->primary);
+  std::set<uint32_t> alphas;
   for (const Reference& reference : meta->references) {
     if (reference.type == "dimg" && reference.from == meta->primary && !chroma) {
       chroma = ChromaOf(*meta, reference.to);  // the first of the tiles
     }
     if (reference.type == "auxl" && reference.to == meta->primary &&
-        IsAlpha(*meta, reference.from) && header.channels > 0) {
-      ++header.channels;
-      break;
+        IsAlpha(*meta, reference.from)) {
+      alphas.insert(reference.from);
     }
+  }
+  if (!alphas.empty()) {
+    if (header.channels > 0) ++header.channels;
+    alphas.insert(meta->primary);
+  }
+  for (uint32_t item : alphas) {
+    meta->VisitAssociations(item, [&](const Box& property, const Association& one) {
+      if (!IsTurn(property.type)) return;
+      for (const char& byte : one.stored) header.turns.push_back(&byte - bytes.data());
+    });
   }
   header.chroma = chroma.value_or(header.chroma);
   return header;

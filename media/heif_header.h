@@ -6,8 +6,10 @@
 #ifndef SHARDFEED_MEDIA_HEIF_HEADER_H_
 #define SHARDFEED_MEDIA_HEIF_HEADER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -30,6 +32,9 @@ struct HeifHeader {
   // Whether it has a pixel of color for each pixel (3), for two in a row (2) or for two by two
   // (1), or is gray (0).
   int chroma = 3;
+  // Where in the file stand the bytes that give the image and its alpha their clap, irot and imir;
+  // they have none if these are 0. Empty without alpha.
+  std::vector<size_t> turns;
 };
 
 // "avif" or "heic" if `bytes` begin with a box ftyp that names one of them, else "". A file that

@@ -108,6 +108,37 @@ TEST(HeifHeaderTest, CropsAndTurnsInTheOrderOfTheProperties) {
             (Part{44, 28, 8, 8}));
 }
 
+TEST(HeifHeaderTest, TellsWhatTurnsAnImageWithAlpha) {
+  const std::string properties = Size(64, 48) + Rotation(1) +
+                                 MakeBox("auxC", Numbers({0}) + "urn:mpeg:hevc:2015:auxid:1") +
+                                 Mirror(0);
+  for (const bool wide : {false, true}) {
+    const auto number = [&](int index) {
+      return wide ? "\x80"s + static_cast<char>(index) : std::string(1, static_cast<char>(index));
+    };
+    // Item 1 is turned, its alpha 2 is turned and mirrored, and 3 belongs to neither.
+    const std::string associations = Numbers({wide ? 1 : 0, 3}) + "\0\1\2"s + number(1) +
+                                     number(2) + "\0\2\4"s + number(1) + number(3) + number(2) +
+                                     number(4) + "\0\3\1"s + number(2);
+    const std::string iprp =
+        MakeBox("iprp", MakeBox("ipco", properties) + MakeBox("ipma", associations));
+    const std::string references = MakeBox("iref", Numbers({0}) + MakeBox("auxl", "\0\2\0\1\0\1"s));
+    for (const bool alpha : {false, true}) {
+      std::string file = MakeBox("meta", Numbers({0}) + MakeBox("pitm", Numbers({0}) + "\0\1"s) +
+                                             iprp + (alpha ? references : ""));
+      const absl::StatusOr<HeifHeader> header = ReadHeifHeader(file);
+      ASSERT_TRUE(header.ok()) << header.status();
+      EXPECT_EQ(header->orientation, 8);
+      ASSERT_EQ(header->turns.size(), alpha ? (wide ? 6u : 3u) : 0u);
+      for (size_t at : header->turns) file.at(at) = '\0';
+      const absl::StatusOr<HeifHeader> unturned = ReadHeifHeader(file);
+      ASSERT_TRUE(unturned.ok()) << unturned.status();
+      EXPECT_EQ(unturned->orientation, alpha ? 1 : 8);
+      EXPECT_EQ(unturned->turns, std::vector<size_t>());
+    }
+  }
+}
+
 TEST(HeifHeaderTest, RefusesAPartThatDoesNotExist) {
   const int64_t big = int64_t{1} << 31;
   const std::vector<std::array<int64_t, 8>> parts = {

@@ -198,6 +198,59 @@ def test_orientation(tmp_path, orientation):
     np.testing.assert_array_equal(found, upright)
 
 
+@pytest.mark.parametrize("size", [(96, 64), (64, 64)])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_alpha_keeps_its_place_in_turned_images(tmp_path, orientation, size):
+    """libheif 1.15 turns alpha even where it does not turn the colors."""
+    path, exif = tmp_path / "a.avif", Image.Exif()
+    exif[0x0112] = orientation
+    wanted = write(path, size=size, mode="RGBA", exif=exif, subsampling="4:4:4").astype(int)
+    job = {"path": path, "size": wanted.shape[:2]}
+    found = decode({**job, "raw": True, "channels": 4})
+    np.testing.assert_array_equal(found[..., 3], wanted[..., 3])
+    assert np.abs(found - wanted).max() <= 1
+    np.testing.assert_array_equal(decode(job), found[..., :3])
+    image = Image.fromarray(found)
+    image.getexif()[0x0112] = orientation
+    upright = np.asarray(ImageOps.exif_transpose(image))
+    job = {"path": path, "size": upright.shape[:2], "orient": True}
+    np.testing.assert_array_equal(decode({**job, "raw": True, "channels": 4}), upright)
+    np.testing.assert_array_equal(decode(job), upright[..., :3])
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_premultiplied_colors_are_divided_by_their_own_alpha(tmp_path, orientation):
+    path, exif = tmp_path / "a.avif", Image.Exif()
+    exif[0x0112] = orientation
+    image = make_image(96, 64).convert("RGBA")
+    image.putalpha(Image.fromarray(np.linspace(100, 255, 96 * 64).astype(np.uint8).reshape(64, 96)))
+    image.save(path, quality=95, subsampling="4:4:4", alpha_premultiplied=True, exif=exif)
+    wanted = np.asarray(Image.open(path))[..., :3].astype(int)
+    apart = np.abs(decode({"path": path, "size": (64, 96)}) - wanted)
+    assert apart.mean() < 1 and apart.max() <= 4
+
+
+def test_alpha_of_the_part_that_clap_names(tmp_path):
+    path, profile = tmp_path / "a.avif", bytes(range(28))
+    wanted = write(path, mode="RGBA", icc_profile=profile, subsampling="4:4:4").astype(int)
+    part = b"clap" + b"".join(n.to_bytes(4, "big", signed=True) for n in (40, 1, 20, 1, 5, 1, -6, 1))
+    path.write_bytes(path.read_bytes().replace(b"colrprof" + profile, part))
+    found = decode({"path": path, "size": (20, 40), "raw": True, "channels": 4})
+    assert np.abs(found - wanted[16:36, 33:73]).max() <= 1
+    np.testing.assert_array_equal(decode({"path": path, "size": (20, 40)}), found[..., :3])
+
+
+@pytest.mark.parametrize("orient", [False, True])
+def test_alpha_beside_halved_chroma_in_a_turned_image(orient):
+    image = Image.open(HEIF / "turned.avif")
+    wanted = np.asarray(ImageOps.exif_transpose(image) if orient else image).astype(int)
+    job = {"path": HEIF / "turned.avif", "size": wanted.shape[:2], "orient": orient}
+    found = decode({**job, "raw": True, "channels": 4})
+    np.testing.assert_array_equal(found[..., 3], wanted[..., 3])
+    assert np.abs(found - wanted).mean() < 2
+    np.testing.assert_array_equal(decode(job), found[..., :3])
+
+
 def test_damage_and_limits(tmp_path):
     path = tmp_path / "a.avif"
     write(path)

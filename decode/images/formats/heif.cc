@@ -273,13 +273,22 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
         "libheif-plugin-{})",
         format, av1 ? "AV1" : "HEVC", av1 ? "dav1d" : "libde265"));
   }
+  // libheif 1.15 turns alpha even if told to ignore transformations, and takes no alpha whose size
+  // differs once both are turned. It keeps a view of the file, so the copy outlives the context.
+  std::string copy;
+  std::string_view file = bytes;
+  if (!header->turns.empty()) {
+    copy = bytes;
+    for (size_t at : header->turns) copy[at] = 0;
+    file = copy;
+  }
   const std::unique_ptr<Context, decltype(library.free_context)> context(library.make_context(),
                                                                          library.free_context);
   if (context == nullptr) {
     return absl::ResourceExhaustedError(fmt::format("no memory for a {}", format));
   }
   SetLimits(library, *header, context.get());
-  Error error = library.read(context.get(), bytes.data(), bytes.size(), nullptr);
+  Error error = library.read(context.get(), file.data(), file.size(), nullptr);
   if (error.code != kOk) return StatusOf(error, format, bytes);
   Handle* primary = nullptr;
   error = library.get_primary(context.get(), &primary);
