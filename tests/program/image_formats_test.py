@@ -160,6 +160,19 @@ def test_depths_of_tiff(tmp_path):
                                   np.array([[0, 1, 2, 3], [3, 2, 1, 0]]) * 85)
 
 
+def check_not_decoded(folder, name, image, message):
+    """That decoding fails with the message, and that `verify` does not count it as damage."""
+    (folder / name).write_bytes(image)
+    assert message in error_of(path=folder / name, size=(2, 4))
+    (folder / "in").mkdir()
+    (folder / "in" / name).write_bytes(image)
+    harness.succeed("convert", "images", folder / "in", folder / "out/x@1")
+    report = harness.verify(folder / "out/x@1", "--level", "images")
+    assert report["images"]["broken"] == 0
+    (why, count), = report["images"]["not_decoded"].items()
+    assert why.startswith(name.split(".")[1] + ": ") and message in why and count == 1
+
+
 @pytest.mark.parametrize("bits, sample_format, message", [
     (32, 3, "tiff with floating-point samples of 32 bits"),
     (32, 1, "tiff with samples of 32 bits"),
@@ -168,16 +181,19 @@ def test_depths_of_tiff(tmp_path):
     (16, 2, "tiff with signed samples of 16 bits"),
 ])
 def test_depths_that_cannot_be_decoded_are_not_damage(tmp_path, bits, sample_format, message):
-    tiff = tiff_of(1, bits, sample_format=sample_format)
-    (tmp_path / "a.tiff").write_bytes(tiff)
-    assert message in error_of(path=tmp_path / "a.tiff", size=(2, 4))
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.tiff").write_bytes(tiff)
-    harness.succeed("convert", "images", tmp_path / "in", tmp_path / "out/x@1")
-    report = harness.verify(tmp_path / "out/x@1", "--level", "images")
-    assert report["images"]["broken"] == 0
-    (why, count), = report["images"]["not_decoded"].items()
-    assert why.startswith("tiff: ") and message in why and count == 1
+    check_not_decoded(tmp_path, "a.tiff", tiff_of(1, bits, sample_format=sample_format), message)
+
+
+@pytest.mark.parametrize("compression", [9, 10, 7777, 32908, 33003, 33005, 34712, 34892, 50002, 52546])
+def test_compressions_that_libtiff_lacks_are_not_damage(tmp_path, compression):
+    tiff = tiff_of(3, 8, tags=[(259, 3, [compression])])
+    check_not_decoded(tmp_path, "a.tiff", tiff, f"tiff with compression {compression}, which libtiff cannot decode")
+    assert f"compression {compression}, which" in error_of(path=tmp_path / "a.tiff", size=(2, 4), raw=True, channels=3)
+
+
+def test_no_compression_has_the_number_0(tmp_path):
+    (tmp_path / "a.tiff").write_bytes(tiff_of(3, 8, tags=[(259, 3, [0])]))
+    assert "is cut off or damaged: Compression scheme 0" in error_of(path=tmp_path / "a.tiff", size=(2, 4))
 
 
 # ---- Orientation

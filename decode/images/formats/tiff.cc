@@ -32,6 +32,7 @@ struct Library {
   decltype(&TIFFClose) close;
   decltype(&TIFFSetField) set_field;
   decltype(&TIFFGetFieldDefaulted) get_field;
+  decltype(&TIFFIsCODECConfigured) has_codec;
   decltype(&TIFFRGBAImageBegin) begin;
   decltype(&TIFFRGBAImageGet) get;
   decltype(&TIFFRGBAImageEnd) end;
@@ -56,6 +57,7 @@ absl::StatusOr<Library> OpenLibrary() {
   loaded->Find("TIFFClose", &library.close);
   loaded->Find("TIFFSetField", &library.set_field);
   loaded->Find("TIFFGetFieldDefaulted", &library.get_field);
+  loaded->Find("TIFFIsCODECConfigured", &library.has_codec);
   loaded->Find("TIFFRGBAImageBegin", &library.begin);
   loaded->Find("TIFFRGBAImageGet", &library.get);
   loaded->Find("TIFFRGBAImageEnd", &library.end);
@@ -136,7 +138,8 @@ absl::Status Damaged(const Input& input) {
 
 using File = std::unique_ptr<TIFF, decltype(Library::close)>;
 
-// Opens `input`, which must outlive the result.
+// Opens `input`, which must outlive the result. Unimplemented: libtiff cannot decode its
+// compression.
 absl::StatusOr<File> Open(const Library& library, Input* input) {
   const std::unique_ptr<TIFFOpenOptions, decltype(library.free_options)> options(
       library.make_options(), library.free_options);
@@ -149,6 +152,13 @@ absl::StatusOr<File> Open(const Library& library, Input* input) {
       library.close);
   if (tiff == nullptr) return Damaged(*input);
   input->error.clear();  // a tag that has no meaning here, such as a wrong orientation
+  uint16_t compression = COMPRESSION_NONE;
+  library.get_field(tiff.get(), TIFFTAG_COMPRESSION, &compression);
+  // 0 is no compression's number.
+  if (compression != 0 && library.has_codec(compression) == 0) {
+    return absl::UnimplementedError(
+        fmt::format("tiff with compression {}, which libtiff cannot decode", compression));
+  }
   return tiff;
 }
 
