@@ -14,6 +14,13 @@ uint32_t Load16(std::string_view bytes, size_t at) {
   return uint32_t{Byte(bytes, at)} << 8 | Byte(bytes, at + 1);
 }
 
+// As T.81 allows (table B.2): lossless processes have 2 to 16 bits, all others 8 or 12.
+bool MayHavePrecision(const JpegFrame& frame) {
+  const bool lossless = (frame.sof & 3) == 3;
+  return lossless ? frame.precision >= 2 && frame.precision <= 16
+                  : frame.precision == 8 || frame.precision == 12;
+}
+
 }  // namespace
 
 void JpegMarkerReader::Found(size_t at, std::string_view defect) {
@@ -80,6 +87,10 @@ absl::StatusOr<JpegFrame> ParseJpegFrame(const JpegMarker& marker) {
     const size_t at = kFixed + 3 * i;
     frame.components[i] = {Byte(payload, at), static_cast<uint8_t>(Byte(payload, at + 1) >> 4),
                            static_cast<uint8_t>(Byte(payload, at + 1) & 15), Byte(payload, at + 2)};
+  }
+  if (!MayHavePrecision(frame)) {
+    return absl::DataLossError(fmt::format("JPEG is damaged at byte {}: samples of {} bits",
+                                           marker.offset + 4, frame.precision));
   }
   if (frame.height == 0) {
     return absl::DataLossError(

@@ -288,6 +288,35 @@ def test_bmp_that_cannot_be_decoded(tmp_path):
         "bmp is damaged: its mask 0x5000 has gaps\n")
 
 
+@pytest.mark.parametrize("info_bytes, field, value", [
+    (12, "bits", 111), (12, "planes", 9), (40, "bits", 111), (40, "bits", 53016), (40, "planes", 9), (40, "planes", 0),
+    (40, "compression", 77), (64, "planes", 9), (64, "compression", 77)])
+def test_header_values_that_no_bmp_has_are_damage(tmp_path, info_bytes, field, value):
+    said = {"bits": 24, "planes": 1, "compression": 0, field: value}
+    if info_bytes == 12:
+        bmp = b"BM" + struct.pack("<IHHIIHHHH", 0, 0, 0, 26, 12, 4, 2, said["planes"], said["bits"]) + bytes(24)
+    else:
+        bmp = bytearray(bmp_of(24, 0, bytes(24), 4, 2, info_bytes=info_bytes))
+        struct.pack_into("<HHI", bmp, 26, said["planes"], said["bits"], said["compression"])
+    (tmp_path / "a.bmp").write_bytes(bmp)
+    for raw in (False, True):
+        assert error_of(path=tmp_path / "a.bmp", size=(2, 4), raw=raw, channels=3) == (
+            f"bmp is damaged: its header says {said['bits']} bits, {said['planes']} planes and "
+            f"compression {said['compression']}\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.bmp").write_bytes(bmp)
+    harness.succeed("convert", "images", tmp_path / "in", tmp_path / "out/x@1")
+    result = harness.run("verify", tmp_path / "out/x@1", "--level", "images", "--json")
+    assert result.json["images"]["broken"] == 1 and result.json["images"]["not_decoded"] == {}
+
+
+@pytest.mark.parametrize("bits, compression, info_bytes", [
+    (0, 4, 40), (0, 5, 108), (64, 0, 40), (32, 11, 40), (8, 12, 40), (24, 4, 64), (1, 3, 64)])
+def test_kinds_of_bmp_that_are_not_supported_are_not_damage(tmp_path, bits, compression, info_bytes):
+    check_not_decoded(tmp_path, "a.bmp", bmp_of(bits, compression, bytes(24), 4, 2, info_bytes=info_bytes),
+                      f"bmp of {bits} bits with compression {compression}")
+
+
 # ---- WebP
 
 

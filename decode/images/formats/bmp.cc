@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "decode/images/pixels/colors.h"
 #include "fmt/format.h"
@@ -40,9 +41,11 @@ struct Layout {
   explicit Layout(std::string_view bytes)
       : offset(Load(bytes, 10, 4)), info_bytes(Load(bytes, kFileHeader, 4)) {
     if (info_bytes == kOs2Header) {
+      planes = Load(bytes, kFileHeader + 8, 2);
       bits = Load(bytes, kFileHeader + 10, 2);
       return;
     }
+    planes = Load(bytes, kFileHeader + 12, 2);
     bits = Load(bytes, kFileHeader + 14, 2);
     top_down = static_cast<int32_t>(Load(bytes, kFileHeader + 8, 4)) < 0;
     // The shortest forms of OS/2's long header end here.
@@ -52,6 +55,13 @@ struct Layout {
   }
 
   bool masked() const { return compression == kBitFields || compression == kAlphaBitFields; }
+  // Whether files with such fields exist, be they supported or not: 0 bits is that of JPEG and PNG
+  // in BMP, 64 that of GDI+; 4 and 5 are JPEG and PNG, or runs of 24 bits, 11 to 13 are for CMYK.
+  bool legal() const {
+    const uint32_t all_bits[] = {0, 1, 2, 4, 8, 16, 24, 32, 64};
+    return planes == 1 && std::ranges::find(all_bits, bits) != std::end(all_bits) &&
+           (compression <= kAlphaBitFields || (compression >= 11 && compression <= 13));
+  }
   bool known() const {
     // In OS/2's long header, 3 and above are other compressions.
     if (info_bytes == kOs2LongHeader && compression > kRle4) return false;
@@ -70,6 +80,7 @@ struct Layout {
 
   uint64_t offset;  // offset of the pixels
   uint32_t info_bytes;
+  uint32_t planes = 1;
   uint32_t bits = 0;
   uint32_t compression = kPlain;
   uint32_t num_colors = 0;
@@ -240,6 +251,11 @@ class Pixels {
 };
 
 absl::Status CheckKnown(const Layout& layout) {
+  if (!layout.legal()) {
+    return absl::DataLossError(
+        fmt::format("bmp is damaged: its header says {} bits, {} planes and compression {}",
+                    layout.bits, layout.planes, layout.compression));
+  }
   if (layout.known()) return absl::OkStatus();
   return absl::UnimplementedError(
       fmt::format("bmp of {} bits with compression {}", layout.bits, layout.compression));
