@@ -27,7 +27,6 @@ struct Reading {
   std::string_view left;
   png_structp png = nullptr;
   png_infop info = nullptr;
-  std::vector<png_bytep> rows;
   std::vector<uint8_t> colors;  // RGB rows that are then converted to gray
   bool cut_off = false;
   bool out_of_memory = false;
@@ -107,10 +106,13 @@ bool PrepareRaw(Reading& reading) {
   return true;
 }
 
-bool ReadRows(Reading& reading) {
+// Reads the image to `height` rows of `row_bytes` bytes. Returns false after an error.
+bool ReadRows(Reading& reading, uint8_t* rows, size_t row_bytes, uint32_t height) {
   png_structp png = reading.png;
   if (setjmp(png_jmpbuf(png)) != 0) return false;
-  png_read_image(png, reading.rows.data());
+  for (int pass = png_set_interlace_handling(png); pass > 0; --pass) {
+    for (size_t y = 0; y < height; ++y) png_read_row(png, rows + y * row_bytes, nullptr);
+  }
   png_read_end(png, nullptr);
   return true;
 }
@@ -181,12 +183,33 @@ absl::Status CheckSize(const Reading& reading, const ImageHeader& header, size_t
   return absl::OkStatus();
 }
 
+// Checks that so few bytes can hold the image, before anything is allocated for it.
+absl::Status CheckBytes(const Reading& reading, std::string_view bytes) {
+  const uint32_t width = png_get_image_width(reading.png, reading.info);
+  const uint32_t height = png_get_image_height(reading.png, reading.info);
+  const uint32_t bits = uint32_t{png_get_channels(reading.png, reading.info)} *
+                        png_get_bit_depth(reading.png, reading.info);
+  const bool interlaced = png_get_interlace_type(reading.png, reading.info) != PNG_INTERLACE_NONE;
+  unsigned __int128 needed = 0;  // uncompressed: rows, each after the number of its filter
+  for (int pass = 0; pass < (interlaced ? PNG_INTERLACE_ADAM7_PASSES : 1); ++pass) {
+    const uint64_t columns = interlaced ? PNG_PASS_COLS(width, pass) : width;
+    const uint64_t rows = interlaced ? PNG_PASS_ROWS(height, pass) : height;
+    if (columns > 0) needed += (unsigned __int128){rows} * (1 + (columns * bits + 7) / 8);
+  }
+  constexpr uint64_t kMostFromByte = 1032;  // a length of 258 bytes takes at least 2 bits
+  if (needed <= (unsigned __int128){bytes.size()} * kMostFromByte) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("png is cut off or damaged: its {} bytes cannot hold {} x {} pixels",
+                  bytes.size(), width, height));
+}
+
 }  // namespace
 
 absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels) {
   Reading reading(bytes);
   if (!Open(reading)) return ErrorOf(reading, bytes);
+  if (absl::Status status = CheckBytes(reading, bytes); !status.ok()) return status;
   const int read = PrepareLevels(reading, /*to_color=*/channels == 3);
   if (read == 0) return ErrorOf(reading, bytes);
   const size_t row_bytes = size_t{header.width} * read;
@@ -197,9 +220,7 @@ absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int ch
     reading.colors.resize(row_bytes * header.height);
     to = reading.colors.data();
   }
-  reading.rows.resize(header.height);
-  for (uint32_t y = 0; y < header.height; ++y) reading.rows[y] = to + y * row_bytes;
-  if (!ReadRows(reading)) return ErrorOf(reading, bytes);
+  if (!ReadRows(reading, to, row_bytes, header.height)) return ErrorOf(reading, bytes);
   if (read != channels) {
     const uint8_t* from = reading.colors.data();
     for (uint8_t& gray : *pixels) {
@@ -212,15 +233,17 @@ absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int ch
 
 absl::Status ReadRawPng(std::string_view bytes, const ImageHeader& header, RawSamples* samples) {
   Reading reading(bytes);
-  if (!Open(reading) || !PrepareRaw(reading)) return ErrorOf(reading, bytes);
-  absl::Status status = samples->Start("png", header.width, header.height,
-                                       png_get_channels(reading.png, reading.info),
-                                       png_get_bit_depth(reading.png, reading.info));
+  if (!Open(reading)) return ErrorOf(reading, bytes);
+  absl::Status status = CheckBytes(reading, bytes);
+  if (!status.ok()) return status;
+  if (!PrepareRaw(reading)) return ErrorOf(reading, bytes);
+  status = samples->Start("png", header.width, header.height,
+                          png_get_channels(reading.png, reading.info),
+                          png_get_bit_depth(reading.png, reading.info));
   if (status.ok()) status = CheckSize(reading, header, samples->row_bytes());
   if (!status.ok()) return status;
-  reading.rows.resize(header.height);
-  for (uint32_t y = 0; y < header.height; ++y) reading.rows[y] = samples->row(y);
-  return ReadRows(reading) ? absl::OkStatus() : ErrorOf(reading, bytes);
+  const bool read = ReadRows(reading, samples->row(0), samples->row_bytes(), header.height);
+  return read ? absl::OkStatus() : ErrorOf(reading, bytes);
 }
 
 absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png) {
