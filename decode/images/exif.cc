@@ -38,10 +38,12 @@ int OrientationOf(std::string_view tiff) {
     if (entry + entry_bytes > tiff.size()) return 0;
     constexpr uint64_t kOrientation = 0x0112;
     constexpr uint64_t kShort = 3;
+    constexpr uint64_t kLong = 4;  // not Exif's type of it, but some programs write it
     if (load(entry, 2) != kOrientation) continue;
-    const uint64_t orientation = load(entry + (big ? 12 : 8), 2);
-    const bool valid = load(entry + 2, 2) == kShort && orientation >= 1 && orientation <= 8;
-    return valid ? static_cast<int>(orientation) : 0;
+    const uint64_t type = load(entry + 2, 2);
+    if (type != kShort && type != kLong) return 0;
+    const uint64_t orientation = load(entry + (big ? 12 : 8), type == kShort ? 2 : 4);
+    return orientation >= 1 && orientation <= 8 ? static_cast<int>(orientation) : 0;
   }
   return 0;
 }
@@ -60,6 +62,12 @@ int OfJpeg(std::string_view jpeg) {
   return 1;
 }
 
+// The orientation in a chunk that is a TIFF header, which some programs begin as JPEG's segment.
+int OfChunk(std::string_view chunk) {
+  if (chunk.starts_with(kExif)) chunk.remove_prefix(kExif.size());
+  return std::max(OrientationOf(chunk), 1);
+}
+
 // The unsigned integer of 4 bytes at `at`, which must be within `bytes`.
 uint32_t Load32(std::string_view bytes, size_t at, bool little) {
   uint32_t value = 0;
@@ -75,10 +83,7 @@ int OfPng(std::string_view png) {
   for (size_t at = 8; at + kFixed <= png.size();) {
     const uint32_t length = Load32(png, at, /*little=*/false);
     if (length > png.size() - at - kFixed) return 1;
-    if (png.substr(at + 4, 4) == "eXIf") {
-      const int found = OrientationOf(png.substr(at + 8, length));
-      return found > 0 ? found : 1;
-    }
+    if (png.substr(at + 4, 4) == "eXIf") return OfChunk(png.substr(at + 8, length));
     at += kFixed + length;
   }
   return 1;
@@ -90,12 +95,7 @@ int OfWebp(std::string_view webp) {
   for (size_t at = 12; at + kFixed <= webp.size();) {
     const uint32_t length = Load32(webp, at + 4, /*little=*/true);
     if (length > webp.size() - at - kFixed) return 1;
-    if (webp.substr(at, 4) == "EXIF") {
-      std::string_view tiff = webp.substr(at + kFixed, length);
-      if (tiff.starts_with(kExif)) tiff.remove_prefix(kExif.size());
-      const int found = OrientationOf(tiff);
-      return found > 0 ? found : 1;
-    }
+    if (webp.substr(at, 4) == "EXIF") return OfChunk(webp.substr(at + kFixed, length));
     at += kFixed + length + length % 2;
   }
   return 1;

@@ -223,6 +223,38 @@ def test_orientation(tmp_path, name, orientation):
     np.testing.assert_array_equal(turned, upright)
 
 
+def exif_of(orientation, order, kind):
+    """A directory that has only the orientation, as SHORT (3) or LONG (4)."""
+    value = struct.pack(order + "HH", orientation, 0) if kind == 3 else struct.pack(order + "I", orientation)
+    return ((b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IHHHI", 8, 1, 0x0112, kind, 1) + value +
+            b"\0\0\0\0")
+
+
+@pytest.mark.parametrize("kind", [3, 4])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "exif.png", "a.webp", "a.tiff"])
+def test_unusual_exif(tmp_path, name, order, kind):
+    """LONG numbers, and eXIf chunks of PNG that begin as in JPEG, are applied as Pillow does."""
+    source, exif = make_image(40, 28), exif_of(6, order, kind)
+    path = tmp_path / name
+    if name == "a.tiff":
+        path.write_bytes(tiff_of(3, 8, data=source.tobytes(), size=(28, 40), order=order, tags=[(0x0112, kind, [6])]))
+    elif name == "a.webp":
+        source.save(path, lossless=True, exif=b"Exif\0\0" + exif)
+    elif name == "a.jpg":
+        source.save(path, exif=b"Exif\0\0" + exif)
+    else:
+        start = b"Exif\0\0" if name == "exif.png" else b""
+        path.write_bytes(png_of(np.asarray(source), 8, color=2, chunks=png_chunk(b"eXIf", start + exif)))
+    upright = ImageOps.exif_transpose(Image.open(path))
+    assert upright.size == (28, 40)
+    stored = decode({"path": path, "size": (28, 40)})
+    found = decode({"path": path, "size": (40, 28), "orient": True})
+    np.testing.assert_array_equal(found, np.rot90(stored, -1))
+    if name != "a.jpg":
+        np.testing.assert_array_equal(found, np.asarray(upright.convert("RGB")))
+
+
 # ---- BMP
 
 
