@@ -243,12 +243,56 @@ absl::StatusOr<ImageHeader> ReadJxl(std::string_view bytes) {
   return found;
 }
 
-absl::Status NotAnImage(std::string_view bytes) {
+// What files with a format's signature are that is not supported, or "".
+std::string_view UnsupportedFormatOf(std::string_view bytes) {
+  struct Signature {
+    std::string_view bytes;
+    std::string_view name;
+  };
+  constexpr Signature kSignatures[] = {
+      {"\0\0\0\x0cjP  \r\n\x87\n"sv, "JPEG 2000"},
+      {"\xff\x4f\xff\x51"sv, "JPEG 2000"},
+      {"II\xbc\x01"sv, "JPEG XR"},
+      {"DDS \x7c\0\0\0"sv, "DDS"},
+      {"8BPS\0"sv, "PSD"},
+      {"v/1\x01"sv, "OpenEXR"},
+      {"#?RADIANCE\n"sv, "Radiance HDR"},
+      {"#?RGBE\n"sv, "Radiance HDR"},
+      {"qoif"sv, "QOI"},
+      {"P7\nWIDTH "sv, "PAM"},
+  };
+  for (const Signature& signature : kSignatures) {
+    if (bytes.starts_with(signature.bytes)) return signature.name;
+  }
+  // These signatures are short, so what follows is looked at, too.
+  const auto at = [&](size_t i) { return i < bytes.size() ? bytes[i] : '\xff'; };
+  const auto is_one_of = [](char c, std::string_view chars) {
+    return chars.find(c) != std::string_view::npos;
+  };
+  if (at(0) == 'P' && is_one_of(at(1), "123456") && is_one_of(at(2), " \t\r\n") &&
+      is_one_of(at(3), "#0123456789")) {
+    return "PNM (PBM, PGM or PPM)";
+  }
+  // ICO or CUR, a number of images, and a byte of the first that is 0.
+  if (bytes.size() >= 22 && (bytes.starts_with("\0\0\1\0"sv) || bytes.starts_with("\0\0\2\0"sv)) &&
+      bytes.substr(4, 2) != "\0\0"sv && at(9) == 0) {
+    return "ICO";
+  }
+  // Version, run lengths, and bits.
+  if (bytes.size() >= 128 && at(0) == '\n' && is_one_of(at(1), "\0\2\3\4\5"sv) && at(2) == 1 &&
+      is_one_of(at(3), "\1\2\4\x08"sv)) {
+    return "PCX";
+  }
   if (bytes.size() >= 12 && bytes.substr(4, 4) == "ftyp") {
-    return absl::DataLossError(
-        "a video, or HEIF that is neither AVIF nor HEIC, which is not supported; convert it to "
-        "JPEG "
-        "or PNG");
+    return "a video, or HEIF that is neither AVIF nor HEIC";
+  }
+  return "";
+}
+
+absl::Status NotAnImage(std::string_view bytes) {
+  if (const std::string_view format = UnsupportedFormatOf(bytes); !format.empty()) {
+    return absl::UnimplementedError(
+        fmt::format("{}, which is not supported; convert it to JPEG or PNG", format));
   }
   std::string text;
   bool printable = true;

@@ -38,8 +38,9 @@ std::string_view ImageFormatOf(std::string_view bytes);
 // `bytes` are the whole file, because JPEG and TIFF may store the size anywhere in it. Any bytes
 // are safe to pass; what follows the header is not checked. Thread-safe.
 //
-// DataLoss: not an image of these formats, or one that is cut off or damaged before its size. The
-// message says which; it does not name the file, which the caller knows.
+// DataLoss: not an image, or one that is cut off or damaged before its size. Unimplemented: it
+// begins like an image or video of another format. The message says which; it does not name the
+// file, which the caller knows.
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes);
 
 }  // namespace shardfeed

@@ -32,8 +32,8 @@ absl::Status AddImage(const std::string& path, std::string_view name, std::strin
                       ImageHeader* original) {
   absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) {
-    return absl::Status(header.status().code(),
-                        fmt::format("{}: {}", path, std::string(header.status().message())));
+    // An image of a format that is not supported can be left out, too.
+    return absl::DataLossError(fmt::format("{}: {}", path, std::string(header.status().message())));
   }
   if (original != nullptr) *original = *header;
   absl::StatusOr<StoredImage> stored = rewriter.Rewrite(path, *header, bytes);

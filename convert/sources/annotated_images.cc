@@ -97,8 +97,8 @@ absl::StatusOr<ImageHeader> AnnotatedImages::ReadHeader(uint64_t number) const {
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<ImageHeader> header = ReadImageHeader(*bytes);
   if (header.ok()) return header;
-  return absl::Status(header.status().code(),
-                      fmt::format("{}: {}", path, std::string(header.status().message())));
+  // An image of a format that is not supported can be left out, too.
+  return absl::DataLossError(fmt::format("{}: {}", path, std::string(header.status().message())));
 }
 
 absl::Status AnnotatedImages::CheckSize(uint64_t number, const ImageHeader& header, uint32_t width,

@@ -61,6 +61,7 @@ void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
     return;
   }
   absl::Status status = header.status();
+  if (absl::IsUnimplemented(status)) return CountNotDecoded(std::string(status.message()));
   if (header.ok()) {
     status = Decode(value, *header);
     if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) ||

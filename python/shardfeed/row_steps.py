@@ -115,8 +115,9 @@ class RowSteps(Chain):
         afterwards, of the result.
 
         ValueError: an option is invalid and named, or the column does not exist. From iterators,
-        DataLossError: the bytes are not an image; OSError: it has more pixels than max_pixels;
-        ValueError: raw samples do not fit `channels` or `dtype`.
+        DataLossError: the bytes are not an image; RuntimeError: it is of a format or kind that is
+        not supported; OSError: it has more pixels than max_pixels; ValueError: raw samples do not
+        fit `channels` or `dtype`.
         """
         if self._structure == "record" and feature != "record":
             return self.parse().decode_image(

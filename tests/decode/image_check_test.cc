@@ -146,6 +146,18 @@ TEST(ImageCheckTest, WhatCannotBeDecodedIsCounted) {
   EXPECT_THAT(check.counts().not_decoded, ElementsAre(Pair(StartsWith("jpeg: "), 1)));
 }
 
+TEST(ImageCheckTest, FormatsThatAreNotSupportedAreNotDamage) {
+  const std::string ppm = "P6\n1 1\n255\nabc";
+  const std::string jp2 = "\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14"s + "ftypjp2 ";
+  ImageCheck check;
+  EXPECT_THAT(Check(check, Record({{"image/encoded", ppm}, {"a.jpg", jp2}, {"text", ppm}})),
+              IsEmpty());
+  EXPECT_EQ(check.counts().sound + check.counts().broken, 0);
+  constexpr char kWhy[] = "which is not supported; convert it to JPEG or PNG";
+  EXPECT_THAT(check.counts().not_decoded, ElementsAre(Pair("JPEG 2000, "s + kWhy, 1),
+                                                      Pair("PNM (PBM, PGM or PPM), "s + kWhy, 1)));
+}
+
 TEST(ImageCheckTest, WhatIsNoExampleHasNoImages) {
   const std::string record = Record({{"image/encoded", "text"}});
   ImageCheck check;

@@ -162,7 +162,43 @@ TEST(ImageHeaderTest, SaysWhatAFileThatIsNoImageStartsWith) {
   ExpectError("BMW is a car, not an image", "not an image: starts like BMP");
   ExpectError("RIFF\0\0\0\0WAVEfmt "s, "not an image: starts with bytes 52 49 46 46");
   ExpectError("\0\0\0\x1c"s + "ftypheic\0\0\0\0"s, "HEIC is cut off or damaged: it has no header");
-  ExpectError("\0\0\0\x18"s + "ftypisom\0\0\0\0mp41mp42", "a video, or HEIF that is neither");
+}
+
+TEST(ImageHeaderTest, SaysWhichFormatIsNotSupported) {
+  const auto padded = [](std::string bytes) {
+    bytes.resize(200);
+    return bytes;
+  };
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"\0\0\0\x0cjP  \r\n\x87\n"s, "JPEG 2000"},
+      {"\xff\x4f\xff\x51\0\x2f"s, "JPEG 2000"},
+      {"II\xbc\x01\x20\0\0\0"s, "JPEG XR"},
+      {"DDS \x7c\0\0\0"s, "DDS"},
+      {"8BPS\0\1"s, "PSD"},
+      {"v/1\x01\2\0\0\0"s, "OpenEXR"},
+      {"#?RADIANCE\nFORMAT"s, "Radiance HDR"},
+      {"qoif\0\0\0\1"s, "QOI"},
+      {"P7\nWIDTH 3\n", "PAM"},
+      {"P5 3 2 255\n", "PNM (PBM, PGM or PPM)"},
+      {"P1\n# a comment\n3 2\n", "PNM (PBM, PGM or PPM)"},
+      {padded("\0\0\1\0\1\0\x20\x20\0\0\1\0"s), "ICO"},
+      {padded("\n\5\1\x08"s), "PCX"},
+      {"\0\0\0\x18"s + "ftypisom\0\0\0\0mp41mp42",
+       "a video, or HEIF that is neither AVIF nor HEIC"},
+  };
+  for (const auto& [bytes, name] : files) {
+    const absl::StatusOr<ImageHeader> header = Read(bytes);
+    ASSERT_FALSE(header.ok()) << name;
+    EXPECT_EQ(header.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(std::string(header.status().message()),
+              name + ", which is not supported; convert it to JPEG or PNG");
+  }
+  // Text and zeros that only begin like them.
+  ExpectError("P6 is a format", "not an image: starts with \"P6 is a format\"");
+  ExpectError("P5", "not an image");
+  ExpectError(padded("\n"), "not an image");
+  ExpectError(padded("\0\0\1"s), "not an image");
+  ExpectError("\n\5\1\x08"s, "not an image");
 }
 
 TEST(ImageHeaderTest, SaysThatAFileEndsTooEarly) {

@@ -32,6 +32,8 @@ def refuse(folder, kind, files, sources, message, *options):
 @pytest.mark.parametrize("files, message", [
     ({"cat/a.jpg": ""}, "IN/cat/a.jpg: the file is empty; remove it, or get the image again"),
     ({"cat/a.jpg": "text"}, 'IN/cat/a.jpg: not an image: starts with "text"'),
+    ({"cat/a.jpg": b"P6\n1 1\n255\nabc"}, "IN/cat/a.jpg: PNM (PBM, PGM or PPM), which is not supported; convert it to JPEG or "
+     "PNG"),
     ({"cat/a.jpg": JPEG[:20]}, "IN/cat/a.jpg: JPEG ends before its size, after 20 bytes"),
     ({"cat/a.txt": "x"}, f"IN/cat: the folder of this class has no images (files named {SUFFIXES}); "
      "remove it, or add some"),
@@ -39,6 +41,15 @@ def refuse(folder, kind, files, sources, message, *options):
      "as in IN/cat/1.jpg")])
 def test_imagefolder(tmp_path, files, message):
     refuse(tmp_path, "imagefolder", files, ["."], message)
+
+
+def test_an_image_of_another_format_is_left_out(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jpg").write_bytes(b"P6\n1 1\n255\nabc")
+    (tmp_path / "in/b.jpg").write_bytes(JPEG)
+    told = harness.leave_out("convert", "images", tmp_path / "in", tmp_path / "out/x@1", "--on-error", "skip",
+                             "--max-skipped", "100%", "--json").json
+    assert told["records"] == 1
 
 
 @pytest.mark.parametrize("text, message", [
