@@ -191,6 +191,8 @@ def _number(value: Any) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise _Wrong("a finite number", ValueError)
+    if isinstance(value, (int, np.integer)) and int(value) != number:  # beyond 2 to the 53rd
+        raise _Wrong("a number that float64 holds exactly", ValueError)
     return number
 
 
