@@ -3,6 +3,7 @@
 #include <charconv>
 #include <ctime>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -29,6 +30,7 @@ absl::Status ListBlobs(const Store& store, const std::string& folder, bool uncom
                                               {"prefix", prefix},
                                               {"restype", "container"}};
   if (uncommitted) query["include"] = "uncommittedblobs";
+  std::set<std::string> pages;
   while (true) {
     absl::StatusOr<HttpResponse> response =
         CallStore(store, container, {.query = query, .max_body = kMaxListingBytes});
@@ -81,7 +83,7 @@ absl::Status ListBlobs(const Store& store, const std::string& folder, bool uncom
     // A page without objects is not necessarily the last one.
     const std::string next = result.child_value("NextMarker");
     if (next.empty()) return absl::OkStatus();
-    if (query["marker"] == next) {
+    if (!pages.insert(next).second) {
       return absl::UnavailableError(
           fmt::format("{}: the server lists the same page again", folder));
     }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <ctime>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "fmt/format.h"
@@ -40,6 +41,19 @@ std::time_t TimeOf(const char* text) {
   return ::strptime(text, "%Y-%m-%dT%H:%M:%S", &time) == nullptr ? 0 : ::timegm(&time);
 }
 
+absl::Status CheckNextPage(std::string_view folder, const std::string& next,
+                           std::set<std::string>* pages) {
+  if (next.empty()) {
+    return absl::UnavailableError(fmt::format(
+        "{}: cannot be listed: the server says that there is another page, but not which", folder));
+  }
+  if (!pages->insert(next).second) {
+    return absl::UnavailableError(
+        fmt::format("{}: cannot be listed: the server lists the same page again", folder));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,
                                          const std::string& folder) {
   const std::string key(SplitUrl(folder).key);
@@ -47,6 +61,7 @@ absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& 
   std::map<std::string, std::string> query = {
       {"delimiter", "/"}, {"list-type", "2"}, {"max-keys", "1000"}, {"prefix", prefix}};
   ObjectListing listing;
+  std::set<std::string> pages;
   while (true) {
     absl::StatusOr<HttpResponse> response =
         CallStore(store, bucket + "/", {.query = query, .max_body = kMaxListingBytes});
@@ -83,8 +98,9 @@ absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& 
       if (name.ends_with('/')) name.pop_back();
       if (!name.empty()) listing.folders.push_back(std::move(name));
     }
+    if (std::string_view(result.child_value("IsTruncated")) != "true") break;
     const std::string next = result.child_value("NextContinuationToken");
-    if (std::string_view(result.child_value("IsTruncated")) != "true" || next.empty()) break;
+    if (absl::Status status = CheckNextPage(folder, next, &pages); !status.ok()) return status;
     query["continuation-token"] = next;
   }
   return listing;

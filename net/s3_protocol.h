@@ -5,6 +5,7 @@
 
 #include <ctime>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,12 @@ std::optional<std::time_t> TimeOfRefusal(const S3Error& error, const HttpRespons
 
 // A time as listings have it, 2026-11-25T12:00:00.000Z; 0 if it is not valid.
 std::time_t TimeOf(const char* text);
+
+// Checks what a page of a listing that is not the last one says about the next page. `pages`: the
+// earlier ones. Unavailable: it says nothing, so that the listing would be a part of the whole, or
+// names an earlier page, so that it would never end.
+absl::Status CheckNextPage(std::string_view folder, const std::string& next,
+                           std::set<std::string>* pages);
 
 // Store::List of a store that knows ListObjectsV2. `bucket`: its URL, without '/' at the end.
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,

@@ -129,6 +129,7 @@ absl::StatusOr<std::vector<UnfinishedUpload>> S3Uploads::List(const std::string&
   call.query = {{"uploads", ""}, {"prefix", prefix}};
   call.max_body = kMaxListingBytes;
   std::vector<UnfinishedUpload> found;
+  std::set<std::string> pages;
   while (true) {
     absl::StatusOr<HttpResponse> response = CallStore(store_, bucket, call);
     if (!response.ok()) return response.status();
@@ -142,10 +143,14 @@ absl::StatusOr<std::vector<UnfinishedUpload>> S3Uploads::List(const std::string&
       found.push_back(
           {bucket + key, node.child_value("UploadId"), TimeOf(node.child_value("Initiated"))});
     }
-    const std::string next = result.child_value("NextUploadIdMarker");
-    if (std::string_view(result.child_value("IsTruncated")) != "true" || next.empty()) break;
-    call.query["key-marker"] = result.child_value("NextKeyMarker");
-    call.query["upload-id-marker"] = next;
+    if (std::string_view(result.child_value("IsTruncated")) != "true") break;
+    // Without the key, the marker of an upload has no effect.
+    const std::string key = result.child_value("NextKeyMarker");
+    const std::string upload = result.child_value("NextUploadIdMarker");
+    const std::string next = key.empty() ? "" : key + "\n" + upload;
+    if (absl::Status status = CheckNextPage(folder, next, &pages); !status.ok()) return status;
+    call.query["key-marker"] = key;
+    call.query["upload-id-marker"] = upload;
   }
   return found;
 }

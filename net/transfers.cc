@@ -137,6 +137,15 @@ absl::Status ErrorOf(const Store& store, const std::string& path, const HttpResp
   return store.ErrorOf(path, response);
 }
 
+// Whether the response's tag is that of another version than the one that was demanded. A server
+// that ignores If-Match sends whatever it has.
+bool IsOther(const HttpResponse& response, std::string_view version) {
+  std::string_view tag = response.Header("etag");
+  if (version.empty() || tag.empty()) return false;
+  if (tag.starts_with("W/")) tag.remove_prefix(2);
+  return tag != version;
+}
+
 // Recent durations of ranges, by size.
 class Durations {
  public:
@@ -247,6 +256,9 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
 
   void Finished(HttpResponse response) {
     if (hedge_won_) return TakeHedge();
+    if (response.status == 206 && IsOther(response, read_.version)) {
+      return End(ErrorOf(*store_, read_.path, HttpResponse{.status = 412}));
+    }
     if (response.status == 206) {
       // If the version was unknown, the bytes that have arrived belong to this one.
       const std::string_view version = response.Header("etag");
@@ -313,8 +325,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   void HedgeFinished(const HttpResponse& response) {
     hedging_ = false;
     if (done_ == nullptr) return;
-    const bool same = response.Header("etag").empty() || response.Header("etag") == read_.version;
-    if (IsSuccess(response) && response.status == 206 && same) {
+    if (IsSuccess(response) && response.status == 206 && !IsOther(response, read_.version)) {
       hedge_won_ = true;
       if (failed_) return TakeHedge();
       MutexLock lock(mutex_);

@@ -260,9 +260,10 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
   const std::string path = Unescape(request.target.substr(0, request.target.find('?')));
   const std::optional<Object> object = Find(path);
   if (!object) return Send(fd, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-  std::string tag = fault.kind == Fault::kOtherTag ? "\"other\"" : object->tag;
+  const bool ignores_match = fault.kind == Fault::kIgnoreMatch;
+  std::string tag = fault.kind == Fault::kOtherTag || ignores_match ? "\"other\"" : object->tag;
   if (const auto it = request.headers.find("if-match");
-      it != request.headers.end() && it->second != tag) {
+      it != request.headers.end() && it->second != tag && !ignores_match) {
     return Send(fd, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n");
   }
   uint64_t first = 0;

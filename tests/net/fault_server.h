@@ -43,6 +43,7 @@ struct Fault {
     kWrongRange,   // answers with bytes shifted by one
     kLongBody,     // sends more than Content-Range says, without Content-Length
     kOtherTag,     // another version of the object
+    kIgnoreMatch,  // the same, whatever version If-Match demands
     kNoTag,        // no ETag
     kDelay,        // answers correctly after `wait`
     kEncoded,      // says that the bytes are compressed

@@ -6,8 +6,8 @@
 // written (folder_bucket.h), and every request has the fault.
 //
 // Prints its URL. FAULT: 503, retry-after, reset, short, stall, ignore-range, wrong-range,
-// other-tag, delay-MILLISECONDS, status-CODE. EVERY: of so many requests for ranges, one has it
-// (default 1: all).
+// other-tag, ignore-match, delay-MILLISECONDS, status-CODE. EVERY: of so many requests for ranges,
+// one has it (default 1: all).
 
 #include <unistd.h>
 
@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   if (name == "ignore-range") fault.kind = Fault::kIgnoreRange;
   if (name == "wrong-range") fault.kind = Fault::kWrongRange;
   if (name == "other-tag") fault.kind = Fault::kOtherTag;
+  if (name == "ignore-match") fault.kind = Fault::kIgnoreMatch;
   if (name.starts_with("delay-")) {
     fault.kind = Fault::kDelay;
     fault.wait = std::chrono::milliseconds(std::atoi(name.c_str() + 6));

@@ -116,6 +116,25 @@ TEST_F(TransfersTest, AnObjectThatIsReplacedInTheMiddleIsAnError) {
   EXPECT_FAILS(Read().status(), kAborted, "the object was replaced");
 }
 
+TEST_F(TransfersTest, AServerThatIgnoresIfMatchMixesNoVersions) {
+  ASSERT_OK(Read());
+  const std::string version = version_;
+  Fail({.kind = Fault::kIgnoreMatch});
+  EXPECT_FAILS(Read(version).status(), kAborted,
+               "/object: the object was replaced since the dataset was opened; open it again");
+  // Nor does a range that goes on at the byte that it has reached.
+  const uint64_t first = server_.requests().size();
+  server_.SetFaults([=](const SeenRequest& request) {
+    return request.number == first ? Fault{.kind = Fault::kShort}
+                                   : Fault{.kind = Fault::kIgnoreMatch};
+  });
+  EXPECT_FAILS(Read().status(), kAborted, "the object was replaced");
+  EXPECT_EQ(server_.requests().size(), first + 2);
+  // A server that sends no tags tells no versions apart.
+  server_.SetFaults([](const SeenRequest&) { return Fault{.kind = Fault::kNoTag}; });
+  EXPECT_OK(Read());
+}
+
 TEST_F(TransfersTest, AStallIsEndedAndGoesOn) {
   setenv("SHARDFEED_NET_SECONDS", "30", 1);
   Fail({.kind = Fault::kStall, .wait = std::chrono::seconds(40)});

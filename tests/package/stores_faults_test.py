@@ -106,6 +106,15 @@ def other_version(request, answer):
     return status, {**headers, "ETag": '"another"'}, body
 
 
+def ignored_match(request, answer):
+    """The same, by a server that ignores If-Match."""
+    status, headers, body = answer
+    if request.command != "GET" or "ETag" not in headers or status not in (200, 206):
+        return answer
+    tag = '"yet another"' if "If-Match" in request.headers else '"another"'
+    return status, {**headers, "ETag": tag}, body
+
+
 def expired(request, answer):
     return error(400, "ExpiredToken", "the token is old")
 
@@ -118,7 +127,7 @@ def error_in_200(request, answer):
 WITH_STORE = (whole, beside)
 
 # The faults of answers to ranges.
-OF_RANGES = (whole, beside, other_version)
+OF_RANGES = (whole, beside, other_version, ignored_match)
 
 
 class Store(S3):
@@ -233,6 +242,7 @@ TABLE = {
     "ignored range": (whole, False, ever(WHOLE, write=SAME)),
     "wrong range": (beside, False, ever(BESIDE, write=SAME)),
     "other version": (other_version, False, ever(REPLACED, write=SAME)),
+    "ignored If-Match": (ignored_match, False, ever(REPLACED, write=SAME)),
     "expired token": (expired, False, ever(EXPIRED)),
     "error in a 200": (error_in_200, False, ever(IN_200)),
 }
