@@ -21,9 +21,15 @@ namespace shardfeed {
 //   5. the metadata service of EC2, version 2, unless AWS_EC2_METADATA_DISABLED is true
 //
 // Returns nullopt if there are none. Unavailable: credentials are configured, but cannot be
-// obtained. Waits for servers.
+// obtained. FailedPrecondition: one of two settings is missing, or the profile that AWS_PROFILE
+// names has only such that are not supported. InvalidArgument: a setting has characters that none
+// has. Waits for servers.
 absl::StatusOr<std::optional<Credentials>> FindAwsCredentials(
     const std::map<std::string, std::string>& profile, const std::string& region);
+
+// The first of a profile's settings that say where credentials are, and that are not supported;
+// empty: there is none.
+std::string UnusedInProfile(const std::map<std::string, std::string>& profile);
 
 }  // namespace shardfeed
 

@@ -3,6 +3,7 @@
 #include "base/environment.h"
 #include "fmt/format.h"
 #include "io/file.h"
+#include "net/secret_text.h"
 
 namespace shardfeed {
 namespace {
@@ -16,9 +17,10 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-std::string PathOf(const char* variable, const char* name) {
-  const std::string path = Env(variable);
-  return path.empty() ? fmt::format("{}/.aws/{}", Env("HOME"), name) : path;
+absl::StatusOr<std::string> PathOf(const char* variable, const char* name) {
+  absl::StatusOr<std::string> path = PathIn(variable);
+  if (path.ok() && path->empty()) return fmt::format("{}/.aws/{}", Env("HOME"), name);
+  return path;
 }
 
 }  // namespace
@@ -52,10 +54,13 @@ std::map<std::string, std::string> ParseProfile(std::string_view text, std::stri
 absl::StatusOr<std::map<std::string, std::string>> ReadProfile() {
   std::string profile = Env("AWS_PROFILE");
   if (profile.empty()) profile = "default";
-  const std::string credentials = PathOf("AWS_SHARED_CREDENTIALS_FILE", "credentials");
-  const std::string config = PathOf("AWS_CONFIG_FILE", "config");
+  const absl::StatusOr<std::string> credentials =
+      PathOf("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+  if (!credentials.ok()) return credentials.status();
+  const absl::StatusOr<std::string> config = PathOf("AWS_CONFIG_FILE", "config");
+  if (!config.ok()) return config.status();
   std::map<std::string, std::string> settings;
-  for (const std::string& path : {credentials, config}) {
+  for (const std::string& path : {*credentials, *config}) {
     const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
     if (absl::IsNotFound(text.status()) || absl::IsPermissionDenied(text.status())) continue;
     if (!text.ok()) return text.status();
@@ -64,7 +69,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadProfile() {
   if (settings.empty() && profile != "default") {
     return absl::FailedPreconditionError(
         fmt::format("AWS_PROFILE is '{}', but neither {} nor {} has such a profile", profile,
-                    credentials, config));
+                    *credentials, *config));
   }
   return settings;
 }

@@ -17,7 +17,8 @@ std::map<std::string, std::string> ParseProfile(std::string_view text, std::stri
 
 // The settings of the profile AWS_PROFILE (by default "default") from AWS_CONFIG_FILE and
 // AWS_SHARED_CREDENTIALS_FILE, the latter of which takes precedence; empty if there are none.
-// FailedPrecondition: AWS_PROFILE names a profile that is in neither file.
+// FailedPrecondition: AWS_PROFILE names a profile that is in neither file. InvalidArgument: one of
+// the two variables does not hold a path.
 absl::StatusOr<std::map<std::string, std::string>> ReadProfile();
 
 }  // namespace shardfeed

@@ -12,6 +12,7 @@
 #include "fmt/format.h"
 #include "io/file.h"
 #include "net/json_text.h"
+#include "net/secret_text.h"
 #include "net/sigv4.h"
 #include "net/transfers.h"
 
@@ -43,9 +44,7 @@ absl::StatusOr<Credentials> ParseToken(const HttpResponse& response, std::string
   } else if (const auto in = Number(json, "expires_in")) {
     found.expires = std::time(nullptr) + *in;
   }
-  // Any other byte would be another header.
-  const bool sound = found.token.find_first_of(" \r\n\t") == found.token.npos;
-  if (!found.token.empty() && found.expires && sound) return found;
+  if (!found.token.empty() && found.expires && IsSoundSecret(found.token)) return found;
   return absl::UnavailableError(
       fmt::format("the identity of {}: unexpected response from the identity service", source));
 }
@@ -92,8 +91,9 @@ absl::StatusOr<Credentials> FromSecret() {
 
 // The file is replaced from time to time.
 absl::StatusOr<Credentials> FromWorkload() {
-  absl::StatusOr<std::string> assertion =
-      ReadFile(Env("AZURE_FEDERATED_TOKEN_FILE"), kMaxTokenBytes);
+  const absl::StatusOr<std::string> path = PathIn("AZURE_FEDERATED_TOKEN_FILE");
+  if (!path.ok()) return path.status();
+  absl::StatusOr<std::string> assertion = ReadFile(*path, kMaxTokenBytes);
   if (!assertion.ok()) return assertion.status();
   while (!assertion->empty() && std::strchr("\r\n ", assertion->back()) != nullptr) {
     assertion->pop_back();
@@ -114,9 +114,11 @@ std::string ManagedQuery(const char* version) {
 
 absl::StatusOr<Credentials> FromAppService() {
   const std::string endpoint = Env("IDENTITY_ENDPOINT");
+  const std::string header = Env("IDENTITY_HEADER");
+  if (absl::Status status = CheckSecret("IDENTITY_HEADER", header); !status.ok()) return status;
   HttpRequest request;
   request.url = fmt::format("{}?{}", endpoint, ManagedQuery("2019-08-01"));
-  request.headers = {"X-IDENTITY-HEADER: " + Env("IDENTITY_HEADER")};
+  request.headers = {"X-IDENTITY-HEADER: " + header};
   return Ask(request, endpoint, "IDENTITY_ENDPOINT", "check that the service has an identity");
 }
 

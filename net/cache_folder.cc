@@ -115,8 +115,9 @@ std::string CacheStatePath(const std::string& folder) {
 absl::StatusOr<OpenedCacheFolder> OpenCacheFolder(const std::string& path, bool create) {
   if (path.empty() || SchemeOf(path)) {
     return absl::InvalidArgumentError(
-        fmt::format("'{}': a cache is a folder of this machine", path));
+        fmt::format("'{}': a cache is a folder of this machine", ShownUrl(path)));
   }
+  if (absl::Status status = CheckSlashes(path); !status.ok()) return status;
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) {
     if (errno != ENOENT || !create) return ErrnoStatus(errno, path, "open the cache");

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "io/thread.h"
+#include "net/secret_text.h"
 #include "net/url.h"
 
 namespace shardfeed {
@@ -18,7 +19,6 @@ namespace {
 constexpr std::time_t kEarly = 300;
 // and at most once in this many seconds.
 constexpr std::time_t kPause = 20;
-constexpr size_t kMaxBytes = 64 << 10;
 constexpr std::string_view kSchemes[] = {"s3", "gs", "az", "abfss"};
 
 struct Functions {
@@ -33,12 +33,6 @@ struct Functions {
     return *functions;
   }
 };
-
-// Whether the text is valid in a header. It must not be part of any message.
-bool IsSound(std::string_view text) {
-  return text.size() <= kMaxBytes &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 0x7f; });
-}
 
 absl::Status Check(const Credentials& given, std::string_view prefix) {
   const auto wrong = [&](std::string_view what) {
@@ -55,7 +49,7 @@ absl::Status Check(const Credentials& given, std::string_view prefix) {
        {std::pair("access_key_id", &given.access_key_id),
         std::pair("secret_access_key", &given.secret_access_key),
         std::pair("session_token", &given.session_token), std::pair("token", &given.token)}) {
-    if (!IsSound(*value)) {
+    if (!IsSoundSecret(*value)) {
       return wrong(fmt::format("a {} that has blanks or other characters that none has", name));
     }
   }

@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "net/google_credentials.h"
 #include "net/s3_protocol.h"
+#include "net/secret_text.h"
 #include "net/sigv4.h"
 #include "net/url.h"
 
@@ -31,6 +32,10 @@ absl::StatusOr<std::shared_ptr<const Store>> GcsStore::Open(std::string_view buc
   store->origin_ = Env("STORAGE_EMULATOR_HOST");
   store->google_ = store->origin_.empty();
   store->project_ = Env("GOOGLE_CLOUD_QUOTA_PROJECT");
+  if (absl::Status status = CheckSecret("GOOGLE_CLOUD_QUOTA_PROJECT", store->project_);
+      !status.ok()) {
+    return status;
+  }
   if (store->google_) {
     store->origin_ = kGoogle;
   } else if (store->origin_.find("://") == std::string::npos) {

@@ -15,8 +15,10 @@
 #include "net/credentials.h"
 #include "net/json_text.h"
 #include "net/s3_protocol.h"
+#include "net/secret_text.h"
 #include "net/sigv4.h"
 #include "net/transfers.h"
+#include "net/url.h"
 
 namespace shardfeed {
 namespace {
@@ -39,13 +41,12 @@ absl::StatusOr<std::optional<Credentials>> ParseToken(const HttpResponse& respon
   Credentials found;
   found.token = TextMember(json, "access_token");
   found.source = source;
-  const bool sound = !found.token.empty() &&
-                     std::all_of(found.token.begin(), found.token.end(),
-                                 [](unsigned char c) { return c > ' ' && c < 0x7f; }) &&
+  const bool sound = !found.token.empty() && IsSoundSecret(found.token) &&
                      json.contains("expires_in") && json["expires_in"].is_number();
   if (!sound) {
-    return absl::UnavailableError(fmt::format(
-        "credentials of {}: the answer of {} is not that of a token endpoint", source, name));
+    return absl::UnavailableError(
+        fmt::format("credentials of {}: the answer of {} is not that of a token endpoint", source,
+                    ShownUrl(name)));
   }
   const double seconds = std::clamp(json["expires_in"].get<double>(), 0.0, 1e6);
   found.expires = std::time(nullptr) + static_cast<std::time_t>(seconds);
@@ -77,9 +78,9 @@ absl::StatusOr<std::optional<Credentials>> Exchange(const std::string& endpoint,
       clock = fmt::format("; this machine's clock is {} s off, set it",
                           std::abs(*date - std::time(nullptr)));
     }
-    return absl::PermissionDeniedError(fmt::format("{}: {} refuses these credentials ({}){}", path,
-                                                   endpoint, reason.substr(0, kMaxReasonBytes),
-                                                   clock.empty() ? remedy : clock));
+    return absl::PermissionDeniedError(
+        fmt::format("{}: {} refuses these credentials ({}){}", path, ShownUrl(endpoint),
+                    reason.substr(0, kMaxReasonBytes), clock.empty() ? remedy : clock));
   }
   absl::StatusOr<HttpResponse> response = CallServer(request, endpoint);
   if (!response.ok()) {
@@ -210,15 +211,29 @@ absl::StatusOr<std::string> SignedJwt(const std::string& claims, const std::stri
 }
 
 absl::StatusOr<std::optional<Credentials>> FindGoogleCredentials(bool named_only) {
-  if (!Env("GS_ACCESS_KEY_ID").empty() && !Env("GS_SECRET_ACCESS_KEY").empty()) {
+  const bool has_id = !Env("GS_ACCESS_KEY_ID").empty();
+  const bool has_secret = !Env("GS_SECRET_ACCESS_KEY").empty();
+  // Another identity than the one that is meant must not sign.
+  if (has_id != has_secret) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is set without {}; set both or neither",
+                    has_id ? "GS_ACCESS_KEY_ID" : "GS_SECRET_ACCESS_KEY",
+                    has_id ? "GS_SECRET_ACCESS_KEY" : "GS_ACCESS_KEY_ID"));
+  }
+  if (has_id) {
+    for (const char* name : {"GS_ACCESS_KEY_ID", "GS_SECRET_ACCESS_KEY"}) {
+      if (absl::Status status = CheckSecret(name, Env(name)); !status.ok()) return status;
+    }
     Credentials found;
     found.access_key_id = Env("GS_ACCESS_KEY_ID");
     found.secret_access_key = Env("GS_SECRET_ACCESS_KEY");
     found.source = "the environment";
     return std::optional(std::move(found));
   }
-  if (const std::string path = Env("GOOGLE_APPLICATION_CREDENTIALS"); !path.empty()) {
-    absl::StatusOr<std::optional<Credentials>> found = FromFile(path);
+  const absl::StatusOr<std::string> path = PathIn("GOOGLE_APPLICATION_CREDENTIALS");
+  if (!path.ok()) return path.status();
+  if (!path->empty()) {
+    absl::StatusOr<std::optional<Credentials>> found = FromFile(*path);
     // NotFound would be taken for a missing object.
     if (!absl::IsNotFound(found.status())) return found;
     return absl::FailedPreconditionError(

@@ -23,6 +23,7 @@
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/thread.h"
+#include "net/url.h"
 
 namespace shardfeed {
 namespace {
@@ -441,13 +442,14 @@ class HttpClient::Loop {
   }
 
   absl::Status TransportStatus(const Call& call, CURLcode code, bool* unreachable) const {
+    const std::string host = ShownUrl(call.host);
     const std::string text =
-        fmt::format("{}: {}", call.host,
+        fmt::format("{}: {}", host,
                     WithoutProxies(call.error[0] != '\0' ? call.error : curl_easy_strerror(code)));
     switch (code) {
       case CURLE_OK:
         if (call.to_buffer && call.response.received < call.request.into.size()) {
-          return absl::UnavailableError(fmt::format("{}: the response ended early", call.host));
+          return absl::UnavailableError(fmt::format("{}: the response ended early", host));
         }
         return absl::OkStatus();
       case CURLE_COULDNT_RESOLVE_HOST:
@@ -463,6 +465,14 @@ class HttpClient::Loop {
         return absl::PermissionDeniedError(fmt::format(
             "{}; trusted certificates were read from {}; set SSL_CERT_FILE to use another file",
             text, Trusted::Get().file.empty() ? "no file" : Trusted::Get().file));
+      case CURLE_UNSUPPORTED_PROTOCOL:
+        if (const std::string_view to = call.response.Header("location"); !to.empty()) {
+          return absl::FailedPreconditionError(
+              fmt::format("{}: the server redirects to {}, and only http:// and https:// are "
+                          "followed",
+                          host, ShownUrl(to)));
+        }
+        return absl::InvalidArgumentError(text);
       case CURLE_URL_MALFORMAT:
       case CURLE_TOO_MANY_REDIRECTS:
         return absl::InvalidArgumentError(text);

@@ -9,6 +9,7 @@
 #include "net/aws_credentials.h"
 #include "net/aws_profile.h"
 #include "net/s3_protocol.h"
+#include "net/secret_text.h"
 #include "net/sigv4.h"
 #include "net/url.h"
 
@@ -38,6 +39,10 @@ absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view buck
   store->bucket_ = bucket;
   std::string region = setting({"AWS_REGION", "AWS_DEFAULT_REGION"}, "region");
   if (region.empty()) region = "us-east-1";
+  if (absl::Status status = CheckSecret("the region (AWS_REGION)", region); !status.ok()) {
+    return status;
+  }
+  store->unused_ = UnusedInProfile(*profile);
   store->origin_ = setting({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "endpoint_url");
   store->amazon_ = store->origin_.empty();
   if (!store->amazon_) {
@@ -104,12 +109,16 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
   if (response.status == 403 || response.status == 401 || error.code == "ExpiredToken" ||
       error.code == "InvalidToken") {
     if (credentials_ == nullptr) {
-      return absl::PermissionDeniedError(message(
-          fmt::format("S3 refuses access without credentials ({}), and {}", said,
-                      Env("AWS_NO_SIGN_REQUEST").empty()
-                          ? "none were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-                            "AWS_PROFILE"
-                          : "AWS_NO_SIGN_REQUEST is set, so none are used")));
+      std::string why = "AWS_NO_SIGN_REQUEST is set, so none are used";
+      if (Env("AWS_NO_SIGN_REQUEST").empty()) {
+        why = fmt::format(
+            "none were found{}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+            unused_.empty()
+                ? ""
+                : fmt::format(" (the default profile has {}, which is not supported)", unused_));
+      }
+      return absl::PermissionDeniedError(
+          message(fmt::format("S3 refuses access without credentials ({}), and {}", said, why)));
     }
     std::string_view remedy =
         "; they must allow this request; without permission to list, a missing object is "

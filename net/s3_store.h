@@ -51,6 +51,7 @@ class S3Store : public Store {
   bool amazon_ = false;
   const S3Uploads uploads_{*this};
   std::unique_ptr<CredentialsCache> credentials_;  // null: requests are not signed
+  std::string unused_;  // what the profile has instead of a key, and is not supported
 
   mutable ServerClock clock_;
   mutable Mutex mutex_;

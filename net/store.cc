@@ -70,9 +70,10 @@ constexpr std::string_view kSchemes[] = {"s3", "gs", "az", "abfss", "http", "htt
 // What other programs call by this scheme; empty: nothing is known.
 std::string_view MeantScheme(std::string_view scheme) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
-      {"s3a", "s3://"},         {"s3n", "s3://"},        {"S3", "s3://"},       {"gcs", "gs://"},
-      {"abfs", "abfss://"},     {"wasb", "abfss://"},    {"wasbs", "abfss://"}, {"azure", "az://"},
-      {"file", "file:///PATH"}, {"FILE", "file:///PATH"}};
+      {"s3a", "s3://"},         {"s3n", "s3://"},     {"S3", "s3://"},
+      {"gcs", "gs://"},         {"abfs", "abfss://"}, {"wasb", "abfss://"},
+      {"wasbs", "abfss://"},    {"azure", "az://"},   {"file", "file:///PATH"},
+      {"FILE", "file:///PATH"}, {"HTTP", "http://"},  {"HTTPS", "https://"}};
   for (const auto& [other, meant] : kOthers) {
     if (scheme == other) return meant;
   }
@@ -90,17 +91,17 @@ absl::Status CheckNoSecret(std::string_view url) {
   if (!url.starts_with("a") && !url.starts_with("http")) return absl::OkStatus();
   const std::string_view secret = SecretIn(url);
   if (secret.empty()) return absl::OkStatus();
-  const std::string_view shown = url.substr(0, url.find('?'));
+  const std::string shown = ShownUrl(url);
   if (url.starts_with("a")) {
     return absl::InvalidArgumentError(
         fmt::format("{}: a URL must not contain a shared access signature; set "
                     "AZURE_STORAGE_SAS_TOKEN to it",
                     shown));
   }
-  return absl::InvalidArgumentError(
-      fmt::format("{}: a URL must not contain a signature or a token ('{}'); name the dataset as "
-                  "s3://, gs:// or az://, whose credentials are taken from the environment",
-                  shown, secret));
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: a URL must not contain a signature, a token or a password ('{}'); name the dataset as "
+      "s3://, gs:// or az://, whose credentials are taken from the environment",
+      shown, secret));
 }
 
 // Clients and servers resolve such names, so that they would be those of other objects.
@@ -109,8 +110,9 @@ absl::Status CheckNoDots(std::string_view url, std::string_view key) {
     const size_t slash = key.find('/');
     const std::string_view name = key.substr(0, slash);
     if (name == "." || name == "..") {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: a name in a store must not have the part '{}' between slashes", url, name));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: a name in a store must not have the part '{}' between slashes",
+                      ShownUrl(url), name));
     }
     if (slash == key.npos) return absl::OkStatus();
     key.remove_prefix(slash + 1);
@@ -121,7 +123,8 @@ absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url, FindCred
   const UrlParts parts = SplitUrl(url);
   const bool azure = parts.scheme == "az" || parts.scheme == "abfss";
   if (parts.host.empty()) {
-    return absl::InvalidArgumentError(fmt::format("{}: the name of the {} is missing", url,
+    return absl::InvalidArgumentError(fmt::format("{}: the name of the {} is missing",
+                                                  ShownUrl(url),
                                                   azure                              ? "container"
                                                   : parts.scheme.starts_with("http") ? "host"
                                                                                      : "bucket"));
@@ -150,10 +153,11 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
         fmt::format("{}: {} is not supported; {}datasets are read from paths, s3://, gs://, az://, "
                     "abfss://, http:// and https://, and written to paths, s3://, gs://, az:// and "
                     "abfss://",
-                    url, scheme ? fmt::format("{}://", *scheme) : "this",
+                    ShownUrl(url), scheme ? fmt::format("{}://", *scheme) : "this",
                     meant.empty() ? "" : fmt::format("here it is {}; ", meant)));
   }
   if (absl::Status status = CheckNoSecret(url); !status.ok()) return status;
+  if (absl::Status status = CheckNetSettings(); !status.ok()) return status;
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
   if (!parts.scheme.starts_with("http")) {
@@ -203,7 +207,6 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
     default:
       if (const std::string_view to = response.Header("location");
           !to.empty() && response.status >= 300 && response.status < 400) {
-        // Not its query, which may be signed.
         return absl::FailedPreconditionError(
             message(fmt::format("the server answered {}: it has moved to {}; use that address",
                                 response.status, to.substr(0, to.find('?')))));

@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "net/url.h"
 
 namespace shardfeed {
 namespace {
@@ -461,9 +462,24 @@ HttpResponse CallOnce(HttpRequest request, milliseconds delay) {
 }  // namespace
 
 std::chrono::seconds NetPatience() {
-  const char* text = std::getenv("SHARDFEED_NET_SECONDS");
-  const int seconds = text == nullptr ? 0 : std::atoi(text);
-  return std::chrono::seconds(seconds > 0 ? seconds : 60);
+  uint32_t seconds = 0;
+  const bool given = absl::SimpleAtoi(Env("SHARDFEED_NET_SECONDS"), &seconds);
+  return std::chrono::seconds(given && seconds > 0 ? seconds : 60);
+}
+
+absl::Status CheckNetSettings() {
+  const auto check = [](const char* name, uint32_t least, uint32_t most, std::string_view what) {
+    const std::string text = Env(name);
+    uint32_t number = 0;
+    if (text.empty() || (absl::SimpleAtoi(text, &number) && number >= least && number <= most)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(fmt::format("{}: expected {}, got '{}'", name, what, text));
+  };
+  absl::Status status =
+      check("SHARDFEED_NET_SECONDS", 1, INT32_MAX, "a number of seconds, 1 or more");
+  status.Update(check("SHARDFEED_NET_HEDGED_PERCENT", 0, 100, "a number from 0 to 100"));
+  return status;
 }
 
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
@@ -521,10 +537,10 @@ absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::s
       const int status = response.status;
       if (refused != nullptr) *refused = std::move(response);
       return attempts.Describe(
-          absl::UnavailableError(fmt::format("{}: answered {}", name, status)));
+          absl::UnavailableError(fmt::format("{}: answered {}", ShownUrl(name), status)));
     }
     return attempts.Describe(absl::UnavailableError(
-        fmt::format("{}: {}", name, std::string(response.transport.message()))));
+        fmt::format("{}: {}", ShownUrl(name), std::string(response.transport.message()))));
   }
 }
 

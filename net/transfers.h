@@ -33,6 +33,8 @@ inline constexpr uint64_t kMostHedgedAtOnce = 32 << 20;
 
 // How long attempts may fail before that is an error: 60 s, or SHARDFEED_NET_SECONDS.
 std::chrono::seconds NetPatience();
+// InvalidArgument: SHARDFEED_NET_SECONDS or SHARDFEED_NET_HEDGED_PERCENT is not such a number.
+absl::Status CheckNetSettings();
 
 // A range of an object.
 struct RangeRead {

@@ -34,9 +34,17 @@ UrlParts SplitUrl(std::string_view url);
 absl::Status CheckOrigin(std::string_view variable, std::string_view origin,
                          std::string_view forms = "http://HOST or https://HOST");
 
-// The name of the first parameter in the query of a URL that is a secret: a signature or a token.
-// Empty: there is none.
+// The name of the first parameter in the query or the fragment of a URL that is a secret, such as a
+// signature, a token or a password. Empty: there is none.
 std::string_view SecretIn(std::string_view url);
+
+// The URL for messages: without password, query and fragment, which may be secret. What is not a
+// URL stays.
+std::string ShownUrl(std::string_view url);
+
+// InvalidArgument: the name is a URL of a known scheme without its two slashes, such as
+// s3:/bucket/x, which would be taken for a path. The message has the right form.
+absl::Status CheckSlashes(std::string_view name);
 
 }  // namespace shardfeed
 

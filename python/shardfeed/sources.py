@@ -114,6 +114,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
         raise ValueError("cache_size: there is no cache; name its folder by cache=")
     if cache is not None and not os.fspath(cache):
         raise ValueError("cache: expected a folder, got ''")
+    if cache is not None and re.match("(s3|gs|az|abfss|https?|file):/", os.fspath(cache)):
+        raise ValueError("cache: a cache is a folder of this machine, not a URL")
     names = specs_of(spec)
     text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
     return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,

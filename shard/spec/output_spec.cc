@@ -40,6 +40,8 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   if (remote) {
     const absl::Status writable = CheckWritable(std::string(spec));
     if (!writable.ok()) return writable;
+  } else if (const absl::Status path = CheckSlashes(spec); !path.ok()) {
+    return path;
   }
   // The key of an object has a name after a slash, and the bucket has none.
   const PathParts parts =
@@ -82,6 +84,10 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   if (output.stem.find('@') != std::string::npos || HasWildcard(output.stem) ||
       HasWildcard(output.suffix)) {
     return wrong("a dataset's name must not contain @, *, ? or [");
+  }
+  // Such names are found, but not that of the dataset.
+  if (HasWildcard(output.directory)) {
+    return wrong("a dataset's folder must not contain *, ? or [, which stand for several names");
   }
   // A file that has such a name is found by it, but a dataset's name is never that of a file.
   const absl::StatusOr<std::vector<std::string>> names = ExpandBraces(spec);

@@ -386,6 +386,7 @@ absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);
   if (IsRemote(path)) return ResolveRemote(path, seen);
+  if (absl::Status status = CheckSlashes(path); !status.ok()) return status;
   struct stat info;
   const bool exists = ::stat(path.c_str(), &info) == 0;
   // A glob may be longer than a file name can be.
@@ -435,7 +436,7 @@ absl::Status CheckIsPath(std::string_view path) {
       !scheme.empty() && std::all_of(scheme.begin(), scheme.end(), [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '+' || c == '-' || c == '.';
       });
-  if (!is_scheme) return absl::OkStatus();
+  if (!is_scheme) return CheckSlashes(path);
   const std::string_view rest = path.substr(end + 3);
   if (scheme == "file" && rest.starts_with('/')) {
     return absl::InvalidArgumentError(fmt::format("{}: write it as the plain path {}", path, rest));
@@ -443,7 +444,7 @@ absl::Status CheckIsPath(std::string_view path) {
   return absl::InvalidArgumentError(
       fmt::format("{}: {}:// is not supported here, only local paths are (for a folder named {}:, "
                   "write ./{}:/...)",
-                  path, scheme, scheme, scheme));
+                  ShownUrl(path), scheme, scheme, scheme));
 }
 
 namespace {

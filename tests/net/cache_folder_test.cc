@@ -166,6 +166,7 @@ TEST_F(CacheFolderTest, WhatIsNoCacheIsRefused) {
   };
   EXPECT_FAILS(open(""), kInvalidArgument, "a cache is a folder of this machine");
   EXPECT_FAILS(open("s3://bucket/cache"), kInvalidArgument, "a folder of this machine");
+  EXPECT_FAILS(open("s3:/bucket/cache"), kInvalidArgument, "two slashes after its scheme");
   EXPECT_FAILS(open(folder_.Write("file", "x")), kInvalidArgument, "a folder, not a file");
   folder_.Write("full/x", "x");
   EXPECT_FAILS(open(folder_ / "full"), kInvalidArgument, "not empty; name a new folder");

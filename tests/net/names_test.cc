@@ -4,20 +4,26 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "net/aws_profile.h"
 #include "net/azure_account.h"
 #include "net/open.h"
+#include "net/secret_text.h"
 #include "net/sigv4.h"
 #include "net/url.h"
 
 namespace shardfeed::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 
 TEST(UrlTest, SchemesAreTold) {
@@ -44,6 +50,76 @@ TEST(UrlTest, AllButUnreservedCharactersAreEscaped) {
   EXPECT_EQ(UrlEscape("aZ9-_.~", false), "aZ9-_.~");
   EXPECT_EQ(UrlEscape("a b/c+d=é%", true), "a%20b/c%2Bd%3D%C3%A9%25");
   EXPECT_EQ(UrlEscape("/", false), "%2F");
+}
+
+TEST(UrlTest, ParametersThatAreSecretsAreFound) {
+  for (const char* name :
+       {"sig", "Signature", "X-Amz-Signature", "x%2Damz%2dsecurity-token", "X-Goog-Signature",
+        "token", "password", "api_key", "apikey", "access_token", "private_token", "auth", "code",
+        "jwt", "sas", "client_secret"}) {
+    for (const std::string before : {"https://h/t@2?", "https://h/t@2?a=1&", "https://h/t@2?a=1;",
+                                     "https://h/t@2#", "https://h/t@2?a#b&"}) {
+      EXPECT_EQ(SecretIn(before + name + "=SECRET&b=2"), name) << before;
+    }
+  }
+  for (const char* url : {"https://h/token=1/t@2", "https://h/t@2?version=2&page=3",
+                          "https://h/t@2?", "https://h/t@2?%=1&%2=3&=4", "https://h/t@2#part"}) {
+    EXPECT_EQ(SecretIn(url), "") << url;
+  }
+}
+
+TEST(UrlTest, MessagesShowNoSecrets) {
+  EXPECT_EQ(ShownUrl("https://h:80/a/b@2"), "https://h:80/a/b@2");
+  EXPECT_EQ(ShownUrl("http://[::1]:80/a"), "http://[::1]:80/a");
+  EXPECT_EQ(ShownUrl("ftp://u:SECRET@h/t@2?token=SECRET#SECRET"), "ftp://...@h/t@2");
+  EXPECT_EQ(ShownUrl("https://SECRET@h"), "https://...@h");
+  EXPECT_EQ(ShownUrl("ftp://u:SEC/RET@h/t@2"), "ftp://...");
+  EXPECT_EQ(ShownUrl("ftp://u:SEC?RET@h/t@2"), "ftp://...");
+  EXPECT_EQ(ShownUrl("abfss://data@account.host/x"), "abfss://data@account.host/x");
+  EXPECT_EQ(ShownUrl("abfss://data:SECRET@account.host/x"), "abfss://...@account.host/x");
+  EXPECT_EQ(ShownUrl("a/path?x"), "a/path?x");
+}
+
+TEST(UrlTest, SchemesNeedTwoSlashes) {
+  for (const auto& [name, meant] :
+       {std::pair("s3:/bucket/t@2", "s3://bucket/t@2"),
+        std::pair("gs:bucket/t@2", "gs://bucket/t@2"), std::pair("file:/tmp/x", "file:///tmp/x")}) {
+    EXPECT_EQ(CheckSlashes(name).message(),
+              fmt::format("{}: a URL has two slashes after its scheme: {} (for a path that begins "
+                          "so, write ./{})",
+                          name, meant, name));
+  }
+  EXPECT_THAT(std::string(CheckSlashes("http:/u:SECRET@h/x").message()),
+              AllOf(HasSubstr("http://...@h/x"), Not(HasSubstr("SECRET"))));
+  for (const char* name : {"s3://bucket/t@2", "./s3:/x", "a:b/t@2", "s3", "s3x:/y", "a/s3:/x"}) {
+    EXPECT_TRUE(CheckSlashes(name).ok()) << name;
+  }
+}
+
+TEST(SecretTest, KeysAndTokensHaveNoBlanks) {
+  EXPECT_TRUE(CheckSecret("KEY", "a/+=~").ok());
+  EXPECT_TRUE(CheckSecret("KEY", "").ok());
+  EXPECT_TRUE(CheckSecret("KEY", "Basic x", /*blanks=*/true).ok());
+  EXPECT_EQ(CheckSecret("KEY", "SECRET\n").message(), "KEY ends with a line break; remove it");
+  EXPECT_EQ(CheckSecret("KEY", "SECRET\r\nX: 1").message(),
+            "KEY has blanks, line breaks or other characters that no key or token has");
+  EXPECT_FALSE(CheckSecret("KEY", "a b").ok());
+  EXPECT_FALSE(CheckSecret("KEY", "ä").ok());
+  EXPECT_FALSE(CheckSecret("KEY", "a\r\nb", /*blanks=*/true).ok());
+}
+
+TEST(SecretTest, PathsAreNotContents) {
+  setenv("SHARDFEED_TEST_PATH", "/etc/a {b}", 1);
+  EXPECT_EQ(*PathIn("SHARDFEED_TEST_PATH"), "/etc/a {b}");
+  for (const char* content :
+       {"{\"private_key\": \"x\"}", "eyJhbGciOi.x.y", "-----BEGIN PRIVATE KEY-----", "a\nb"}) {
+    setenv("SHARDFEED_TEST_PATH", content, 1);
+    EXPECT_EQ(PathIn("SHARDFEED_TEST_PATH").status().message(),
+              "SHARDFEED_TEST_PATH must hold the path of a file, but seems to hold what the file "
+              "contains");
+  }
+  unsetenv("SHARDFEED_TEST_PATH");
+  EXPECT_EQ(*PathIn("SHARDFEED_TEST_PATH"), "");
 }
 
 TEST(ProfileTest, SettingsAreThoseOfTheSection) {

@@ -22,6 +22,7 @@ namespace shardfeed::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string Bytes(size_t size) {
   std::string bytes(size, '\0');
@@ -171,6 +172,37 @@ TEST_F(TransfersTest, WhatStaysIsAnErrorAtOnce) {
          "encodes the object as gzip; store it without Content-Encoding");
   expect({.kind = Fault::kIgnoreRange}, absl::StatusCode::kFailedPrecondition,
          "does not serve parts of objects: it answered 200 to a range");
+}
+
+TEST_F(TransfersTest, RedirectsToOtherProtocolsAreErrorsAtOnce) {
+  for (const char* to : {"ftp://u:SECRET@host/x?token=SECRET", "file:///etc/x?SECRET"}) {
+    server_.ForgetRequests();
+    Fail({.kind = Fault::kStatus, .status = 302, .headers = fmt::format("Location: {}\r\n", to)},
+         1000);
+    const absl::Status status = Read().status();
+    EXPECT_FAILS(
+        status, kFailedPrecondition,
+        fmt::format("the server redirects to {}, and only http:// and https:// are followed",
+                    to[1] == 't' ? "ftp://...@host/x" : "file:///etc/x"));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("SECRET")));
+    EXPECT_EQ(server_.requests().size(), 1);
+  }
+}
+
+TEST_F(TransfersTest, SettingsThatAreNoNumbersAreErrors) {
+  for (const char* text : {"abc", "-5", "0", "1.5", "10s", "99999999999"}) {
+    setenv("SHARDFEED_NET_SECONDS", text, 1);
+    EXPECT_FAILS(Read().status(), kInvalidArgument,
+                 fmt::format("SHARDFEED_NET_SECONDS: expected a number of seconds, 1 or more, got "
+                             "'{}'",
+                             text));
+  }
+  unsetenv("SHARDFEED_NET_SECONDS");
+  setenv("SHARDFEED_NET_HEDGED_PERCENT", "101", 1);
+  EXPECT_FAILS(Read().status(), kInvalidArgument,
+               "SHARDFEED_NET_HEDGED_PERCENT: expected a number from 0 to 100, got '101'");
+  unsetenv("SHARDFEED_NET_HEDGED_PERCENT");
+  EXPECT_OK(Read());
 }
 
 // Requests that the server refuses until the store has learned something.

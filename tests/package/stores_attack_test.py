@@ -91,6 +91,25 @@ def test_names_with_braces_are_not_written(s3, tmp_path):
     assert len(list(sf.read(f"{tmp_path}/a{{b}}@2"))) == 200
 
 
+@pytest.mark.parametrize("folder", ["br[0]", "a*", "a?"])
+def test_folders_with_wildcards_are_not_written(s3, tmp_path, folder):
+    for out in (f"s3://data/{folder}/t@2", f"{tmp_path}/{folder}/t@2"):
+        assert fail(USAGE, "convert", "jsonl", TEXT, out).endswith(
+            "a dataset's folder must not contain *, ? or [, which stand for several names")
+    assert not s3.objects and not list(tmp_path.glob("*/t*"))
+
+
+def test_schemes_without_slashes_are_no_folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, meant in (("s3:/data/t@2", "s3://data/t@2"), ("s3:data/t@2", "s3://data/t@2"),
+                        (f"file:{tmp_path}/t@2", f"file://{tmp_path}/t@2")):
+        for command in (["cat", name], ["convert", "jsonl", TEXT, name]):
+            assert f"a URL has two slashes after its scheme: {meant} (" in fail(USAGE, *command)
+    with pytest.raises(ValueError, match="a cache is a folder of this machine"):
+        sf.read("s3://data/t@2", cache="s3://data/cache")
+    assert not list(tmp_path.iterdir())
+
+
 def test_kinds_that_are_read_locally_say_so(tmp_path):
     with pytest.raises(ValueError, match="s3:// is not supported here, only local paths are"):
         sf.convert("parquet", "s3://data/t.parquet", tmp_path / "x@1")
@@ -126,15 +145,25 @@ def test_schemes_of_other_programs(name, meant):
 # ---- Secrets
 
 
-@pytest.mark.parametrize("query", ["sv=1&sig=SECRET", "X-Amz-Credential=k&X-Amz-Signature=SECRET", "X-Goog-Signature=SECRET",
-                                   "access_token=SECRET"])
+@pytest.mark.parametrize("query", ["?sv=1&sig=SECRET", "?X-Amz-Credential=k&X-Amz-Signature=SECRET", "?X-Goog-Signature=SECRET",
+                                   "?access_token=SECRET", "?a=1;X%2DAmz%2DSignature=SECRET", "?password=SECRET",
+                                   "#access_token=SECRET"])
 def test_signed_addresses_are_refused(query, tmp_path):
-    url = f"http://127.0.0.1:1/t@2?{query}"
+    url = f"http://127.0.0.1:1/t@2{query}"
     message = fail(USAGE, "cat", url)
-    assert message.startswith("http://127.0.0.1:1/t@2: a URL must not contain a signature or a token ('")
+    assert message.startswith("http://127.0.0.1:1/t@2: a URL must not contain a signature, a token or a password ('")
     with pytest.raises(ValueError, match="must not contain a signature") as raised:
         sf.read(url)
     assert "SECRET" not in message + str(raised.value)
+
+
+@pytest.mark.parametrize("name, meant", [("ftp://u:SECRET@h/t@2", ""), ("HTTP://u:SECRET@h/t@2", "here it is http://; "),
+                                         ("hdfs://u:SEC/RET@h/t@2", ""), ("file://u:SECRET@h/t@2", "here it is file:///PATH; ")])
+def test_passwords_of_other_schemes_are_not_repeated(name, meant):
+    for command in (["cat", name], ["convert", "jsonl", TEXT, name]):
+        message = fail(USAGE, *command)
+        assert f":// is not supported; {meant}datasets are read from" in message
+        assert "SEC" not in message and "RET" not in message
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"])
@@ -177,6 +206,43 @@ def test_requests_that_are_not_signed_on_purpose(monkeypatch):
     monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
     with s3_that(monkeypatch, lambda *_: error(403, "AccessDenied")):
         assert "AWS_NO_SIGN_REQUEST is set, so none are used" in run("cat", "s3://data/t@2").err
+
+
+@pytest.mark.parametrize("more, told", [
+    ("", "the server says that there is another page, but not which"),
+    ("<NextMarker>x</NextMarker>", "the server says that there is another page, but not which"),
+    ("<NextContinuationToken>x</NextContinuationToken>", "the server lists the same page again")])
+def test_listings_without_an_end(monkeypatch, more, told):
+    """What has been listed would be a part of the dataset."""
+    listed, armed = [], threading.Event()
+
+    def answer(store, request, body):
+        status, headers, text = store.answer(request, body)
+        if "list-type" in request.path and armed.is_set():
+            listed.append(request.path)
+            text = text.replace(b"<IsTruncated>false", b"<IsTruncated>true").replace(
+                b"</IsTruncated>", b"</IsTruncated>" + more.encode())
+        return status, headers, text
+
+    with s3_that(monkeypatch, answer):
+        write("s3://data/t@4")
+        armed.set()
+        assert f"s3://data: cannot be listed: {told}" in run("verify", "s3://data/t-*").err
+    assert 1 <= len(listed) < 10
+
+
+@pytest.mark.parametrize("more, told", [
+    ("", "the server says that there is another page, but not which"),
+    ("<NextKeyMarker>x</NextKeyMarker><NextUploadIdMarker>y</NextUploadIdMarker>", "the server lists the same page again")])
+def test_listings_of_uploads_without_an_end(monkeypatch, more, told):
+    def answer(store, request, body):
+        status, headers, text = store.answer(request, body)
+        return status, headers, text.replace(b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>", (
+            f"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>{more}").encode())
+
+    with s3_that(monkeypatch, answer):
+        message = run("clean", "s3://data/").err
+    assert "s3://data" in message and told in message
 
 
 def test_archived_objects(monkeypatch):

@@ -78,10 +78,95 @@ def test_no_credentials(answers, monkeypatch):
          "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 
 
-def test_half_of_the_credentials(answers, monkeypatch):
+def test_half_of_the_credentials(answers, monkeypatch, tmp_path):
+    """Those of another identity are not used instead."""
+    def half(there, missing):
+        says(f"{there} is set without {missing}; set both or neither", names=there)
+
     answers(error(403, "AccessDenied"))
+    with monkeypatch.context() as m:
+        m.delenv("AWS_SECRET_ACCESS_KEY")
+        half("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    half("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    says("AWS_SECRET_ACCESS_KEY")
+    with monkeypatch.context() as m:
+        m.setenv("AWS_ROLE_ARN", "arn:role")
+        half("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE")
+    with monkeypatch.context() as m:
+        m.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+        half("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
+    profile(monkeypatch, tmp_path, "aws_access_key_id = key")
+    half("aws_access_key_id of the profile 'prod'", "aws_secret_access_key")
+
+
+def profile(monkeypatch, tmp_path, settings, name="prod"):
+    (tmp_path / "profiles").write_text(f"[{name}]\n{settings}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "profiles"))
+    if name != "default":
+        monkeypatch.setenv("AWS_PROFILE", name)
+
+
+@pytest.mark.parametrize("setting", ["role_arn", "sso_session", "sso_start_url", "credential_process"])
+def test_profiles_that_are_not_supported(answers, monkeypatch, tmp_path, setting):
+    """Another identity, as that of the container, must not be used instead."""
+    asked = []
+    answers(lambda request: asked.append(request.path) or error(403, "AccessDenied"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with monkeypatch.context() as m:
+        m.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", os.environ["AWS_ENDPOINT_URL"] + "/container")
+        profile(m, tmp_path, f"{setting} = x\nregion = eu-west-1")
+        says(f"the profile 'prod' has {setting}, which is not supported; set AWS_ACCESS_KEY_ID", names="prod")
+        assert not asked
+    # That of no name may be there for something else.
+    profile(monkeypatch, tmp_path, f"{setting} = x", name="default")
+    says(rf"none were found \(the default profile has {setting}, which is not supported\); set AWS_ACCESS_KEY_ID")
+
+
+@pytest.mark.parametrize("variable", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])
+@pytest.mark.parametrize("value, told", [("hidden\n", "ends with a line break; remove it"),
+                                         ("hidden\r\nX-Injected: 1", "has blanks, line breaks or other characters"),
+                                         ("hid den", "has blanks, line breaks or other characters")])
+def test_keys_with_line_breaks(answers, monkeypatch, variable, value, told):
+    asked = []
+    answers(lambda request: asked.append(request.path) or error(403, "AccessDenied"))
+    monkeypatch.setenv(variable, value)
+    says(f"{variable} {told}", names=variable)
+    assert not asked
+
+
+def test_keys_of_profiles_with_blanks(answers, monkeypatch, tmp_path):
+    answers(error(403, "AccessDenied"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    profile(monkeypatch, tmp_path, "aws_access_key_id = key\naws_secret_access_key = hidden key")
+    says("aws_secret_access_key of the profile 'prod' has blanks", names="prod")
+
+
+@pytest.mark.parametrize("variable, more", [
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", {}),
+    ("AWS_ENDPOINT_URL_STS", {"AWS_ROLE_ARN": "arn", "AWS_WEB_IDENTITY_TOKEN_FILE": __file__})])
+def test_addresses_of_services_are_shown_without_passwords(monkeypatch, variable, more):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    for address in ("http://user:hidden@127.0.0.1:1/path?token=hidden", "http://127.0.0.1:1?token=hidden"):
+        monkeypatch.setenv(variable, address)
+        says("127.0.0.1:1", names="127.0.0.1:1")
+
+
+@pytest.mark.parametrize("variable", ["AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS"])
+@pytest.mark.parametrize("content", ['{"private_key": "hidden"}', "eyJhbGciOi.hidden.x", "hidden\nhidden"])
+def test_variables_that_hold_no_path(monkeypatch, variable, content):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn")
+    monkeypatch.setenv(variable, content)
+    said = run("verify", "s3://data/t@2" if variable.startswith("AWS") else "gs://data/t@2").err
+    assert f"{variable} must hold the path of a file, but seems to hold what the file contains" in said
+    assert "hidden" not in said
 
 
 def test_nobody_listens(monkeypatch):
@@ -100,6 +185,12 @@ def test_no_such_proxy(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://example.invalid")
     monkeypatch.setenv("http_proxy", "http://no-such-proxy.invalid:3128")
     says("no-such-proxy.invalid")
+
+
+@pytest.mark.parametrize("text", ["abc", "-5", "0", "10s"])
+def test_patience_that_is_no_number(monkeypatch, text):
+    monkeypatch.setenv("SHARDFEED_NET_SECONDS", text)
+    says(f"SHARDFEED_NET_SECONDS: expected a number of seconds, 1 or more, got '{text}'", names="SECONDS")
 
 
 def test_an_endpoint_that_is_none(monkeypatch):

@@ -151,7 +151,12 @@ class Store(S3):
         if hit and self.failing in (refused, refused_for_a_second, expired, error_in_200):
             self.happened += 1
             return self.failing(request, None)
+        demanded = request.headers["If-Match"]
+        if self.failing is ignored_match:
+            del request.headers["If-Match"]
         answer = super().answer(request, body)
+        if self.failing is ignored_match and demanded:
+            request.headers["If-Match"] = demanded
         if answer is not None and self.failing in OF_RANGES:
             # Only ranges count, of which a writer reads few: the first has the fault.
             if answer[0] != 206:
