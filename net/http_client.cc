@@ -465,15 +465,19 @@ class HttpClient::Loop {
         return absl::PermissionDeniedError(fmt::format(
             "{}; trusted certificates were read from {}; set SSL_CERT_FILE to use another file",
             text, Trusted::Get().file.empty() ? "no file" : Trusted::Get().file));
-      case CURLE_UNSUPPORTED_PROTOCOL:
-        if (const std::string_view to = call.response.Header("location"); !to.empty()) {
+      case CURLE_UNSUPPORTED_PROTOCOL:  // also what is not HTTP, which passes
+      case CURLE_URL_MALFORMAT: {
+        const std::string_view to = call.response.Header("location");
+        if (!to.empty() && !to.starts_with("http")) {
           return absl::FailedPreconditionError(
               fmt::format("{}: the server redirects to {}, and only http:// and https:// are "
                           "followed",
                           host, ShownUrl(to)));
         }
-        return absl::InvalidArgumentError(text);
-      case CURLE_URL_MALFORMAT:
+        const bool passes =
+            code == CURLE_UNSUPPORTED_PROTOCOL && call.request.url.starts_with("http");
+        return passes ? absl::UnavailableError(text) : absl::InvalidArgumentError(text);
+      }
       case CURLE_TOO_MANY_REDIRECTS:
         return absl::InvalidArgumentError(text);
       default:
