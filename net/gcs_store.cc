@@ -32,7 +32,8 @@ absl::StatusOr<std::shared_ptr<const Store>> GcsStore::Open(std::string_view buc
   store->origin_ = Env("STORAGE_EMULATOR_HOST");
   store->google_ = store->origin_.empty();
   store->project_ = Env("GOOGLE_CLOUD_QUOTA_PROJECT");
-  if (absl::Status status = CheckSecret("GOOGLE_CLOUD_QUOTA_PROJECT", store->project_);
+  if (absl::Status status =
+          CheckSecret("GOOGLE_CLOUD_QUOTA_PROJECT", store->project_, /*blanks=*/true);
       !status.ok()) {
     return status;
   }

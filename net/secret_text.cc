@@ -26,7 +26,7 @@ absl::Status CheckSecret(std::string_view name, std::string_view text, bool blan
     return absl::InvalidArgumentError(fmt::format("{} ends with a line break; remove it", name));
   }
   return absl::InvalidArgumentError(
-      fmt::format("{} has {}characters that no key or token has", name,
+      fmt::format("{} has {}characters that must not be in it", name,
                   blanks ? "line breaks or other " : "blanks, line breaks or other "));
 }
 

@@ -102,7 +102,7 @@ TEST(SecretTest, KeysAndTokensHaveNoBlanks) {
   EXPECT_TRUE(CheckSecret("KEY", "Basic x", /*blanks=*/true).ok());
   EXPECT_EQ(CheckSecret("KEY", "SECRET\n").message(), "KEY ends with a line break; remove it");
   EXPECT_EQ(CheckSecret("KEY", "SECRET\r\nX: 1").message(),
-            "KEY has blanks, line breaks or other characters that no key or token has");
+            "KEY has blanks, line breaks or other characters that must not be in it");
   EXPECT_FALSE(CheckSecret("KEY", "a b").ok());
   EXPECT_FALSE(CheckSecret("KEY", "ä").ok());
   EXPECT_FALSE(CheckSecret("KEY", "a\r\nb", /*blanks=*/true).ok());

@@ -100,14 +100,16 @@ def test_folders_with_wildcards_are_not_written(s3, tmp_path, folder):
 
 
 def test_schemes_without_slashes_are_no_folders(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     for name, meant in (("s3:/data/t@2", "s3://data/t@2"), ("s3:data/t@2", "s3://data/t@2"),
                         (f"file:{tmp_path}/t@2", f"file://{tmp_path}/t@2")):
         for command in (["cat", name], ["convert", "jsonl", TEXT, name]):
             assert f"a URL has two slashes after its scheme: {meant} (" in fail(USAGE, *command)
     with pytest.raises(ValueError, match="a cache is a folder of this machine"):
         sf.read("s3://data/t@2", cache="s3://data/cache")
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())
 
 
 def test_kinds_that_are_read_locally_say_so(tmp_path):
@@ -227,7 +229,8 @@ def test_listings_without_an_end(monkeypatch, more, told):
     with s3_that(monkeypatch, answer):
         write("s3://data/t@4")
         armed.set()
-        assert f"s3://data: cannot be listed: {told}" in run("verify", "s3://data/t-*").err
+        message = run("verify", "s3://data/t-*").err
+    assert "s3://data" in message and f": cannot be listed: {told}" in message
     assert 1 <= len(listed) < 10
 
 
