@@ -115,7 +115,8 @@ std::string ManagedQuery(const char* version) {
 absl::StatusOr<Credentials> FromAppService() {
   const std::string endpoint = Env("IDENTITY_ENDPOINT");
   const std::string header = Env("IDENTITY_HEADER");
-  if (absl::Status status = CheckSecret("IDENTITY_HEADER", header); !status.ok()) return status;
+  if (absl::Status status = CheckSecret("IDENTITY_HEADER", header, /*blanks=*/true); !status.ok())
+    return status;
   HttpRequest request;
   request.url = fmt::format("{}?{}", endpoint, ManagedQuery("2019-08-01"));
   request.headers = {"X-IDENTITY-HEADER: " + header};
