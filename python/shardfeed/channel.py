@@ -9,6 +9,7 @@ import os
 import pickle
 import weakref
 from multiprocessing import reduction
+from multiprocessing.connection import Connection
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
@@ -95,6 +96,28 @@ def as_one_piece(value: Any) -> Any:
     return value
 
 
+class ClosedOnce(Connection):
+    """A connection whose descriptor is closed once, also if the connection and its user are collected together. That of
+    multiprocessing then keeps the number of the descriptor that it has closed, and the user closes it again, although
+    another file may have the number by then."""
+
+    _handle: Any
+
+    @classmethod
+    def of(cls, connection: Any) -> "ClosedOnce":
+        """Takes over the descriptor of a connection of multiprocessing."""
+        handle, connection._handle = connection._handle, None
+        return cls(handle)
+
+    def close(self) -> None:
+        # A signal's handler may raise anywhere here: rather a descriptor that stays open than one that is closed twice.
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    __del__ = close
+
+
 class Channel:
     """One end of a channel between two processes, which take turns to send.
 
@@ -103,7 +126,7 @@ class Channel:
     reference to a file's values is gone, the sender is told and reuses the memory, since fresh
     pages cost more than the copy."""
 
-    def __init__(self, connection: Any):
+    def __init__(self, connection: ClosedOnce):
         self._connection = connection
         self._files: List[Tuple[int, int]] = []    # descriptor and size of each file that this end fills
         self._free: List[int] = []                 # files that the other end does not use
@@ -112,11 +135,7 @@ class Channel:
         self._released: Any = collections.deque()  # files whose last reference is gone, from any thread
 
     def close(self) -> None:
-        # A signal's handler may raise anywhere here: rather a descriptor that stays open than one
-        # that is closed twice, since another file may have its number by then.
-        handle, self._connection._handle = self._connection._handle, None
-        if handle is not None:
-            os.close(handle)
+        self._connection.close()
         while self._files:
             os.close(self._files.pop()[0])
 

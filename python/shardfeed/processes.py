@@ -16,7 +16,7 @@ import traceback
 import weakref
 from typing import Any, Callable, Tuple
 
-from .channel import Channel
+from .channel import Channel, ClosedOnce
 
 
 class RemoteTraceback(Exception):
@@ -30,7 +30,7 @@ def _work(connection: Any, pickled: bytes) -> None:
     """Runs the worker process, which answers (result, None, "") or (None, exception, traceback)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process handles it and ends this one
     threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
-    channel = Channel(connection)
+    channel = Channel(ClosedOnce.of(connection))
     fn = None
     while True:
         try:
@@ -79,7 +79,7 @@ class _Worker:
         self.process = context.Process(target=_work, args=(theirs, pickled))
         self.process.start()
         theirs.close()
-        self._channel = Channel(ours)
+        self._channel = Channel(ClosedOnce.of(ours))
 
     def __call__(self, element: Any) -> Any:
         """Calls the function in the process. EOFError, OSError: the process died."""

@@ -13,11 +13,10 @@ import socket
 import sys
 import threading
 import types
-from multiprocessing.connection import Connection
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _core, iterator, sharing
-from .channel import Channel, as_one_piece
+from . import _core, iterator, sharing, sharing_link
+from .channel import Channel, ClosedOnce, as_one_piece
 from .processes import as_sent
 
 # How many batches are kept for ranks of a feed that are behind.
@@ -41,10 +40,10 @@ def serve(listener_descriptor: int, starter_descriptor: int) -> None:
         for descriptor, _ in poll.poll():
             if descriptor == listener.fileno():
                 one, _ = listener.accept()
-                if not sharing.same_user(one):
+                if not sharing_link.same_user(one):
                     one.close()
                     continue
-                connection = Connection(one.detach())
+                connection = ClosedOnce(one.detach())
                 poll.register(connection.fileno(), 0)
                 clients[connection.fileno()] = _Client(server, connection)
             else:
@@ -265,7 +264,7 @@ def _place(it: Any) -> Tuple[Optional[str], int, Any]:
 class _Client:
     """One connection, with a thread of its own. Without a request it only keeps the server alive."""
 
-    def __init__(self, server: Server, connection: Connection):
+    def __init__(self, server: Server, connection: ClosedOnce):
         self._server = server
         self._connection = connection
         self._unregistered = threading.Event()

@@ -1,5 +1,6 @@
 """sf.share: one process reads for the ranks of a machine."""
 
+import gc
 import os
 import pathlib
 import pickle
@@ -142,6 +143,39 @@ def test_iterators_end_as_those_of_the_chain_do(dataset, running):
     for call in (lambda: next(it), it.state_dict, it.epoch, it.stats, lambda: it.load_state_dict(state)):
         with pytest.raises(ValueError, match="the iterator was closed"):
             call()
+
+
+def test_descriptors_are_closed_once_when_cycles_are_collected(dataset, name, monkeypatch):
+    from multiprocessing import Pipe
+
+    from shardfeed.channel import Channel, ClosedOnce
+    errors = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    for _ in range(3):
+        ds = sf.share(CHAINS["sequential"](dataset, 0, 1), name=name, ranks=1)
+        it = iter(ds)
+        it.cycle, ds.cycle = it, ds
+        ours, theirs = Pipe()
+        ours.cycle, ours.channel = ours, Channel(ClosedOnce.of(theirs))
+        ours.channel.cycle = ours
+        del it, ds, ours, theirs
+        gc.collect()
+    assert errors == []
+
+
+def test_a_forked_child_does_not_warn_of_the_server(dataset, name, capfd):
+    program = f"""
+import os, sys
+sys.path[:0] = [{str(REPOSITORY / "python")!r}]
+import shardfeed as sf
+it = iter(sf.share(sf.read({dataset!r}).parse({{"n": sf.int64}}).batch(8), name={name!r}, ranks=1))
+next(it)
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # ---- What is read
