@@ -16,7 +16,7 @@ from .arguments import Count, Size, checked, checked_methods
 from .channel import as_one_piece
 from .dataset import Dataset
 from .processes import RemoteTraceback, as_sent
-from .sharing import with_rank
+from .sharing_recipe import with_rank
 from .views import RunElsewhere
 
 # How often in a row actors may die before the next batch has been delivered.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import select
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from .processes import RemoteTraceback
 from .ragged import Ragged
 from .ranks import grouped, rank_and_world
 from .sharing_link import MOST_DEATHS, Gone, Link
+from .sharing_recipe import MAIN, Code, in_working_folder, pickled, with_rank
 from .views import RunElsewhere
 
 # Variables by which the processes of one machine know that they belong together, and how many there are.
@@ -111,24 +111,28 @@ class SharedDataset(RunElsewhere):
         self._ranks = ranks
         self._ahead = ahead
         self._within = within
-        self._link = Link(run)
-        self._recipe(dataset)  # report now what cannot be sent
+        self._prepare()
+        self._recipe()  # report now what cannot be sent
+
+    def _prepare(self) -> None:
+        self._link = Link(self._run)
+        self._chain = in_working_folder(self.dataset)
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_link": None}
+        return {**self.__dict__, "_link": None, "_chain": None}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._link = Link(self._run)
+        self._prepare()
 
     def __repr__(self) -> str:
         return f"sf.share({self.dataset!r})"
 
-    def _recipe(self, dataset: Dataset) -> bytes:
+    def _recipe(self) -> Tuple[bytes, Dict[str, Code]]:
         try:
-            return pickle.dumps(with_rank(dataset), 5)
+            return pickled(with_rank(self._chain))
         except Exception as error:
-            raise TypeError(f"share: {dataset!r} cannot be sent to the process that reads ({error}); "
+            raise TypeError(f"share: {self.dataset!r} cannot be sent to the process that reads ({error}); "
                             "use functions that a module defines, not lambdas") from error
 
     def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False,
@@ -138,20 +142,26 @@ class SharedDataset(RunElsewhere):
                                "be under if __name__ == \"__main__\"")
         world = rank_and_world()[1]
         parts = _num_parts(self.dataset)
+        chain, code = self._recipe()
+        options = {**self.dataset._options, **options}
+        if options.get("flight_recorder"):
+            options["flight_recorder"] = os.path.abspath(options["flight_recorder"])
         order = {
-            "chain": self._recipe(self.dataset),
-            "options": {**self.dataset._options, **options},
+            "chain": chain,
+            "code": code,
+            "data": None,   # the fingerprint of the chain in this process
+            "options": options,
             "epoch": self.dataset._epochs.take(epoch),
             "begin": None,  # the state that has been loaded
             "ranks": self._ranks,
             "peers": max(1, max(world, self._ranks) // parts),
             "ahead": self._ahead,
             "within": self._within,
-            "path": [os.getcwd() if p == "" else p for p in sys.path],
-            "main": getattr(sys.modules["__main__"], "__file__", None),
+            "path": list(map(os.path.abspath, sys.path)),
+            "main": getattr(sys.modules[MAIN], "__file__", None),
             "max_record_bytes": _core.max_record_bytes(),
         }
-        it = SharedIterator(self._link, order, self.dataset._structure, convert)
+        it = SharedIterator(self._link, order, self.dataset._core, self.dataset._structure, convert)
         it.epochs = self.dataset._epochs
         return it
 
@@ -166,20 +176,6 @@ class SharedDataset(RunElsewhere):
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "cpu_share": cpu_share, "autotune": autotune, "tuning": tuning}
         return self._start(epoch=epoch, **step_arguments.given(given))
-
-
-def with_rank(chain: Any) -> Any:
-    """Returns the chain with the rank of this process, which the process that reads does not have."""
-    if not chain._finds_rank:
-        return chain
-    found = object.__new__(type(chain))
-    found.__dict__.update(chain.__dict__)
-    found._inputs = tuple(map(with_rank, chain._inputs))
-    if chain._waits_for_rank():
-        found._arguments = (*chain._arguments[:-2], *grouped(*rank_and_world(), chain._group))
-    found._finds_rank = False
-    found._made = found._records_made = found._made_for = None
-    return found
 
 
 def _num_parts(chain: Any) -> int:
@@ -199,10 +195,11 @@ class SharedIterator:
     epochs: Optional[iterator.Epochs] = None
     padded, damaged = iterator.NO_MARKS
 
-    def __init__(self, link: Link, order: Dict[str, Any], structure: Any,
+    def __init__(self, link: Link, order: Dict[str, Any], core: Any, structure: Any,
                  convert: Optional[Callable[[Any], Any]]):
         self._link = link
         self._order = order
+        self._core = core                # the chain as it is in this process
         self._structure = structure
         self._convert = convert
         self._process = os.getpid()
@@ -250,7 +247,13 @@ class SharedIterator:
         self._channel = _Receiver(self._link.connect())
         order = {**self._order, "place": place, "delivered": self._delivered}
         try:
-            self._place = self._request(("start", order), "started")
+            self._place, data = self._request(("start", order), "started")
+            if self._order["data"] is None:
+                # Not earlier: if indexes are missing, the process that reads has built them once for all ranks now.
+                self._order["data"] = self._core.fingerprint()
+                if data != self._order["data"]:
+                    self._place, _ = self._request(("start", {**order, "data": self._order["data"]}), "started")
+                    self._ready = []
         except BaseException:
             self._disconnect()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import os
@@ -12,18 +13,27 @@ import signal
 import socket
 import sys
 import threading
+import time
 import types
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from . import _core, iterator, sharing, sharing_link
 from .channel import Channel, ClosedOnce, as_one_piece
 from .processes import as_sent
+from .sharing_recipe import MAIN, Code, code_of, main_of
 
 # How many batches are kept for ranks of a feed that are behind.
 _MOST_KEPT = 16
+# How many tables of shards are kept for runs that begin later.
+_MOST_SOURCES = 64
 _LOOK_SECONDS = 0.05
+# How long iterators may take to close before the process ends. They remove their files.
+_CLOSE_SECONDS = 5.0
 _MAIN = "__mp_main__"
 _ANSWERS = {"start": "started", "load": "loaded", "stats": "stats"}
+
+
+_closing: Deque[threading.Thread] = collections.deque(maxlen=64)
 
 
 def serve(listener_descriptor: int, starter_descriptor: int) -> None:
@@ -51,6 +61,9 @@ def serve(listener_descriptor: int, starter_descriptor: int) -> None:
                 client = clients.pop(descriptor)
                 if client is not None:
                     client.hang_up()
+    until = time.monotonic() + _CLOSE_SECONDS
+    for thread in list(_closing):
+        thread.join(max(0.0, until - time.monotonic()))
     # Threads may be in a function of the chain or in a read that takes long.
     os._exit(0)
 
@@ -65,26 +78,40 @@ class Server:
         self.counts: Dict[Any, Dict[Any, int]] = {}
         self.feeds: List[Feed] = []
         self._making = threading.Lock()
-        self._sources: Dict[bytes, Any] = {}
+        self._sources: Dict[bytes, Any] = {}  # the last that were used
         self._budget = 0
 
-    def chain(self, order: Dict[str, Any]) -> Any:
+    def chain(self, order: Dict[str, Any], anew: bool = False) -> Any:
+        """Returns the chain that the order asks for. `anew`: with shards that are looked for again."""
         with self.lock:
             for path in order["path"]:
                 if path not in sys.path:
                     sys.path.append(path)
             _core.set_max_record_bytes(order["max_record_bytes"])
             _core.share_reads(_num_feeds(order))
-            chain = _Unpickler(io.BytesIO(order["chain"]), order["main"]).load()
-            return self._with_common_sources(chain)
+            chain = _Unpickler(io.BytesIO(order["chain"]), order["main"], order["code"]).load()
+            return self._with_common_sources(chain, anew)
 
-    def _with_common_sources(self, chain: Any) -> Any:
+    def _with_common_sources(self, chain: Any, anew: bool) -> Any:
         """Lets chains over the same shards have one table of them, with the indexes."""
         if chain._inputs:
-            chain._inputs = tuple(map(self._with_common_sources, chain._inputs))
+            chain._inputs = tuple(self._with_common_sources(ds, anew) for ds in chain._inputs)
         elif chain._method in ("shards", "mixture"):
-            return self._sources.setdefault(pickle.dumps(chain._arguments), chain)
+            key = pickle.dumps(chain._arguments)
+            kept = self._sources.pop(key, chain)
+            self._sources[key] = chain if anew else kept
+            if len(self._sources) > _MOST_SOURCES:
+                del self._sources[next(iter(self._sources))]
+            return self._sources[key]
         return chain
+
+    def forget(self, chain: Any) -> None:
+        """Lets later runs look again for shards that could not be read: they may have been replaced."""
+        for ds in chain._inputs:
+            self.forget(ds)
+        with self.lock:
+            for key in [key for key, kept in self._sources.items() if kept is chain]:
+                del self._sources[key]
 
     def options(self, order: Dict[str, Any]) -> Dict[str, Any]:
         """Returns one feed's share of what all ranks have together."""
@@ -102,10 +129,12 @@ class Server:
         return options
 
 
-    def feed(self, client: Any, order: Dict[str, Any], chain: Any, options: Dict[str, Any]) -> "Feed":
-        """Returns the feed that the order asks for, which the client has joined."""
+    def feed(self, client: Any, order: Dict[str, Any], chain: Any, data: int,
+             options: Dict[str, Any]) -> "Feed":
+        """Returns the feed that the order asks for, which the client has joined. `data`: the
+        fingerprint of the chain."""
         place = order["place"]
-        key = (order["chain"], repr(options), order["epoch"], order["peers"],
+        key = (order["chain"], data, repr(options), order["epoch"], order["peers"],
                order.get("begin") if place is None else place[0])
         # Making a feed may take long, so others only wait for it if they could join it.
         with self._making if order["peers"] > 1 else contextlib.nullcontext():
@@ -128,20 +157,38 @@ def _num_feeds(order: Dict[str, Any]) -> int:
 class _Unpickler(pickle.Unpickler):
     """Runs the main part of the clients' program only if functions of it are used."""
 
-    def __init__(self, file: Any, main: Optional[str]):
+    def __init__(self, file: Any, main: Optional[str], code: Dict[str, Code]):
         super().__init__(file)
         self._main = main
+        self._code = code
 
     def find_class(self, module: str, name: str) -> Any:
-        if module == "__main__" and sys.modules["__main__"].__name__ != _MAIN:
+        module = main_of(module)
+        if module == MAIN and sys.modules[MAIN].__name__ != _MAIN:
             if self._main is None:
                 raise AttributeError(f"{name} is not in a file, so the process that reads cannot import "
                                      "it; define it in a module")
             main = types.ModuleType(_MAIN)
             main.__dict__.update(runpy.run_path(self._main, run_name=_MAIN))
             # As multiprocessing does it.
-            sys.modules["__main__"] = sys.modules[_MAIN] = main
+            sys.modules[MAIN] = sys.modules[_MAIN] = main
+        self._check(module)
         return super().find_class(module, name)
+
+    def _check(self, module: str) -> None:
+        """RuntimeError: the module has other code in the process that sends the chain."""
+        there = self._code.get(module)
+        if there is None:
+            return
+        __import__(module)
+        here = code_of(module)
+        if here is None or here.digest == there.digest:
+            return
+        if here.file == there.file:
+            raise RuntimeError(f"share: {here.file} was changed between its use by this process and by the process that "
+                               "reads; end all processes of this run and start it again, or pass another name=")
+        raise RuntimeError(f"share: module {module} is {there.file} in this process, but the process that reads has "
+                           f"imported {here.file}, which differs; pass another name= in each of two programs")
 
 
 class _Made:
@@ -195,7 +242,10 @@ class Feed:
             if self._takers or self.closed:
                 return False
             self.closed = True
-        self._it.close()
+        # Closing waits for functions of the chain, and the thread that polls must not.
+        thread = threading.Thread(target=self._it.close, daemon=True)
+        thread.start()
+        _closing.append(thread)
         return True
 
     def take(self, client: Any) -> Optional[_Made]:
@@ -272,6 +322,7 @@ class _Client:
         self._order: Dict[str, Any] = {}
         self._run: Any = None     # what the iterators that are counted together have in common
         self._chain: Any = None
+        self._data = 0            # the chain's fingerprint
         self._options: Dict[str, Any] = {}
         self._place: Any = None   # after what has been sent
         self._credits = 0         # how many batches may be sent
@@ -339,16 +390,28 @@ class _Client:
             channel.send((_ANSWERS[kind], None, answer))
 
     def _start(self, order: Dict[str, Any]) -> Any:
-        self._chain = self._server.chain(order)
-        self._options = self._server.options(order)
-        return self._begin(order)
+        """Returns the place where the run begins, and the fingerprint of the chain with its data."""
+        chain = self._server.chain(order)
+        try:
+            data = chain._core.fingerprint()
+            if order["data"] not in (None, data):
+                chain = self._server.chain(order, anew=True)
+                data = chain._core.fingerprint()
+                if order["data"] != data:
+                    raise OSError(f"share: {chain!r}: the dataset was replaced while it was in use; open it again")
+            self._chain, self._data = chain, data
+            self._options = self._server.options(order)
+            return self._begin(order), data
+        except BaseException:
+            self._server.forget(chain)
+            raise
 
     def _begin(self, order: Dict[str, Any]) -> Any:
         """Goes to the place that the order says, and returns it. After an error, nothing has changed."""
-        feed = self._server.feed(self, order, self._chain, self._options)
+        feed = self._server.feed(self, order, self._chain, self._data, self._options)
         self._leave()
         self._order = order
-        self._run = (self._chain._core.fingerprint(), order["epoch"], order.get("begin"))
+        self._run = (self._data, order["epoch"], order.get("begin"))
         self._sent = order["delivered"]
         self._credits = order["ahead"] + 1
         self._place = feed.begin
@@ -386,6 +449,8 @@ class _Client:
             made = self._feed.take(self) if self._feed is not None else None
         if made is None or self._unregistered.is_set():
             return
+        if made.kind == "failed":
+            self._server.forget(self._chain)
         channel.send((made.kind, made.place, made.marks, feed.writable, made.value))
         if made.kind == "batch":
             self._sent += 1
