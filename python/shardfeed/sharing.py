@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import select
+import socket
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _core, iterator, step_arguments
+from . import _core, iterator, metrics, step_arguments
 from . import structure as structures
+from ._core import Trace
 from .arguments import Count, Size, Threads, checked, checked_methods
 from .channel import Channel, ClosedOnce
 from .dataset import Dataset
@@ -71,12 +74,16 @@ def share(dataset: Dataset, *, name: Optional[str] = None, ranks: Optional[Size]
     the chain cannot be sent."""
     if not dataset.batched:
         raise ValueError("share: expected batches, but the elements here are rows: batch first")
-    if "trace" in dataset._options:
-        raise ValueError("share: a trace records threads of this process, but the chain runs in "
-                         "another one; trace the chain without share")
+    _check_trace("trace" in dataset._options)
     if name == "":
         raise ValueError("share: name must not be empty")
     return SharedDataset(dataset, _run_of(name), _ranks_of(ranks), ahead, within)
+
+
+def _check_trace(given: bool) -> None:
+    if given:
+        raise ValueError("share: a trace records threads of this process, but the chain runs in "
+                         "another one; trace the chain without share")
 
 
 def _run_of(name: Optional[str]) -> str:
@@ -170,11 +177,18 @@ class SharedDataset(RunElsewhere):
 
     def start(self, *, epoch: Optional[Count] = None, threads: Optional[Threads] = None,
               budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
+              headspace: Optional[bool] = None, trace: Optional[Trace] = None,
               cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
-              tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "SharedIterator":
-        """Starts a run and returns its iterator: see Dataset.start."""
+              tuning: Optional[Sequence[Mapping[str, Any]]] = None,
+              metrics: Optional[str] = None,
+              flight_recorder: Union[str, os.PathLike, None] = None,
+              starved_seconds: Optional[float] = None) -> "SharedIterator":
+        """Starts a run and returns its iterator: see Dataset.start. The process that reads serves the
+        `metrics` and writes the files of the `flight_recorder`."""
+        _check_trace(trace is not None)
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
-                 "cpu_share": cpu_share, "autotune": autotune, "tuning": tuning}
+                 "headspace": headspace, "cpu_share": cpu_share, "autotune": autotune, "tuning": tuning,
+                 "metrics": metrics, "flight_recorder": flight_recorder, "starved_seconds": starved_seconds}
         return self._start(epoch=epoch, **step_arguments.given(given))
 
 
@@ -194,6 +208,7 @@ class SharedIterator:
 
     epochs: Optional[iterator.Epochs] = None
     padded, damaged = iterator.NO_MARKS
+    _told: Optional[Dict[str, Any]] = None  # stats() at the last call of scalars()
 
     def __init__(self, link: Link, order: Dict[str, Any], core: Any, structure: Any,
                  convert: Optional[Callable[[Any], Any]]):
@@ -210,7 +225,7 @@ class SharedIterator:
         self._place: Any = None          # (state, epoch) after what was delivered
         self._taken = False              # whether the server has yet to be told of the last element
         self._deaths = 0
-        self._end: Any = None            # StopIteration or the error that ended the run
+        self._end: Any = None            # the message that ended the run
         self.closed = False
         self._with_server(lambda: None)  # errors of the start are raised here
 
@@ -220,11 +235,15 @@ class SharedIterator:
         """Returns call(), which is repeated with another server if one dies."""
         while True:
             try:
+                self._check()
                 if self._channel is None:
                     self._connect()
+                    continue  # another thread may have called close() meanwhile
                 return call()
             except Gone:
                 self._disconnect()
+                if self.closed:
+                    continue
                 self._deaths += 1
                 if self._deaths == MOST_DEATHS:
                     raise RuntimeError(
@@ -233,7 +252,7 @@ class SharedIterator:
                         "the chain crashes") from None
             except BaseException:
                 # Part of a message may have been received; a new connection starts over.
-                if self._channel is not None and self._channel.broken:
+                if self._channel is not None and (self._channel.broken or self.closed):
                     self._disconnect()
                 raise
 
@@ -267,7 +286,7 @@ class SharedIterator:
 
     def _request(self, message: Any, kind: str) -> Any:
         """Returns the answer to a request; batches that precede it are kept."""
-        channel = self._channel
+        channel = self._connected()
         # An answer that is not waited for any more must not be taken for something else.
         channel.broken = True
         channel.send(message)
@@ -278,8 +297,13 @@ class SharedIterator:
         _, error, answer = self._ready.pop()
         channel.broken = False
         if error is not None:
-            raise error from RemoteTraceback(answer)
+            raise copy.copy(error) from RemoteTraceback(answer)
         return answer
+
+    def _connected(self) -> "_Receiver":
+        if self._channel is None:
+            raise Gone()  # a signal's handler has called close()
+        return self._channel
 
     def _check(self) -> None:
         if self._process != os.getpid():
@@ -296,16 +320,15 @@ class SharedIterator:
     def __next__(self) -> Any:
         with self._lock:
             self._check()
-            if self._end is not None:
-                raise self._end
-            kind, place, marks, writable, value = self._with_server(self._peek)
-            if kind == "end":
-                self._place = place
-                self._end = StopIteration()
-                raise self._end
-            if kind == "failed":
-                self._end = value[0]
-                raise value[0] from RemoteTraceback(value[1])
+            message = self._end or self._with_server(self._peek)
+            kind, place, marks, writable, value = message
+            if kind != "batch":
+                self._end = message
+                if kind == "end":
+                    self._place = place
+                    raise StopIteration
+                # A copy, since the traceback of an error that is kept would keep this iterator.
+                raise copy.copy(value[0]) from RemoteTraceback(value[1])
             columns = {name: _delivered(column, writable) for name, column in value.items()}
             element = structures.build(self._structure, columns)
             if self._convert is not None:
@@ -320,11 +343,12 @@ class SharedIterator:
             return element
 
     def _peek(self) -> Any:
+        channel = self._connected()
         if self._taken:
-            self._channel.send(("next",))
+            channel.send(("next",))
             self._taken = False
         if not self._ready:
-            self._channel.receive(self._ready)
+            channel.receive(self._ready)
         return self._ready[0]
 
     # ---- Places
@@ -334,7 +358,7 @@ class SharedIterator:
             self._check()
             state, error = self._place[0], self._place[2]
             if error is not None:
-                raise error
+                raise copy.copy(error)
             return state
 
     def state_dict(self) -> Dict[str, Any]:
@@ -343,10 +367,9 @@ class SharedIterator:
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes to a saved place: see Iterator.load_state_dict."""
-        text = iterator.checked_state(state)
         with self._lock:
             self._check()
-
+            text = iterator.checked_state(state)
             self._place = self._with_server(lambda: self._request(("load", text), "loaded"))
             self._ready = []
             self._taken = False
@@ -370,15 +393,29 @@ class SharedIterator:
             self._check()
             return self._with_server(lambda: self._request(("stats",), "stats"))
 
+    def scalars(self) -> Dict[str, float]:
+        """Returns numbers to be logged: see Iterator.scalars. They are those of the process that reads."""
+        stats = self.stats()
+        before, self._told = self._told, stats
+        return metrics.scalars(stats, before)
+
     # ---- Ends
 
     def close(self) -> None:
-        """Ends the run. Delivered arrays stay valid."""
+        """Ends the run, also while another thread waits for its next element. Delivered arrays stay valid."""
         if self._process == os.getpid():
             self.closed = True
-            channel, self._channel = self._channel, None
+            channel = self._channel
             if channel is not None:
-                channel.close()
+                channel.shut_down()
+            # Otherwise the thread that is in a call does it.
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._channel = None
+                    if channel is not None:
+                        channel.close()
+                finally:
+                    self._lock.release()
 
     def __enter__(self) -> "SharedIterator":
         return self
@@ -410,10 +447,20 @@ class _Receiver:
     def __init__(self, connection: ClosedOnce):
         self._connection = connection
         self._channel = Channel(connection)
+        self._closing = threading.RLock()
         self.broken = False  # whether an exception has interrupted an exchange of messages
 
     def close(self) -> None:
-        self._channel.close()
+        with self._closing:
+            self._channel.close()
+
+    def shut_down(self) -> None:
+        """Ends the connection for a thread that waits for it, which closing the descriptor would not."""
+        with self._closing:
+            if not self._connection.closed:
+                with socket.fromfd(self._connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as one:
+                    with contextlib.suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
 
     def send(self, message: Any) -> None:
         with self._exchange():
@@ -422,7 +469,10 @@ class _Receiver:
     def receive(self, into: List[Any]) -> None:
         # A signal's handler may raise while this waits.
         poll = select.poll()
-        poll.register(self._connection.fileno(), select.POLLIN)
+        try:
+            poll.register(self._connection.fileno(), select.POLLIN)
+        except OSError as error:
+            raise Gone() from error
         poll.poll()
         with self._exchange():
             into.append(self._channel.receive())

@@ -1,19 +1,23 @@
 """sf.share: one process reads for the ranks of a machine."""
 
+import contextlib
 import gc
+import inspect
 import os
 import pathlib
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import uuid
 
 import numpy as np
 import pytest
-from harness import REPOSITORY
+from harness import REPOSITORY, alive
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -143,6 +147,91 @@ def test_iterators_end_as_those_of_the_chain_do(dataset, running):
     for call in (lambda: next(it), it.state_dict, it.epoch, it.stats, lambda: it.load_state_dict(state)):
         with pytest.raises(ValueError, match="the iterator was closed"):
             call()
+
+
+def members(value):
+    return {member for member in dir(value) if not member.startswith("_")}
+
+
+def test_iterators_have_what_those_of_the_chain_have(dataset, running):
+    ds = CHAINS["sequential"](dataset, 0, 1)
+    together = sf.share(ds, name=running, ranks=1)
+    with ds.start() as alone, together.start() as it:
+        assert members(alone) - {"load", "next_converted"} == members(it)  # those two are for the package itself
+        next(it)
+        told = it.scalars()
+        assert told.keys() == alone.scalars().keys() and told["rows"] >= 8
+    assert inspect.signature(together.start).parameters.keys() == inspect.signature(ds.start).parameters.keys()
+
+
+def test_options_of_a_run_are_those_of_the_chain(dataset, running, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ds = sf.share(chain_with(dataset, late), name=running, ranks=1)
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        address = f"127.0.0.1:{one.getsockname()[1]}"
+    with ds.start(metrics=address, flight_recorder="flight", starved_seconds=0.1, headspace=True) as it:
+        assert digest(next(it)) == digest(next(it))
+        text = urllib.request.urlopen(f"http://{address}/metrics", timeout=60).read().decode()
+        assert "shardfeed_rows_total" in text
+    with ds.start(flight_recorder="flight", starved_seconds=0.1) as it:
+        assert len(list(it)) == RECORDS // 8
+    assert list(tmp_path.glob("flight/*.json"))
+    with pytest.raises(ValueError, match="share: a trace records threads of this process"):
+        ds.start(trace=sf.Trace())
+
+
+def test_an_iterator_may_be_closed_while_a_thread_waits(dataset, name):
+    it = sf.share(chain_with(dataset, very_late), name=name, ranks=1).start()
+    made, errors = [], []
+
+    def run():
+        try:
+            made.extend(it)
+        except ValueError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    time.sleep(0.5)  # to let it wait
+    before = time.monotonic()
+    it.close()
+    thread.join()
+    assert errors == ["the iterator was closed"] and it._channel is None
+    assert time.monotonic() - before < 60  # the chain sleeps longer
+    with sf.share(CHAINS["sequential"](dataset, 0, 1), name=name, ranks=1).start() as other:
+        for _ in range(1000):
+            if other.stats()["shared"]["feeds"] == 1:
+                break
+            time.sleep(0.01)
+        assert other.stats()["shared"]["feeds"] == 1  # nothing has been restarted
+
+
+@pytest.mark.parametrize("chain", ["sequential", "wrong", "no place"])
+def test_nothing_is_kept_until_a_collection(dataset, name, chain):
+    """Ended iterators are freed at once, with the process that reads."""
+    gc.collect()
+    gc.disable()
+    try:
+        ds = chain_with(dataset, wrong) if chain == "wrong" else CHAINS["sequential"](dataset, 0, 1)
+        it = sf.share(ds.with_options(deterministic=chain != "no place"), name=name, ranks=1).start()
+        pid = it.stats()["shared"]["pid"]
+        with contextlib.suppress(ValueError):
+            for _ in it:
+                pass
+        with contextlib.suppress(ValueError, StopIteration):
+            next(it)
+        with contextlib.suppress(ValueError, RuntimeError):
+            it.state_dict()
+        with contextlib.suppress(ValueError, RuntimeError):
+            it.load_state_dict({"state": "x"})
+        del it, ds
+        for _ in range(1000):
+            if not alive(pid):
+                break
+            time.sleep(0.01)
+        assert not alive(pid)
+    finally:
+        gc.enable()
 
 
 def test_descriptors_are_closed_once_when_cycles_are_collected(dataset, name, monkeypatch):
@@ -277,6 +366,16 @@ def wrong(row):
 def dies(row):
     if row["n"] == 500:
         os.kill(os.getpid(), signal.SIGKILL)
+    return {"n": row["n"]}
+
+
+def late(row):
+    time.sleep(2.5 if row["n"] == 500 else 0)
+    return {"n": row["n"]}
+
+
+def very_late(row):
+    time.sleep(300 if row["n"] == 500 else 0)
     return {"n": row["n"]}
 
 
