@@ -1,5 +1,5 @@
-"""A chain as it is sent to the process that reads for the ranks of a machine: with the rank of its sender, with paths that do
-not depend on a working folder, and with what tells whether both processes have the same functions."""
+"""A chain as it is sent to the process that reads for the ranks of a machine: with the rank of its sender, with paths
+that do not depend on a working folder, and with what tells whether both processes have the same functions."""
 
 from __future__ import annotations
 

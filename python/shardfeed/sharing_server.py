@@ -185,8 +185,8 @@ class _Unpickler(pickle.Unpickler):
         if here is None or here.digest == there.digest:
             return
         if here.file == there.file:
-            raise RuntimeError(f"share: {here.file} was changed between its use by this process and by the process that "
-                               "reads; end all processes of this run and start it again, or pass another name=")
+            raise RuntimeError(f"share: {here.file} was changed between its use by this process and by the process "
+                               "that reads; end all processes of this run and start it again, or pass another name=")
         raise RuntimeError(f"share: module {module} is {there.file} in this process, but the process that reads has "
                            f"imported {here.file}, which differs; pass another name= in each of two programs")
 

@@ -1,4 +1,4 @@
-"""sf.share: what processes share is the same for all of them: the data, the files that names stand for, and functions."""
+"""sf.share: processes that share have the same data, functions, and files that names stand for."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def test_a_dataset_that_was_replaced_is_read_anew(tmp_path, name):
     new = sf.share(chain(spec), name=name, ranks=1)
     it = iter(new)
     assert it.stats()["shared"]["pid"] == pid and numbers(it) == list(range(500, 508))
-    with pytest.raises(OSError, match=r"share: read\(.*a@1'\).*: the dataset was replaced while it was in use; open it"):
+    with pytest.raises(OSError, match=r"share: read\(.*a@1'\).*: the dataset was replaced while it .* open it again"):
         iter(old)
     assert numbers(new) == list(range(500, 508))
     state = sf.share(chain(tmp_path / "a@*"), name=name, ranks=1).start().state_dict()

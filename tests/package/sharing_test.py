@@ -263,7 +263,8 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    done = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", program], capture_output=True,
+                          text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
