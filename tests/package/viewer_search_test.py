@@ -17,6 +17,12 @@ from shardfeed.viewer.dataset import Missing, ViewedDataset
 from shardfeed.viewer.server import Server
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Searches end with what they have found after a second, which a busy machine may need for less."""
+    monkeypatch.setattr(search, "_SECONDS", 60.0)
+
+
 @pytest.fixture
 def view():
     """Opens datasets for the time of the test."""
