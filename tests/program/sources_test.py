@@ -172,7 +172,7 @@ def test_braces_are_expanded(out, tmp_path):
     message = fail(IO_FAILED, "convert", "tar", tmp_path / "a-{002..004}.tar", out / "z@1")
     assert message.startswith(f"{tmp_path}/a-004.tar: ")
     message = fail(USAGE, "convert", "tar", tmp_path / "a-{0..1000000}.tar", out / "z@1")
-    assert "{0..1000000} stands for more than 1000000 names" in message
+    assert "{0..1000000}: stands for more than 1000000 names" in message
 
 
 # ---- images and files
