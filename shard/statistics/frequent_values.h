@@ -84,13 +84,8 @@ class FrequentValues {
   // Counts a value. `bytes` is the content of a value of bytes, whose key is KeyOf(bytes). Ranks
   // are distinct random numbers: the sample consists of the values with the smallest ranks.
   void Add(uint64_t key, uint64_t rank, std::string_view bytes = {}) {
-    ++total_;
-    if (!exact_) {
-      distinct_.Add(Spread(key));
-    } else if (!counts_.AddKnown(key)) {
-      CountNew(key, bytes);
-    }
-    if (IsAmongSmallest(rank)) Sample(key, rank, bytes);
+    Count(key, bytes);
+    OfferToSample(key, rank, bytes);
   }
   // The same in two steps, for values that are counted later than they are sampled: numbers, and
   // bytes unless exact(). A value with a rank above limit() need not be offered to the sample.
@@ -101,12 +96,12 @@ class FrequentValues {
     constexpr int kLeftOut = 64 - 8 * kRankBytes;
     return limit_ == UINT64_MAX ? limit_ : limit_ << kLeftOut | ((uint64_t{1} << kLeftOut) - 1);
   }
-  void Count(uint64_t key) {
+  void Count(uint64_t key, std::string_view bytes = {}) {
     ++total_;
     if (!exact_) {
       distinct_.Add(Spread(key));
     } else if (!counts_.AddKnown(key)) {
-      CountNew(key, {});
+      CountNew(key, bytes);
     }
   }
   // Only if not exact(): counts key_of(0) to key_of(count - 1).

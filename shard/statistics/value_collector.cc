@@ -97,9 +97,8 @@ class ValueCollector::Visitor final : public ValueVisitor {
     }
     if (slot.statistics == nullptr) return;
     const bool is_single = all_->gathers_ && feature.count == 1 && values.size() == 1;
-    if (is_single && slot.kind == feature.kind && slot.next != slot.end) {
-      slot.Gather(record_, values[0], all_->seed_);
-    } else if (is_single && slot.MakeRoom(feature.kind)) {
+    const bool has_room = slot.kind == feature.kind && slot.next != slot.end;
+    if (is_single && (has_room || slot.MakeRoom(feature.kind))) {
       slot.Gather(record_, values[0], all_->seed_);
     } else {
       slot.statistics->Add(feature.kind, record_, values, feature.count, all_->seed_);
