@@ -10,7 +10,7 @@ from peers.protocol import BATCH, FEATURES, IMAGE_BATCH, IMAGE_SIZE, SIZES, WIND
 LARGE_BATCH = 16
 
 NAME = "tf.data"
-INSTALL = ["tensorflow-cpu==2.21.0"]
+INSTALL = ["tensorflow-cpu==2.21.0", "pillow"]
 IMPORTS = ["tensorflow"]
 CRC = True
 
