@@ -203,6 +203,13 @@ absl::Status ImageDecoder::DecodeResized(const ImageSize& resized, const ImageBo
                       flip, out);
 }
 
+absl::Status ImageDecoder::DecodeJpeg(const JpegCrop& crop, uint8_t* pixels, size_t row_bytes) {
+  absl::Status status = jpeg_.DecodeCrop(bytes_, crop, pixels, row_bytes);
+  if (!absl::IsInvalidArgument(status)) return status;
+  // The crop lies inside the image of the header, so libjpeg found another header in the file.
+  return absl::DataLossError(fmt::format("jpeg has two sizes: {}", std::string(status.message())));
+}
+
 absl::Status ImageDecoder::DecodeRaw(const std::vector<uint32_t>& columns,
                                      const std::vector<uint32_t>& rows, bool flip, void* out) {
   const ImageBox box = {columns.front(), rows.front(), columns.back() - columns.front() + 1,
@@ -220,7 +227,7 @@ absl::Status ImageDecoder::DecodeRaw(const std::vector<uint32_t>& columns,
     }
     if (!status.ok()) return status;
     const JpegCrop crop = {1, held.x, held.y, held.width, held.height, channels};
-    status = jpeg_.DecodeCrop(bytes_, crop, raw_.row(0), raw_.row_bytes());
+    status = DecodeJpeg(crop, raw_.row(0), raw_.row_bytes());
     if (!status.ok()) return status;
   } else if (!decoded_) {
     absl::Status status = ReadRawWithCodec(
@@ -284,7 +291,7 @@ absl::Status ImageDecoder::DecodeLevels(const Region& upright, const ImageBox& b
     const size_t row = size_t{crop.width} * channels;
     if (pixels_.size() < row * crop.height) pixels_.resize(row * crop.height);
     decoded_ = false;
-    absl::Status status = jpeg_.DecodeCrop(bytes_, crop, pixels_.data(), row);
+    absl::Status status = DecodeJpeg(crop, pixels_.data(), row);
     if (!status.ok()) return status;
     source = {pixels_.data(), row, crop.width, crop.height};
     resample.x = region.x / denominator - crop.x;

@@ -53,9 +53,9 @@ class ImageDecoder {
   absl::StatusOr<ImageSize> Open(std::string_view bytes);
 
   // Writes `box` of the image that was opened last, resized, to `out`, without gaps. The box is not
-  // empty and lies inside the image. `flip` exchanges left and right. Errors are those of
-  // JpegDecoder, DecodeWithCodec and RawSamples::Start; after one the content of `out` is
-  // unspecified.
+  // empty and lies inside the image. `flip` exchanges left and right. InvalidArgument: the image
+  // does not store the samples that `raw` options ask for. Other errors are those of JpegDecoder,
+  // DecodeWithCodec and RawSamples::Start; after one the content of `out` is unspecified.
   absl::Status Decode(const ImageBox& box, bool flip, void* out);
 
   // As Decode, for a part of the image resized to `resized`: writes `box`, which lies inside that
@@ -75,6 +75,8 @@ class ImageDecoder {
     double width;
     double height;
   };
+  // DataLoss, too: the JPEG is not as large as its header says.
+  absl::Status DecodeJpeg(const JpegCrop& crop, uint8_t* pixels, size_t row_bytes);
   // `box` has all pixels that matter for `region`.
   absl::Status DecodeLevels(const Region& region, const ImageBox& box, bool flip, void* out);
   // Writes the given columns and rows of the image.

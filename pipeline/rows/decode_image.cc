@@ -112,6 +112,13 @@ class DecodeImageMemory : public StepMemory {
   const size_t first_box_output_;
 };
 
+// Whether a row with this error is one that on_damage is about. A library that is missing here is
+// no damage of the image, nor are options that ask for other samples than it stores: every image of
+// its kind would fail.
+bool IsDamage(const absl::Status& status) {
+  return !absl::IsFailedPrecondition(status) && !absl::IsInvalidArgument(status);
+}
+
 class DecodeImageStep : public RowStep {
  public:
   // The outputs are: the image, OUTPUT/valid (if damage does not end the run), views, masks, boxes
@@ -190,8 +197,7 @@ class DecodeImageStep : public RowStep {
           status = boxes_.Run(at, change, boxes);
           if (!status.ok()) break;
         } else {
-          // A library that is missing here is no damage of the image.
-          if (valid == nullptr || absl::IsFailedPrecondition(status)) break;
+          if (valid == nullptr || !IsDamage(status)) break;
           status = absl::OkStatus();
           for (const Encoded& image : images) {
             std::memset(image.out + row * image.bytes, 0, image.bytes);
@@ -251,9 +257,8 @@ class DecodeImageStep : public RowStep {
 
   absl::Status CheckSize(ImageSize size, ImageSize first) const {
     if (size.width == first.width && size.height == first.height) return absl::OkStatus();
-    return absl::InvalidArgumentError(fmt::format("{} x {} pixels, but '{}' has {} x {}",
-                                                  size.width, size.height, feature_, first.width,
-                                                  first.height));
+    return absl::DataLossError(fmt::format("{} x {} pixels, but '{}' has {} x {}", size.width,
+                                           size.height, feature_, first.width, first.height));
   }
 
   Part Choose(const Batch& batch, size_t row, ImageSize size) const {

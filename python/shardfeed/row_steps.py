@@ -103,7 +103,8 @@ class RowSteps(Chain):
         - `on_damage`: what happens to an image that cannot be decoded. "fail" ends the run with
           an error that names the record; "replace" uses another row of the batch; "zero" leaves
           zeros; "accept" uses what can be decoded of a damaged JPEG. "replace" and "zero" add a
-          uint8 column OUTPUT/valid, which is 1 for each decoded image.
+          uint8 column OUTPUT/valid, which is 1 for each decoded image. `channels`, `dtype` and
+          `masks` that do not fit an image are no damage, but a ValueError in any case.
         - `max_pixels`, `max_scans`: images with more are an error before they take memory and
           time.
 

@@ -154,7 +154,7 @@ def test_turned_images_have_turned_boxes(tmp_path):
     ("size", "feature 'mask/encoded': 125 x 64 pixels, but 'image/encoded' has 125 x 65")])
 def test_a_row_is_damaged_if_one_of_its_images_is(folder, damage, message):
     ds = sf.read(folder / f"{damage}@3")
-    with pytest.raises((sf.DataLossError, ValueError), match=message):
+    with pytest.raises(sf.DataLossError, match=message):
         list(ds.decode_image(**WAYS["random"], **JOINT))
     good = list(sf.read(folder / "good@3").decode_image(**WAYS["random"], **JOINT).start(epoch=0))
     zero = list(ds.decode_image(**WAYS["random"], **JOINT, on_damage="zero").start(epoch=0))
@@ -171,7 +171,7 @@ def test_a_row_is_damaged_if_one_of_its_images_is(folder, damage, message):
     assert len(stand_in) == 2 and batch["n"][damaged] != DAMAGED
     assert np.array_equal(*batch["mask"][stand_in]) and np.array_equal(*batch["points"][stand_in])
     assert np.array_equal(*[batch["boxes"][i] for i in stand_in])
-    with pytest.raises(ValueError, match="x 65") if damage == "size" else pytest.raises(sf.DataLossError):
+    with pytest.raises(sf.DataLossError, match=message):
         list(ds.decode_image(**WAYS["random"], **JOINT, on_damage="accept"))
     left_out = ds.decode_image(**WAYS["random"], **JOINT).ignore_errors()
     assert sorted(int(row["n"]) for row in left_out) == [i for i in range(COUNT) if i != DAMAGED]

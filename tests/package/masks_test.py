@@ -227,6 +227,16 @@ def test_images_that_do_not_fit(records):
         list(records.decode_image("mask/encoded", 8, raw=True, max_pixels=100))
 
 
+@pytest.mark.parametrize("on_damage", ["zero", "replace", "accept"])
+def test_arguments_that_do_not_fit_are_no_damage(records, on_damage):
+    for arguments, message in [
+            ({"feature": "image/encoded", "raw": True}, "png stores 3 channels, but channels is 1"),
+            ({"feature": "depth/encoded", "raw": True}, r'samples of 16 bits, .* \(dtype="uint16" can\)'),
+            ({"feature": "image/encoded", "masks": "depth/encoded"}, "'depth/encoded': .* a mask has one channel")]:
+        with pytest.raises(ValueError, match=f"record 0 .*{message}"):
+            list(records.decode_image(size=8, on_damage=on_damage, **arguments).batch(COUNT))
+
+
 @pytest.mark.parametrize("on_damage", ["zero", "replace"])
 def test_a_missing_library_is_no_damage(tmp_path, on_damage):
     (tmp_path / "libheif.so.1").write_bytes(b"")  # found first, and no library

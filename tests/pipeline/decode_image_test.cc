@@ -274,14 +274,22 @@ TEST(DecodeImageTest, RawSamplesHaveOptionsOfTheirOwn) {
   EXPECT_EQ(DecodeImageText("encoded", options),
             "encoded, 12x16, raw=true, channels=4, interpolation=nearest, dtype=uint16, "
             "output=image");
-  absl::StatusOr<std::unique_ptr<Iterator>> it =
-      ds.DecodeImage("encoded", options).Batch(2).Start();
-  ASSERT_OK(it);
-  Batch batch;
-  const absl::Status status = (*it)->Next(&batch);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("feature 'encoded': jpeg stores 3 channels, but channels is 4"));
+}
+
+TEST(DecodeImageTest, OptionsThatDoNotFitAnImageAreNoDamage) {
+  for (const OnDamage on_damage :
+       {OnDamage::kFail, OnDamage::kReplace, OnDamage::kZero, OnDamage::kAccept}) {
+    DecodeImageOptions options = Options(CropKind::kNone, on_damage);
+    options.image.raw = true;
+    options.image.interpolation = Interpolation::kNearest;
+    options.image.channels = 4;
+    absl::StatusOr<std::unique_ptr<Iterator>> it =
+        Images(Make(2)).DecodeImage("encoded", options).Batch(2).Start();
+    ASSERT_OK(it);
+    Batch batch;
+    EXPECT_FAILS((*it)->Next(&batch), kInvalidArgument,
+                 "feature 'encoded': jpeg stores 3 channels, but channels is 4");
+  }
 }
 
 TEST(DecodeImageTest, RawAndLevelsAreTheSamePart) {
