@@ -84,9 +84,13 @@ uint64_t RowsToRead(const Dataset& rows, bool indexed, const BenchFlags& flags) 
 bool DeliversBatches(const BenchFlags& flags) { return flags.parse || flags.image > 0; }
 
 absl::Status CheckFlags(const BenchFlags& flags) {
-  if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
+  const BenchFlags defaults;
+  if (flags.image == 0 &&
+      (flags.center || !flags.antialias || !flags.grid.empty() ||
+       flags.image_feature != defaults.image_feature || flags.on_damage != defaults.on_damage)) {
     return absl::InvalidArgumentError(
-        "--center, --no-antialias and --save-grid are about images: add --image SIZE");
+        "--center, --no-antialias, --image-feature, --on-damage and --save-grid are about images: "
+        "add --image SIZE");
   }
   if (DeliversBatches(flags) && flags.skip_to > 0) {
     return absl::InvalidArgumentError(
@@ -469,7 +473,7 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "The exit status is 1 if damaged records were skipped.\n\n"
+      "The exit status is 1 if damaged records were skipped, or if an image cannot be decoded.\n\n"
       "Examples:\n"
       "  shardfeed bench out/train@64\n"
       "  shardfeed bench out/train@64 --shuffle 1 --epochs 2\n"

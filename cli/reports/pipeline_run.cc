@@ -161,7 +161,11 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   started->reset();
   // The grid is saved after the run, so that it does not slow down the measurement.
   if (!first.empty()) status.Update(SaveGrid(first, run.image, run.grid));
-  if (!status.ok()) return ReportError(status);
+  if (!status.ok()) {
+    const int exit = ReportError(status);
+    // An image of a kind that cannot be decoded: the data is to blame, not the system.
+    return absl::IsUnimplemented(status) ? kExitDefects : exit;
+  }
   if (running.trace != nullptr) {
     if (status = running.trace->Write(run.trace); !status.ok()) return ReportError(status);
   }

@@ -173,6 +173,32 @@ def test_damaged_images_are_1_whether_they_are_replaced_or_skipped(tmp_path):
     assert statuses == {"fail": DEFECTS, "replace": DEFECTS, "zero": DEFECTS, "accept": DONE}
 
 
+@pytest.mark.parametrize("data, message", [
+    (b"no image at all", 'not an image: starts with "no image at all"'), (b"", "feature 'bytes'"),
+    (b"P6 1 1 255\n" + bytes(20), "PNM (PBM, PGM or PPM), which is not supported; convert it to JPEG or PNG")])
+def test_images_that_cannot_be_decoded_are_1(data, message, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/0").write_bytes(next(IMAGES.rglob("*.jpg")).read_bytes())
+    (tmp_path / "a/1").write_bytes(data)
+    convert("files", tmp_path / "a", tmp_path / "x@1")
+    arguments = ["bench", tmp_path / "x@1", "--image", "32", "--image-feature", "bytes", "--batch", "2"]
+    for policy in ("fail", "accept"):
+        result = run(*arguments, "--on-damage", policy)
+        assert result.status == DEFECTS and message in result.err, result.err
+    for policy in ("replace", "zero"):
+        assert run(*arguments, "--on-damage", policy).status == DEFECTS
+
+
+def test_wrong_options_of_images_are_2(dataset):
+    for options in (["--center"], ["--no-antialias"], ["--save-grid", "x.png"], ["--image-feature", "bytes"],
+                    ["--on-damage", "zero"]):
+        result = run("bench", dataset, *options)
+        assert result.status == USAGE and f"{options[0]}" in result.err and "add --image SIZE" in result.err
+    for options in (["--image", "0"], ["--image", "65536"], ["--image", "32", "--on-damage", "skip"],
+                    ["--image", "32"], ["--image", "32", "--image-feature", "none"]):
+        assert run("bench", dataset, *options).status == USAGE, options
+
+
 # ---- The rest of the commands
 
 
