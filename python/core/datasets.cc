@@ -1,5 +1,6 @@
 #include "python/core/datasets.h"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "nanobind/ndarray.h"
+#include "nanobind/stl/filesystem.h"
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/optional.h"
 #include "nanobind/stl/pair.h"
@@ -195,7 +197,9 @@ void BindDatasets(nb::module_& m) {
   using nb::arg;
   nb::class_<Trace>(m, "Trace")
       .def(nb::init<>())
-      .def("write", [](const Trace& trace, const std::string& path) { Check(trace.Write(path)); });
+      .def("write", [](const Trace& trace, const std::filesystem::path& path) {
+        Check(trace.Write(path.native()));
+      });
   nb::class_<Records>(m, "Records")
       .def("__len__", &Records::size)
       .def("get", &Records::Get)

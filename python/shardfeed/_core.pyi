@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+import os
 from typing import overload
 
 
@@ -72,7 +73,7 @@ class ArrowBatches:
 class Trace:
     def __init__(self) -> None: ...
 
-    def write(self, arg: str, /) -> None: ...
+    def write(self, arg: str | os.PathLike, /) -> None: ...
 
 class Records:
     def __len__(self) -> int: ...

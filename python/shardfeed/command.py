@@ -83,10 +83,11 @@ def _options(options: Dict[str, Any], flag_value: str = "") -> List[str]:
             arguments.append(flag + flag_value)
         elif value is not None and value is not False:
             for one in value if isinstance(value, (list, tuple)) else [value]:
-                if "\0" in str(one):
+                text = os.fsdecode(one) if isinstance(one, os.PathLike) else str(one)
+                if "\0" in text:
                     raise ValueError(f"{name} must be a str without NUL, not {shown(one)}")
                 # What begins with a dash is a value only behind "=", and nothing is one only as an argument.
-                arguments += [f"{flag}={one}"] if str(one) else [flag, ""]
+                arguments += [f"{flag}={text}"] if text else [flag, ""]
     return arguments
 
 

@@ -75,3 +75,45 @@ def test_wrong_arguments_raise(name, tmp_path):
     if "sf.read(path)" in code:
         code = "written()\n" + code.replace("sf.read(path)", "sf.read(path + '/x@2')")
     assert expected.lower() in run(code, tmp_path).lower()
+
+
+class Place:
+    """A path that is no string, and does not become one with str()."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __fspath__(self):
+        return self.path
+
+
+def test_paths_may_be_objects(tmp_path):
+    """Every function that takes a path takes what has __fspath__."""
+    at = lambda name: Place(tmp_path / name)  # noqa: E731
+    with sf.write(at("x@2")) as writer:
+        for i in range(20):
+            writer.write({"n": i})
+    job = sf.write_job(at("job@1"))
+    with job.shard(0) as part:
+        part.write({"n": 1})
+    job.commit([part.message])
+    sf.index(at("x@2"))
+    assert sf.verify(at("x@2")).records == 20 and sf.verify([at("job@1")]).records == 1
+    assert sf.inspect(at("x@2")).records == 20 and not sf.diff(at("x@2"), at("x@2")).schema
+    assert sf.index_shard(at("x-00000-of-00002")) > 0
+    assert len(sf.splits(at("x@2"), 2)) == 2
+    (tmp_path / "elements").mkdir()
+    trace = sf.Trace()
+    ds = sf.read(at("x@2"), cache=at("blocks")).parse().cache(path=at("elements")).snapshot(at("snapshot"))
+    assert len(list(ds.start(trace=trace, flight_recorder=at("flight")))) == 20
+    trace.write(at("trace.json"))
+    trace.write(tmp_path / "same.json")
+    assert (tmp_path / "trace.json").read_bytes() == (tmp_path / "same.json").read_bytes()
+    assert (tmp_path / "snapshot").exists() and (tmp_path / "flight").is_dir()
+    with pytest.raises(TypeError):
+        trace.write(7)
+    (tmp_path / "t.csv").write_text("n\n1\n")
+    (tmp_path / "kinds.json").write_text('{"n": "int64"}')
+    assert sf.convert("csv", at("t.csv"), at("csv@1"), schema=at("kinds.json"))["records"] == 1
+    sf.convert("csv", [at("t.csv")], at("like@1"), like=at("csv@1"), only_shards=[0], job="1")
+    assert sf.commit(at("like@1"), job="1")["records"] == 1
