@@ -47,9 +47,13 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std
 void FlightRecorder::Add(const LiveRun& run) {
   seconds_.push_back(run);
   if (seconds_.size() > kSeconds) seconds_.pop_front();
-  if (run.waiting_seconds < starved_seconds_) {
-    recorded_ = false;
-  } else if (!recorded_ && records_ < kMostRecords && Write(run).ok()) {
+  // A wait that lasts grows by the second between two calls. With a limit below a second, two calls
+  // in a row can come in different waits.
+  constexpr double kLeastGrowth = 0.9;
+  if (run.waiting_seconds < waited_seconds_ + kLeastGrowth) recorded_ = false;
+  waited_seconds_ = run.waiting_seconds;
+  if (run.waiting_seconds < starved_seconds_) return;
+  if (!recorded_ && records_ < kMostRecords && Write(run).ok()) {
     recorded_ = true;
     ++records_;
   }

@@ -32,8 +32,9 @@ class FlightRecorder {
 
   // Notes what the run did in the last second, and writes
   // FOLDER/flight-YYYYMMDDTHHMMSSZ-PID-RUN.json if its consumer has waited for longer than
-  // `starved_seconds`. Called every second, so shorter waits may be missed. A file that cannot be
-  // written is tried again at the next call.
+  // `starved_seconds`. Called every second, so a wait is certain to be noticed only if it lasts for
+  // a second more; a file is written for each wait that is. A file that cannot be written is tried
+  // again at the next call.
   void Add(const LiveRun& run);
 
  private:
@@ -44,7 +45,8 @@ class FlightRecorder {
   const std::string folder_;
   const double starved_seconds_;
   std::deque<LiveRun> seconds_;
-  bool recorded_ = false;  // whether the present wait has been written
+  bool recorded_ = false;      // whether the present wait has been written
+  double waited_seconds_ = 0;  // at the last call
   uint64_t records_ = 0;
 };
 

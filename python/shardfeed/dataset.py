@@ -63,7 +63,8 @@ class Dataset(RowSteps):
         - `metrics`: "HOST:PORT", where this process serves the counters of its runs as OpenMetrics, for
           Prometheus and the like (http://HOST:PORT/metrics). OSError, from iteration: the port is taken.
         - `flight_recorder`: a folder, which is created. Whenever the consumer has waited for
-          `starved_seconds` (30), a file in it tells what the run did in the last minute.
+          `starved_seconds` (30), a file in it tells what the run did in the last minute. This
+          is checked once a second, so a wait that ends sooner after the limit may be missed.
         """
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,

@@ -87,6 +87,14 @@ TEST_F(FlightRecorderTest, EachWaitLeavesOneFile) {
   EXPECT_EQ(Records().size(), 2);
 }
 
+TEST_F(FlightRecorderTest, ShortWaitsInARowLeaveAFileEach) {
+  const std::unique_ptr<FlightRecorder> recorder = Create(0.2);
+  recorder->Add(Second(1, 0.5));
+  recorder->Add(Second(2, 0.6));  // another one: the first would be longer by now
+  recorder->Add(Second(3, 1.6));  // still the second
+  EXPECT_EQ(Records().size(), 2);
+}
+
 TEST_F(FlightRecorderTest, ARunThatStarvesAllTheTimeDoesNotFillTheDisk) {
   const std::unique_ptr<FlightRecorder> recorder = Create(1);
   for (uint64_t second = 0; second < 4 * FlightRecorder::kMostRecords; ++second) {
