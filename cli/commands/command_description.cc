@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "absl/strings/str_split.h"
+#include "cli/commands/python_commands.h"
 
 namespace shardfeed {
 namespace {
@@ -32,9 +33,14 @@ OptionDescription DescribeOption(const CLI::Option& option) {
   }
   described.default_value = option.get_default_str();
   described.value_optional = option.get_items_expected_min() == 0;
-  described.takes_path =
-      described.positional || described.value.find("FILE") != described.value.npos;
+  described.takes_path = TakesPath(described);
   return described;
+}
+
+// Returns the command of the Python package with the path "shardfeed NAME", or null.
+const PythonCommand* PythonCommandAt(std::string_view path) {
+  const size_t space = path.find(' ');
+  return space == path.npos ? nullptr : FindPythonCommand(path.substr(space + 1));
 }
 
 CommandDescription Describe(const CLI::App& app, const std::string& above) {
@@ -46,7 +52,16 @@ CommandDescription Describe(const CLI::App& app, const std::string& above) {
   for (const CLI::Option* option : app.get_options()) {
     described.options.push_back(DescribeOption(*option));
   }
-  const auto shown = [](const CLI::App* command) { return !command->get_group().empty(); };
+  if (const PythonCommand* const python = PythonCommandAt(described.path)) {
+    if (described.text.empty()) described.text = python->text + " (with the Python package)";
+    described.details = python->details;
+    described.options = python->options;
+    described.of_python = true;
+  }
+  const auto shown = [&described](const CLI::App* command) {
+    return !command->get_group().empty() ||
+           PythonCommandAt(described.path + " " + command->get_name()) != nullptr;
+  };
   for (const CLI::App* command : app.get_subcommands(shown)) {
     described.commands.push_back(Describe(*command, described.path));
   }
@@ -54,6 +69,10 @@ CommandDescription Describe(const CLI::App& app, const std::string& above) {
 }
 
 }  // namespace
+
+bool TakesPath(const OptionDescription& option) {
+  return option.positional || option.value.find("FILE") != option.value.npos;
+}
 
 CommandDescription DescribeCommand(const CLI::App& app) { return Describe(app, ""); }
 

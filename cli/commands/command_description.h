@@ -1,5 +1,5 @@
 // Descriptions of commands for the man page and the shell completions, taken from their CLI11
-// definitions.
+// definitions and, of the commands of the Python package, from its parsers.
 
 #ifndef SHARDFEED_CLI_COMMANDS_COMMAND_DESCRIPTION_H_
 #define SHARDFEED_CLI_COMMANDS_COMMAND_DESCRIPTION_H_
@@ -32,8 +32,12 @@ struct CommandDescription {
   std::string text;
   std::string details;                       // lines shown below the options
   std::vector<OptionDescription> options;    // including positional arguments
-  std::vector<CommandDescription> commands;  // the visible commands
+  std::vector<CommandDescription> commands;  // the visible commands, and those of the package
+  bool of_python = false;                    // only the Python package has it
 };
+
+// Whether paths are values of the option, by its placeholder.
+bool TakesPath(const OptionDescription& option);
 
 CommandDescription DescribeCommand(const CLI::App& app);
 

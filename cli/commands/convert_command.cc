@@ -548,10 +548,7 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "  shardfeed commit out/train@64 --job 4711\n\n"
       "The Python package also converts parquet, arrow, hdf5, npz, sqlite, lmdb and video.\n");
   for (const ConvertKind& kind : ConvertKinds()) AddKind(*convert, kind, options, exit);
-  for (const char* name : {"parquet", "arrow", "hdf5", "npz", "sqlite", "lmdb"}) {
-    AddCommandOfPython(*convert, name, "", "'shardfeed[tables]'", exit);
-  }
-  AddCommandOfPython(*convert, "video", "", "'shardfeed[video]'", exit);
+  AddPythonKinds(*convert, exit);
 }
 
 }  // namespace shardfeed

@@ -1,6 +1,8 @@
 #include "cli/commands/man_page.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -36,15 +38,16 @@ std::string Verbatim(std::string_view text) {
   return lines + ".fi\n";
 }
 
-// Returns the options that all subcommands of `command` have, at any depth.
-Options CommonOptions(const CommandDescription& command) {
-  if (command.commands.empty()) return command.options;
-  Options common = CommonOptions(command.commands[0]);
-  for (const CommandDescription& below : command.commands) {
-    const Options others = CommonOptions(below);
-    std::erase_if(common, [&](const OptionDescription& o) { return !Contains(others, o); });
+// Returns the options that all commands below `command` have, at any depth: those that the Python
+// package has, or the others.
+Options CommonOptions(const CommandDescription& command, bool of_python) {
+  std::optional<Options> common;
+  for (const CommandDescription* each : AllCommands(command)) {
+    if (!each->commands.empty() || each->of_python != of_python) continue;
+    if (!common) common = each->options;
+    std::erase_if(*common, [&](const OptionDescription& o) { return !Contains(each->options, o); });
   }
-  return common;
+  return std::move(common).value_or(Options());
 }
 
 std::string DescribeOption(const OptionDescription& option) {
@@ -81,7 +84,7 @@ std::string Synopsis(const CommandDescription& command) {
   return line;
 }
 
-std::string DescribeCommands(const CommandDescription& command, Options described) {
+std::string DescribeCommands(const CommandDescription& command, const Options& described) {
   std::string text;
   for (const CommandDescription& below : command.commands) {
     text += fmt::format(".SS {}\n{}.\n", Roff(below.path), Roff(below.text));
@@ -90,12 +93,26 @@ std::string DescribeCommands(const CommandDescription& command, Options describe
       if (!below.details.empty()) text += ".PP\n" + Verbatim(below.details);
       continue;
     }
-    Options common = CommonOptions(below);
-    std::string shared = DescribeOptions(common, described);
-    if (!shared.empty()) text += ".PP\nOptions of all its commands:\n" + shared;
+    const Options of_python = CommonOptions(below, /*of_python=*/true);
+    const Options of_others = CommonOptions(below, /*of_python=*/false);
+    const bool has_both = !of_python.empty() && !of_others.empty();
+    const auto share = [&](std::string_view whose, const Options& common) {
+      const std::string shared = DescribeOptions(common, described);
+      if (!shared.empty()) text += fmt::format(".PP\nOptions of {}:\n{}", whose, shared);
+    };
+    share(has_both ? "all its commands without the Python package" : "all its commands", of_others);
+    share("all its commands with the Python package", of_python);
     if (!below.details.empty()) text += ".PP\n" + Verbatim(below.details);
-    common.insert(common.end(), described.begin(), described.end());
-    text += DescribeCommands(below, common);
+    const auto describe = [&](bool python, const Options& common) {
+      CommandDescription part = below;
+      std::erase_if(part.commands,
+                    [&](const CommandDescription& each) { return each.of_python != python; });
+      Options above = common;
+      above.insert(above.end(), described.begin(), described.end());
+      text += DescribeCommands(part, above);
+    };
+    describe(/*python=*/false, of_others);
+    describe(/*python=*/true, of_python);
   }
   return text;
 }
@@ -112,9 +129,14 @@ std::string ManPage(const CommandDescription& program, std::string_view version)
       "\\fBshardfeed\\fR \\fIcommand\\fR [\\fIoptions\\fR] [\\fIarguments\\fR]\n"
       ".SH DESCRIPTION\n{}\n",
       version, Roff(program.text));
-  const Options common = CommonOptions(program);
-  page += ".SH COMMON OPTIONS\nEvery command has these options; they may also precede it.\n" +
-          DescribeOptions(common, {});
+  const Options common = CommonOptions(program, /*of_python=*/false);
+  page +=
+      ".SH COMMON OPTIONS\n"
+      "Every command below has these options. Where its section describes one again, that is what "
+      "it "
+      "means there. They may also precede the command; \\fB\\-\\-help\\fR then describes all of "
+      "them.\n" +
+      DescribeOptions(common, {});
   page += ".TP\n\\fB\\-\\-version\\fR\nPrint the version and exit; given without a command.\n";
   page += ".SH COMMANDS\n" + DescribeCommands(program, common);
   page += ".SH EXIT STATUS\nThe statuses mean the same for every command.\n";

@@ -4,19 +4,32 @@
 #define SHARDFEED_CLI_COMMANDS_PYTHON_COMMANDS_H_
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "CLI/CLI.hpp"
+#include "cli/commands/command_description.h"
 
 namespace shardfeed {
 
-// Accepts `parent name` with any arguments, and says how to install it. `package` is
-// what pip installs, such as "shardfeed". The command is listed if `description` is not empty.
-// `exit` must outlive the parsing.
-void AddCommandOfPython(CLI::App& parent, const std::string& name, const std::string& description,
-                        const std::string& package, int* exit);
+struct PythonCommand {
+  std::string name;     // "convert parquet"
+  std::string package;  // what pip installs for it, as one types it in a shell
+  std::string text;
+  std::string details;
+  std::vector<OptionDescription> options;
+};
 
-// Adds `view` and `report`.
+// Returns all of them, as the package's own parsers define them.
+const std::vector<PythonCommand>& PythonCommands();
+
+// Null: the package has no such command.
+const PythonCommand* FindPythonCommand(std::string_view name);
+
+// Accept `view`, `report` and the kinds of `convert` that the package reads, with any arguments,
+// and say how to install it. `exit` must outlive the parsing. The help does not list the kinds.
 void AddViewCommands(CLI::App& app, int* exit);
+void AddPythonKinds(CLI::App& convert, int* exit);
 
 }  // namespace shardfeed
 

@@ -22,6 +22,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, has_colors: bool = False, **options: Any) -> None:
         super().__init__(**options)
+        if "-h" in self._option_string_actions:
+            self._option_string_actions["-h"].help = "Print this help message and exit"
         about = "auto, always or never; default: auto, on terminals unless NO_COLOR or CLICOLOR=0 is set"
         self.add_argument("--color", type=one_of("auto", "always", "never"), default="auto", metavar="WHEN",
                           help=about if has_colors else "as for other commands; this one prints no colors")
@@ -54,6 +56,7 @@ def one_of(*words: str) -> Callable[[str], str]:
             meant = did_you_mean(text, {word: word for word in words})
             raise argparse.ArgumentTypeError(f"{text} not in {{{','.join(words)}}}{meant}")
         return text
+    setattr(parse, "words", words)  # for completion (scripts/make_stubs)
     return parse
 
 

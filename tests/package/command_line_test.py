@@ -1,7 +1,9 @@
 """The command line as the package runs it: whether Python or the program does the work, it ends in the same way
 and takes the same options."""
 
+import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from harness import DONE, INTERRUPTED, IO_FAILED, USAGE
 from tables_test import ENVIRONMENT, pa, pq, shardfeed
 
 from shardfeed.command_line import Misuse
+from shardfeed.tables import KINDS
 from shardfeed.tables import program as tables
 from shardfeed.viewer import program as viewer
 
@@ -134,6 +137,43 @@ def test_right_options_are_right_for_all(folder, options):
     assert harness.run("verify", "t@1", *options, cwd=folder).status == DONE
     for parser in PARSERS.values():
         parser.parse_args(["t", *options])
+
+
+ALL_PARSERS = {**{name: viewer.parser(name) for name in viewer.COMMANDS},
+               **{f"convert {kind}": tables.parser(kind) for kind in KINDS}}
+
+
+@pytest.mark.parametrize("name", ALL_PARSERS)
+def test_completion_and_the_manual_page_have_the_options(name):
+    """scripts/make_stubs has given the program the definitions that the package has now."""
+    scripts = {shell: harness.succeed("completion", shell).out.decode() for shell in ("bash", "zsh", "fish")}
+    page = harness.succeed("man").out.decode().replace("\\-", "-")
+    actions = [action for action in ALL_PARSERS[name]._actions if action.help != argparse.SUPPRESS]
+    options = [option for action in actions for option in action.option_strings]
+    assert {"-h", "-q", "-j", "--json", "--color", "--max-record-bytes"} < set(options)
+    offered = re.search(rf"'shardfeed {name}'\)\n +commands=''\n +options='([^']*)'", scripts["bash"])
+    assert offered[1].split() == options
+    function = re.search(rf"_shardfeed_{name.replace(' ', '_')}\(\) {{\n(.*?)\n}}\n", scripts["zsh"], re.DOTALL)[1]
+    assert re.findall(r"'(?:\([^)]*\))?(-[\w-]+)[=+]?\[", function) == options
+    lines = [line for line in scripts["fish"].splitlines() if f'= "shardfeed {name}"' in line]
+    assert len(lines) == sum(bool(action.option_strings) for action in actions)
+    section = page.split(f".SS shardfeed {name}\n")[1].partition("\n.SS ")[0]
+    assert f"shardfeed {name}" in section and "(with the Python package)" in section
+    shared = page.partition(".SS shardfeed convert csv")[0]
+    for action in actions:
+        words = getattr(action.type, "words", None)
+        for option in action.option_strings:
+            assert f"\\fB{option}\\fR" in section or f"\\fB{option}\\fR" in shared, option
+            if words:
+                assert re.search(rf"'shardfeed {name} {option}'\)\n +_shardfeed_reply -W '{' '.join(words)}'", scripts["bash"])
+
+
+def test_completion_offers_these_kinds():
+    script = harness.succeed("completion", "bash").out.decode()
+    kinds = re.search(r"'shardfeed convert'\)\n +commands='([^']*)'", script)[1].split()
+    assert kinds[-len(KINDS):] == list(KINDS) and "csv" in kinds
+    for kind in KINDS:  # the help of the program alone lists what it has
+        assert not re.search(rf"^  {kind} ", harness.succeed("convert", "--help").out.decode(), re.MULTILINE)
 
 
 def test_any_number_of_threads_will_do(folder):

@@ -118,6 +118,20 @@ def test_every_option_is_in_every_script():
             assert f"-l {name[2:]} " in scripts["fish"], name
 
 
+def test_every_command_has_the_common_options():
+    """As the manual page says."""
+    page = succeed("man").out.decode().replace("\\-", "-")
+    common = page.split(".SH COMMON OPTIONS")[1].split(".SH ")[0].partition("--version")[0]
+    names = set(re.findall(r"\\fB(-[\w-]+)\\fR", common.partition(".TP")[2]))
+    assert names == {"-h", "--help", "--json", "-q", "--quiet", "-j", "--jobs", "--threads", "--color",
+                     "--max-record-bytes"}
+    described = re.findall(r"^\.SS (shardfeed .*)$", page, re.M)
+    offered = dict(re.findall(r"'(shardfeed [^']+)'\)\n +commands='[^']*'\n +options='([^']*)'", script("bash")))
+    assert set(offered) == set(described) and len(offered) > 40
+    for command, options in offered.items():
+        assert names <= set(options.split()), command
+
+
 def test_the_manual_page_has_every_command_and_no_warnings(tmp_path):
     page = tmp_path / "shardfeed.1"
     page.write_bytes(succeed("man").out)

@@ -129,9 +129,9 @@ def parser(kind: str) -> argparse.ArgumentParser:
     add("--dry-run", action="store_true", help="show the features, sizes and first records; write nothing; OUT may be left out")
     add("--json", action="store_true", help="print one JSON object on standard output")
     add("-q", "--quiet", action="store_true", help="print errors only")
-    add("-j", "--jobs", "--threads", dest="threads", type=whole(1, MOST_THREADS), default=0, metavar="N",
+    add("-j", "--jobs", "--threads", dest="threads", type=whole(1, MOST_THREADS), default=0, metavar="INT",
         help="threads; default: one per processor")
-    add("--max-record-bytes", type=max_record_bytes, help=argparse.SUPPRESS)  # accepted by all commands; nothing is inflated here
+    add("--max-record-bytes", type=max_record_bytes, metavar="SIZE", help="as for other commands; this one inflates nothing")
     for option in NOT_HERE:
         add(option, action=_NotHere, nargs="?", help=argparse.SUPPRESS)
     return made

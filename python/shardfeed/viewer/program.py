@@ -87,7 +87,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 def _add_common(made: argparse.ArgumentParser) -> None:
     made.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     made.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    made.add_argument("-j", "--jobs", "--threads", dest="threads", type=whole(1, MOST_THREADS), metavar="N",
+    made.add_argument("-j", "--jobs", "--threads", dest="threads", type=whole(1, MOST_THREADS), metavar="INT",
                       help="threads that read all records; default: one per processor")
     made.add_argument("--max-record-bytes", type=max_record_bytes, metavar="SIZE",
                       help="a longer record of a compressed shard is an error; default 2GiB")
