@@ -11,6 +11,9 @@
 namespace shardfeed {
 namespace {
 
+constexpr FeatureKind kAllKinds[] = {FeatureKind::kNone, FeatureKind::kBytes, FeatureKind::kFloat,
+                                     FeatureKind::kInt64};
+
 // More values do not fit into a record, whose size has 31 bits in Protocol Buffers.
 constexpr uint64_t kMaxShapeSize = INT32_MAX;
 
@@ -48,6 +51,19 @@ bool ShapeFits(const FeatureSchema& feature) {
   if (!any_length) return feature.min_values == values && feature.max_values == values;
   if (values == 0) return feature.max_values == 0;
   return feature.min_values % values == 0 && feature.max_values % values == 0;
+}
+
+// Sets what follows from `records` and `of_kind`. Without a record of a single kind, the kind stays
+// what it is: it is declared, or one of those that differ.
+void ChooseKind(FeatureSchema& feature) {
+  uint64_t most = 0;
+  for (FeatureKind kind : {FeatureKind::kInt64, FeatureKind::kFloat, FeatureKind::kBytes}) {
+    if (feature.of_kind[static_cast<size_t>(kind)] <= most) continue;
+    most = feature.of_kind[static_cast<size_t>(kind)];
+    feature.kind = kind;
+  }
+  feature.mixed_kinds =
+      feature.records - feature.of_kind[static_cast<size_t>(FeatureKind::kNone)] - most;
 }
 
 // The kind of list in which values of a type are.
@@ -93,6 +109,11 @@ void Schema::Layout::Remember(std::string_view record) {
     at = span.end;
   }
   structure.append(record.substr(at));
+}
+
+// Records of remembered layouts count as of the kind that features had, which has changed.
+void Schema::ForgetLayouts() {
+  for (Layout& layout : memories_.layouts) layout.structure.clear();
 }
 
 Schema::Seen Schema::Find(std::string_view name, size_t position) {
@@ -198,6 +219,7 @@ bool Schema::AddPlain(std::string_view record, Layout& layout) {
   for (const FoundFeature& found : layout.features) {
     FeatureSchema& feature = *found.schema;
     ++feature.records;
+    ++feature.of_kind[static_cast<size_t>(found.kind)];
     feature.min_values = std::min(feature.min_values, found.count);
     feature.max_values = std::max(feature.max_values, found.count);
     if (found.kind == FeatureKind::kBytes && found.count > 0) {
@@ -213,7 +235,10 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
   Layout& layout = memories_.layouts[record.size() % memories_.layouts.size()];
   const bool size_repeats = layout.record_bytes == record.size();
   if (size_repeats && layout.Fits(record)) {
-    for (const FoundFeature& feature : layout.features) ++feature.schema->records;
+    for (const FoundFeature& feature : layout.features) {
+      ++feature.schema->records;
+      ++feature.schema->of_kind[static_cast<size_t>(feature.kind)];
+    }
     if (visitor != nullptr) visitor->Visit(layout.features, layout.values);
     return absl::OkStatus();
   }
@@ -257,10 +282,12 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
     FeatureSchema& feature = *seen.schema;
     ++feature.records;
     feature.is_list |= summary.is_list;
+    if (!summary.kinds_differ) ++feature.of_kind[static_cast<size_t>(summary.kind)];
     if (feature.kind == FeatureKind::kNone) feature.kind = summary.kind;
     if (summary.kinds_differ ||
         (summary.kind != FeatureKind::kNone && summary.kind != feature.kind)) {
-      ++feature.mixed_kinds;
+      ChooseKind(feature);
+      ForgetLayouts();
       remember = false;
     }
     feature.min_values = std::min(feature.min_values, summary.values);
@@ -309,9 +336,8 @@ void Schema::Merge(const Schema& other) {
       if (ours.type.shape != theirs.type.shape) ours.type.shape.clear();
     }
     if (ours.kind == FeatureKind::kNone) ours.kind = theirs.kind;
-    ours.mixed_kinds += theirs.mixed_kinds;
-    if (theirs.kind != FeatureKind::kNone && theirs.kind != ours.kind) {
-      ours.mixed_kinds += theirs.records - theirs.mixed_kinds;
+    for (size_t kind = 0; kind < ours.of_kind.size(); ++kind) {
+      ours.of_kind[kind] += theirs.of_kind[kind];
     }
     // If only one of them tells how many values steps have, it is not known of all.
     const bool tells = IsKnownOfSteps(ours) && IsKnownOfSteps(theirs);
@@ -320,11 +346,13 @@ void Schema::Merge(const Schema& other) {
     ours.max_step_values = tells ? std::max(ours.max_step_values, theirs.max_step_values) : 0;
     ours.is_list |= theirs.is_list;
     ours.records += theirs.records;
+    ChooseKind(ours);
     ours.min_values = std::min(ours.min_values, theirs.min_values);
     ours.max_values = std::max(ours.max_values, theirs.max_values);
     ours.min_bytes = std::min(ours.min_bytes, theirs.min_bytes);
     ours.max_bytes = std::max(ours.max_bytes, theirs.max_bytes);
   }
+  ForgetLayouts();
 }
 
 void Schema::SetTypes(const FeatureTypes& types) {
@@ -373,7 +401,15 @@ nlohmann::json Schema::ToJson() const {
       entry["max_step_values"] = feature.max_step_values;
     }
     if (feature.mixed_kinds > 0) entry["mixed_kinds"] = feature.mixed_kinds;
-    // With mixed kinds, a part of a dataset may begin with another kind.
+    // Otherwise all records are of `kind`.
+    if (feature.of_kind[static_cast<size_t>(feature.kind)] < feature.records) {
+      nlohmann::json& kinds = entry["kinds"] = nlohmann::json::object();
+      for (FeatureKind kind : kAllKinds) {
+        const uint64_t count = feature.of_kind[static_cast<size_t>(kind)];
+        if (count > 0) kinds[std::string(FeatureKindName(kind))] = count;
+      }
+    }
+    // With mixed kinds, also where `kind` is another one.
     if (feature.min_bytes <= feature.max_bytes) {
       entry["min_bytes"] = feature.min_bytes;
       entry["max_bytes"] = feature.max_bytes;
@@ -400,8 +436,7 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     FeatureSchema& feature = features_[name];
     const std::string kind = members.Text(entry, "kind");
     bool known = false;
-    for (FeatureKind k :
-         {FeatureKind::kNone, FeatureKind::kBytes, FeatureKind::kFloat, FeatureKind::kInt64}) {
+    for (FeatureKind k : kAllKinds) {
       if (kind != FeatureKindName(k)) continue;
       feature.kind = k;
       known = true;
@@ -420,6 +455,24 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     }
     if (entry.contains("mixed_kinds")) {
       feature.mixed_kinds = members.Number(entry, "mixed_kinds", feature.records);
+    }
+    // Earlier versions did not write how many records have each kind.
+    feature.of_kind[static_cast<size_t>(feature.kind)] = feature.records - feature.mixed_kinds;
+    if (entry.contains("kinds") && members.status().ok()) {
+      const nlohmann::json& kinds = entry["kinds"];
+      if (!kinds.is_object()) members.Fail("the kinds of a feature are not an object");
+      uint64_t left = feature.records;
+      for (FeatureKind k : kAllKinds) {
+        const std::string key(FeatureKindName(k));
+        uint64_t& count = feature.of_kind[static_cast<size_t>(k)];
+        count = kinds.contains(key) ? members.Number(kinds, key.c_str(), left) : 0;
+        left -= std::min(left, count);
+      }
+      const uint64_t mixed = feature.mixed_kinds;
+      ChooseKind(feature);
+      if (kind != FeatureKindName(feature.kind) || mixed != feature.mixed_kinds) {
+        members.Fail("the kinds of a feature contradict its kind or mixed_kinds");
+      }
     }
     if (entry.contains("min_bytes") || entry.contains("max_bytes")) {
       feature.min_bytes = members.Number(entry, "min_bytes");

@@ -33,13 +33,17 @@ using FeatureTypes = std::map<std::string, FeatureType, std::less<>>;
 
 // One feature over all records.
 struct FeatureSchema {
-  // The kind of the first record in which the feature has a kind.
+  // The kind that it has in most records; of kinds in as many records, the first of int64, float
+  // and bytes. So it does not depend on the order of records, nor on how parts were merged.
   FeatureKind kind = FeatureKind::kNone;
   // True for a feature list of SequenceExamples.
   bool is_list = false;
   // Number of records that have the feature.
   uint64_t records = 0;
-  // Number of records in which the feature has another kind than `kind`.
+  // Number of records with values of the kind alone, for each FeatureKind; kNone: without values of
+  // a kind. A manifest of an earlier version tells only that of `kind`.
+  std::array<uint64_t, 4> of_kind = {};
+  // Number of records in which the feature has another kind than `kind`, or several.
   uint64_t mixed_kinds = 0;
   // Range of the number of values in a record that has the feature.
   uint64_t min_values = UINT64_MAX;
@@ -90,7 +94,8 @@ class Schema {
   // Adds a record, and shows its values to `visitor`, unless it is null. DataLoss: it is not an
   // Example; only the record itself is counted.
   absl::Status AddRecord(std::string_view record, ValueVisitor* visitor = nullptr);
-  // If both have types of a feature, whatever differs between them becomes unknown.
+  // The result is that of adding all records to one schema, in any order; except that of types of a
+  // feature, if both have them, whatever differs becomes unknown.
   void Merge(const Schema& other);
   // Notes the types of those features that the records have. A shape that they do not have is left
   // out.
@@ -149,6 +154,7 @@ class Schema {
   // Adds a record as nearly all are: each feature has one packed list of its kind, and they are in
   // the order of the last record. False: it is another one, and nothing was added.
   bool AddPlain(std::string_view record, Layout& layout);
+  void ForgetLayouts();
   // Whether the spans in `values` show all values of summaries_.
   bool SpansShowAll(const std::vector<ValueSpan>& values) const;
 
@@ -161,8 +167,9 @@ class Schema {
 };
 
 // Describes the first difference of `stored` from `found`, which was collected from the records;
-// empty if there is none. If a feature has mixed kinds, its kind is not compared, because it
-// depends on the order in which schemas were merged. Nor are types, which records do not tell.
+// empty if there is none. If a feature has mixed kinds, its kind is not compared, because in
+// manifests of earlier versions it depends on the order in which schemas were merged. Nor are
+// types, which records do not tell.
 std::string DifferenceOf(const Schema& stored, const Schema& found);
 
 }  // namespace shardfeed

@@ -17,7 +17,8 @@ void ExpectSame(const Schema& a, const Schema& b) {
     const FeatureSchema& other = (in_b++)->second;
     FUZZ_EXPECT(feature.records == other.records && feature.is_list == other.is_list);
     FUZZ_EXPECT(feature.min_values == other.min_values && feature.max_values == other.max_values);
-    // If kinds are mixed, the order determines which of them counts.
+    FUZZ_EXPECT(feature.of_kind == other.of_kind && feature.mixed_kinds == other.mixed_kinds);
+    // If no record has a single kind, the order determines which of them counts.
     if (feature.mixed_kinds == 0) FUZZ_EXPECT(feature == other);
   }
 }

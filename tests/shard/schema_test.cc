@@ -65,6 +65,71 @@ TEST(Schema, MergingEqualsGatheringAtOnce) {
   EXPECT_EQ(merged.features().at("label").records, 4);
 }
 
+TEST(Schema, MixedKindsAreTheSameHoweverPartsAreMerged) {
+  const std::vector<std::string> records = {
+      Record([](ExampleBuilder& b) { b.AddFloat("x", 1); }),
+      Record([](ExampleBuilder& b) { b.AddInt64("x", 1); }),
+      Record([](ExampleBuilder& b) { b.AddBytes("x", "a"); }),
+      Record([](ExampleBuilder& b) { b.AddInt64("x", 2); }),
+      std::string("\x0a\x07\x0a\x05\x0a\x01x\x12\x00", 9),  // x without values
+      Record([](ExampleBuilder& b) { b.AddFloat("x", 2); }),
+      Record([](ExampleBuilder& b) { b.AddInt64("x", 3); }),
+      Record([](ExampleBuilder& b) { b.AddInt64("x", 3); }),
+      Record([](ExampleBuilder& b) { b.AddInt64("x", 3); }),
+  };
+  Schema all;
+  for (const std::string& record : records) EXPECT_OK(all.AddRecord(record));
+  const FeatureSchema& x = all.features().at("x");
+  EXPECT_EQ(x.kind, FeatureKind::kInt64);
+  EXPECT_EQ(x.records, 9);
+  EXPECT_EQ(x.mixed_kinds, 3);
+  EXPECT_EQ(x.of_kind, (std::array<uint64_t, 4>{1, 1, 2, 5}));
+  for (size_t num_parts = 1; num_parts <= records.size(); ++num_parts) {
+    std::vector<Schema> parts(num_parts);
+    for (size_t i = 0; i < records.size(); ++i) {
+      EXPECT_OK(parts[i % num_parts].AddRecord(records[i]));
+    }
+    Schema forward;
+    Schema backward;
+    for (size_t i = 0; i < num_parts; ++i) {
+      // As tasks of a job do, through a file.
+      Schema read;
+      ASSERT_OK(read.FromJson(parts[i].ToJson(), parts[i].records()));
+      EXPECT_EQ(read.features(), parts[i].features());
+      forward.Merge(read);
+      backward.Merge(parts[num_parts - 1 - i]);
+    }
+    EXPECT_EQ(forward.features(), all.features()) << num_parts;
+    EXPECT_EQ(backward.features(), all.features()) << num_parts;
+  }
+}
+
+TEST(Schema, RecordsAfterAMergeCountAsOfTheirKind) {
+  const std::string number = Record([](ExampleBuilder& b) { b.AddInt64("x", 1); });
+  const std::string real = Record([](ExampleBuilder& b) { b.AddFloat("x", 1); });
+  Schema schema;
+  for (int i = 0; i < 3; ++i) EXPECT_OK(schema.AddRecord(number));
+  Schema other;
+  for (int i = 0; i < 5; ++i) EXPECT_OK(other.AddRecord(real));
+  schema.Merge(other);
+  EXPECT_EQ(schema.features().at("x").kind, FeatureKind::kFloat);
+  EXPECT_EQ(schema.features().at("x").mixed_kinds, 3);
+  for (int i = 0; i < 3; ++i) EXPECT_OK(schema.AddRecord(number));
+  EXPECT_EQ(schema.features().at("x").kind, FeatureKind::kInt64);
+  EXPECT_EQ(schema.features().at("x").mixed_kinds, 5);
+}
+
+TEST(Schema, MergesMixedKindsOfEarlierVersions) {
+  nlohmann::json json = Gathered().ToJson();
+  json["label"]["mixed_kinds"] = 1;
+  Schema earlier;
+  ASSERT_OK(earlier.FromJson(json, 2));
+  Schema merged = Gathered();
+  merged.Merge(earlier);
+  EXPECT_EQ(merged.features().at("label").records, 4);
+  EXPECT_EQ(merged.features().at("label").mixed_kinds, 1);
+}
+
 TEST(Schema, JsonGoesBothWays) {
   const Schema schema = Gathered();
   Schema read;
@@ -95,6 +160,9 @@ TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
   expect("shape", {1, -1}, "a shape is not that of its feature's values");
   expect("shape", {0.5}, "the sizes of a shape are not integers");
   expect("mixed_kinds", 2, "\"mixed_kinds\": expected an integer from 0 to 1, got 2");
+  expect("kinds", 1, "the kinds of a feature are not an object");
+  expect("kinds", {{"bytes", 2}}, "\"bytes\": expected an integer from 0 to 1, got 2");
+  expect("kinds", {{"float", 1}}, "the kinds of a feature contradict its kind or mixed_kinds");
   Schema read;
   EXPECT_FAILS(read.FromJson(nlohmann::json::array(), 2), kDataLoss, "are not an object");
   EXPECT_FAILS(read.FromJson({{"a", 1}}, 2), kDataLoss, "a feature is not an object");
