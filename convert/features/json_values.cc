@@ -64,6 +64,10 @@ class FactFinder {
                Saw(kFloat, value);
       }
       case element_type::DOUBLE:
+        if (IsJsonMinusZero(value)) [[unlikely]] {
+          AddNoDate(value);
+          return Saw(kInt64, value);
+        }
         return AddDouble(value) && Saw(kFloat, value);
       case element_type::NULL_VALUE:
         return Fail(
@@ -217,6 +221,8 @@ bool ForEachValue(element value, Visit visit) {
 bool AppendInteger(element value, DatesAs dates, std::vector<int64_t>& integers) {
   if (value.type() == element_type::INT64) {
     integers.push_back(value.get_int64().value_unsafe());
+  } else if (value.type() == element_type::DOUBLE && IsJsonMinusZero(value)) {
+    integers.push_back(0);
   } else if (value.type() == element_type::BOOL) {
     integers.push_back(value.get_bool().value_unsafe() ? 1 : 0);
   } else if (dates != DatesAs::kText && value.type() == element_type::STRING) {
@@ -234,7 +240,7 @@ bool AppendFloat(element value, std::vector<float>& floats) {
     case element_type::DOUBLE: {
       double number = value.get_double().value_unsafe();
       if (std::isnan(number)) [[unlikely]]
-        number = JsonDouble(value);
+        number = IsJsonMinusZero(value) ? 0 : JsonDouble(value);
       const std::optional<float> rounded = ToFloat(number);
       floats.push_back(rounded.value_or(0));
       return rounded.has_value();

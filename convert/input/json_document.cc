@@ -60,6 +60,8 @@ simdjson::error_code Grow(simdjson::dom::parser& parser, size_t size) {
 // The numbers of the thread's last text that the parser did not take as they are, as views of it.
 thread_local std::vector<std::string_view> replaced_numbers;
 
+constexpr std::string_view kMinusZero = "-0";
+
 // Such a number is a NaN in the parser's result, whose low bits are its index plus one here. The
 // parser itself makes no NaN.
 constexpr uint64_t kReplaced = 0x7ff8'0000'0000'0000;
@@ -206,7 +208,12 @@ double JsonDouble(element number) {
 
 std::string_view JsonLargeInteger(element number) {
   const std::string_view text = ReplacedNumber(number.get_double().value_unsafe());
-  return text.find_first_of(".eE") == text.npos ? text : std::string_view();
+  const bool large = text.find_first_of(".eE") == text.npos && text != kMinusZero;
+  return large ? text : std::string_view();
+}
+
+bool IsJsonMinusZero(element number) {
+  return ReplacedNumber(number.get_double().value_unsafe()) == kMinusZero;
 }
 
 std::string JsonText(element value) {

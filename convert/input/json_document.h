@@ -26,7 +26,7 @@ enum class JsonDigits {
 //
 // Beyond RFC 8259, NaN, Infinity and -Infinity are doubles, as Python's json and pandas write them,
 // and integers of more than 64 bits are, too: see JsonDouble. So are numbers too close to 0 for a
-// double, whose text JsonText has.
+// double, whose text JsonText has, and with JsonDigits::kOwn the integer -0.
 simdjson::error_code ParseJson(std::string_view text, simdjson::dom::element* root,
                                JsonDigits digits = JsonDigits::kOfDoubles);
 
@@ -34,6 +34,8 @@ simdjson::error_code ParseJson(std::string_view text, simdjson::dom::element* ro
 double JsonDouble(simdjson::dom::element number);
 // The digits of such an element that is an integer of more than 64 bits; otherwise empty.
 std::string_view JsonLargeInteger(simdjson::dom::element number);
+// Whether such an element is the integer -0, which has its sign with JsonDigits::kOwn.
+bool IsJsonMinusZero(simdjson::dom::element number);
 // The element as JSON without blanks. With JsonDigits::kOwn, numbers have all digits of the text.
 std::string JsonText(simdjson::dom::element value);
 

@@ -45,6 +45,7 @@ bool IsReplaced(std::string_view token, bool all) {
   digits.remove_suffix(rest.size());
   if (leading_zero && digits.size() > 1) return false;
   if (rest.empty()) {
+    if (token == "-0") return all;
     if (digits.size() < 19) return false;
     int64_t small;
     uint64_t large;

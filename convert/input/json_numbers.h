@@ -12,7 +12,8 @@ namespace shardfeed {
 
 // Copies `text` to `out` with `placeholder`, a number, in place of each such number outside of
 // strings, and appends those to `replaced`, as views of `text`: "NaN", "Infinity", "-Infinity" and
-// integers of more than 64 bits; with `all`, also all numbers whose digits a double may not keep.
+// integers of more than 64 bits; with `all`, also all numbers whose digits a double may not keep,
+// and -0, whose sign an integer does not.
 void ReplaceNumbers(std::string_view text, bool all, std::string_view placeholder, std::string* out,
                     std::vector<std::string_view>* replaced);
 

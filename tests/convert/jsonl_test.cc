@@ -197,6 +197,17 @@ TEST_F(JsonlTest, IntegersOutsideOfInt64AreWhatASchemaSays) {
               absl::StatusCode::kDataLoss, "the integer 18446744073709551616 is outside of int64");
 }
 
+TEST_F(JsonlTest, MinusZeroAsTextKeepsItsSign) {
+  // It stays an integer for other keys, also where it is one of those that are nested.
+  const std::string content =
+      "{\"b\": [-0, -0.0, 1.0, 1e5, -0], \"i\": -0, \"f\": [0.5, -0], \"n\": [[-0, 1], [-0]]}";
+  auto source = Open(content, {.kinds = {{"b", ColumnKind::kBytes}, {"i", ColumnKind::kInt64}}});
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("b=bytes[-0 -0.0 1.0 1e5 -0] f=float[0.5 0] i=int64[0] n=int64[0 1 0] "
+                          "n_lengths=int64[2 1]"));
+  EXPECT_THAT(source->notes(), testing::IsEmpty());
+}
+
 TEST_F(JsonlTest, NumbersAsTextKeepTheirDigits) {
   const FeatureChoice bytes = {.kinds = {{"b", ColumnKind::kBytes}}};
   EXPECT_THAT(Texts(Convert(*Open("{\"a\": [1.10, 1E5, -0], \"b\": [1.10, 1E5, 100, \"x\", true, "
@@ -337,6 +348,8 @@ TEST_F(JsonlTest, RefusesAnEmptyInput) {
   ExpectScanError("", "a.jsonl: no records: every line is blank");
   ExpectScanError("\n  \n", "a.jsonl: no records");
   ExpectScanError("{\"a\": \"\xff\"}\n", "a.jsonl:1: not UTF-8 at byte 7");
+  ExpectScanError("\xff\xfe{\0}\0\n\0"s,
+                  "a.jsonl: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
   ExpectError(MakeJsonSource({}, JsonLayout::kLines).status(), absl::StatusCode::kInvalidArgument,
               "expected JSON files");
   ExpectError(Scan(*Make({Path("none.jsonl")})), absl::StatusCode::kNotFound, "none.jsonl");
