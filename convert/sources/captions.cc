@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "convert/input/file_tree.h"
 #include "convert/input/json_document.h"
 #include "convert/input/name_list.h"
+#include "convert/input/text_encoding.h"
 #include "convert/input/whole_file.h"
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
@@ -27,6 +29,14 @@ static_assert(WholeFile::kPadding >= kJsonPadding);
 
 constexpr std::array<std::string_view, 6> kOwnFeatures = {
     "text", "image/encoded", "image/filename", "image/format", "image/height", "image/width"};
+
+// DataLoss: the text has the byte order mark of UTF-16.
+absl::Status CheckMark(std::string_view path, std::string_view text) {
+  const std::optional<ByteOrderMark> mark = FindByteOrderMark(text);
+  if (!mark || mark->encoding == TextEncoding::kUtf8) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("{}: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", path));
+}
 
 // An image and the texts beside it.
 struct Pair {
@@ -151,6 +161,7 @@ std::string CaptionsSource::PathOfRecord(uint64_t number) const {
 absl::Status CaptionsSource::ScanJson(const std::string& path) {
   absl::StatusOr<std::string_view> text = json_.Read(path);
   if (!text.ok()) return text.status();
+  if (absl::Status status = CheckMark(path, *text); !status.ok()) return status;
   absl::StatusOr<simdjson::dom::object> object = ParseJsonObject(
       WithoutByteOrderMark(*text), path, 1, "the file must hold one JSON object", schema_.digits());
   if (!object.ok()) return object.status();
@@ -257,8 +268,11 @@ absl::Status CaptionsSource::Scan(std::stop_token stop,
 
 std::vector<std::string> CaptionsSource::notes() const {
   std::vector<std::string> notes;
-  other_files_.AppendNote("skipped", "file", "files", "that are neither images nor their texts",
-                          &notes);
+  const bool one = other_files_.count() == 1;
+  other_files_.AppendNote(
+      "skipped", "file", "files",
+      one ? "that is neither an image nor its text" : "that are neither images nor their texts",
+      &notes);
   loops_.AppendNote("skipped", "link", "links", "to a folder that contains the link", &notes);
   for (std::string& note : schema_.Notes()) notes.push_back(std::move(note));
   return notes;
@@ -324,6 +338,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     const std::string text_path = stem + ".txt";
     absl::StatusOr<std::string_view> text = text_file.Read(text_path);
     if (!text.ok()) return text.status();
+    if (status = CheckMark(text_path, *text); !status.ok()) return status;
     *text = WithoutByteOrderMark(*text);
     while (text->ends_with('\n') || text->ends_with('\r')) text->remove_suffix(1);
     if (!IsUtf8(*text)) {

@@ -76,6 +76,11 @@ TEST_F(CaptionsTest, TextsWithoutImagesAreNoted) {
   EXPECT_THAT(source->notes(),
               ElementsAre("skipped 2 files that are neither images nor their texts: " +
                           Path("in/c.csv") + ", " + Path("in/b.txt")));
+  std::filesystem::remove(Path("in/c.csv"));
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(
+      source->notes(),
+      ElementsAre("skipped 1 file that is neither an image nor its text: " + Path("in/b.txt")));
 }
 
 TEST_F(CaptionsTest, DefectsAreTold) {
@@ -88,11 +93,16 @@ TEST_F(CaptionsTest, DefectsAreTold) {
   ASSERT_TRUE(Scan(*source).ok());
   ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
               "in/a.txt: not UTF-8; convert it");
+  Write("in/a.txt", "\xff\xfe\x68");
+  ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
+              "in/a.txt: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
   Write("in/a.JPG", kPng);
   ExpectScanError("in/a.JPG: a.png has the same name except for the suffix");
   std::filesystem::remove(Path("in/a.JPG"));
   Write("in/a.json", "{\"x\": 1,\n \"y\" 2}");
   ExpectScanError("in/a.json:2:6: invalid JSON");
+  Write("in/a.json", "\xfe\xff{}");
+  ExpectScanError("in/a.json: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
   Write("in/a.json", "{\"text\": 1}");
   ExpectScanError(
       "in/a.json: the key \"text\" has the name of a feature that the image or the text makes");

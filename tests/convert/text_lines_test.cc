@@ -48,6 +48,10 @@ TEST_F(TextLinesTest, NamesTheLineThatIsNotUtf8) {
   ExpectError(Scan(*Open("a\nb\xff\n")), absl::StatusCode::kDataLoss,
               "a.txt:2: not UTF-8 at byte 3");
   ExpectError(Scan(*Open("a\nb\0c\n"s)), absl::StatusCode::kDataLoss, "a.txt:2: a NUL byte");
+  ExpectError(Scan(*Open("\xff\xfe"
+                         "a\0\n\0"s)),
+              absl::StatusCode::kDataLoss,
+              "a.txt: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
 }
 
 TEST_F(TextLinesTest, RefusesAnEmptyInput) {
