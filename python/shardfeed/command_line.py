@@ -17,11 +17,24 @@ class Misuse(ValueError):
     """The command line is wrong."""
 
 
+class _Once(argparse.Action):
+    """Stores a value. An option given twice is an error, in the words of the program."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Optional[str] = None) -> None:
+        seen = vars(namespace).setdefault("_seen", set())
+        if self.option_strings and self.dest in seen:
+            raise argparse.ArgumentError(self, "At Most 1 required but received 2")
+        seen.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """Raises Misuse where its base ends the process."""
 
     def __init__(self, has_colors: bool = False, **options: Any) -> None:
         super().__init__(**options)
+        for action in (None, "store"):
+            self.register("action", action, _Once)
         if "-h" in self._option_string_actions:
             self._option_string_actions["-h"].help = "Print this help message and exit"
         about = "auto, always or never; default: auto, on terminals unless NO_COLOR or CLICOLOR=0 is set"

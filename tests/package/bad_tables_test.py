@@ -435,6 +435,10 @@ def test_truncated_lmdb(tmp_path):
                                                                     "--shuffle"),
     (["parquet", "-", "out/t@1", "--resume"], "parquet: standard input cannot be resumed; write it to a file first"),
     (["parquet", "t", "out/t@1", "--level", "x"], "parquet: --level: 'x' is not an integer of at least 1"),
+    (["parquet", "t", "out/t@1", "--limit", "3", "--limit", "3"], "parquet: --limit: At Most 1 required but received 2"),
+    (["parquet", "t", "out/t@1", "-j", "3", "--threads=4"], "parquet: --jobs: At Most 1 required but received 2"),
+    (["parquet", "t", "out/t@1", "--schema", "a", "--schema=b"], "parquet: --schema: At Most 1 required but received 2"),
+    (["sqlite", "t", "out/t@1", "--query", "a", "--query", "b"], "sqlite: --query: At Most 1 required but received 2"),
     (["parquet", "t", "out/t@1", "--foo"], "parquet: there is no option --foo"),
     (["parquet", "t", "out/t@1", "--query", "x"], "parquet: there is no option --query"),
     (["sqlite", "t", "out/t@1", "--limit"], "sqlite: --limit: expected a value"),
@@ -442,6 +446,15 @@ def test_truncated_lmdb(tmp_path):
 def test_wrong_use_is_explained(tmp_path, arguments, said):
     status = IO_FAILED if "cannot open" in said else USAGE
     assert fail(status, *arguments, cwd=tmp_path) == said
+
+
+def test_options_after_a_command_override_those_before_it(tmp_path):
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t.parquet")
+    result = shardfeed("-j", "2", "--color", "always", "convert", "parquet", "t.parquet", "out/t@1", "-j", "1", "--color",
+                       "never", "--json", cwd=tmp_path)
+    assert result.status == 0 and result.json["records"] == 1, result.err
+    result = shardfeed("-j", "2", "convert", "parquet", "t.parquet", "out/t@2", "-j", "1", "-j", "3", cwd=tmp_path)
+    assert result.status == USAGE and "parquet: --jobs: At Most 1 required but received 2" in result.err
 
 
 def test_a_missing_library_is_named(tmp_path):

@@ -137,9 +137,13 @@ def parser(kind: str) -> argparse.ArgumentParser:
     return made
 
 
-def parse(kind: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """Misuse: the arguments are wrong."""
-    given = parser(kind).parse_intermixed_args(list(arguments))
+def parse(kind: str, arguments: Sequence[str], before: Sequence[str] = ()) -> argparse.Namespace:
+    """`before`: options before the command, which those after it override. Misuse: the arguments are wrong."""
+    given = argparse.Namespace()
+    for some in (before, arguments) if before else (arguments,):
+        for name in ("paths", "_seen"):
+            vars(given).pop(name, None)
+        given = parser(kind).parse_intermixed_args(list(some), given)
     given.kind = kind
     given.threads = min(given.threads, 1024)  # Arrow starts all of them, whether they have work or not
     given.columns = [name for text in given.columns or [] for name in text.split(",")] or None
@@ -374,10 +378,10 @@ def _print(report: Dict[str, Any], given: argparse.Namespace) -> None:
     tell("\n".join(lines))
 
 
-def main(kind: str, arguments: Sequence[str]) -> int:
+def main(kind: str, arguments: Sequence[str], before: Sequence[str] = ()) -> int:
     """Runs the command, and returns its exit status."""
     try:
-        given = parse(kind, arguments)
+        given = parse(kind, arguments, before)
     except Misuse as error:
         complain(f"{kind}: {error}")
         complain(f"Run 'shardfeed convert {kind} --help' for usage.", head="")
@@ -411,9 +415,10 @@ def main(kind: str, arguments: Sequence[str]) -> int:
         return fail(USAGE, given.told(str(error)))
 
 
-def kind_in(arguments: Sequence[str]) -> Optional[Tuple[str, List[str]]]:
-    """The kind that a command line names, if Python reads it, and the arguments without its name."""
+def kind_in(arguments: Sequence[str]) -> Optional[Tuple[str, Sequence[str], Sequence[str]]]:
+    """The kind that a command line names, if Python reads it, the arguments after it and the options before it."""
     plain = names_in(arguments, 2)
     if len(plain) < 2 or arguments[plain[0]] != "convert" or arguments[plain[1]] not in KINDS:
         return None
-    return arguments[plain[1]], [one for i, one in enumerate(arguments) if i not in plain[:2]]
+    command, kind = plain[:2]
+    return arguments[kind], arguments[kind + 1:], [*arguments[:command], *arguments[command + 1:kind]]
