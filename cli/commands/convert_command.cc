@@ -216,6 +216,15 @@ absl::Status ReadLike(const ConvertFlags& flags, const CLI::App& command,
   return absl::OkStatus();
 }
 
+// InvalidArgument: an option was given that only compression uses, and there is none.
+absl::Status CheckUsed(const CLI::App& command, Compression compression) {
+  if (compression != Compression::kNone) return absl::OkStatus();
+  for (const char* option : {"--level", "--member-size"}) {
+    if (IsGiven(command, option)) return absl::InvalidArgumentError(NothingCompressed(option));
+  }
+  return absl::OkStatus();
+}
+
 // Takes over from the dataset of --like the options that determine what values mean, as if they had
 // been given. InvalidArgument: another value was given.
 absl::Status TakeOptionsOfLike(CLI::App& command, const NamedManifest& like) {
@@ -349,6 +358,9 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
   if (absl::Status status = ReadLike(flags, command, converting); !status.ok()) {
     return ReportError(status);
   }
+  if (absl::Status used = CheckUsed(command, converting.encode.compression); !used.ok()) {
+    return ReportError(used);
+  }
   if (converting.like) {
     const absl::Status taken = TakeOptionsOfLike(command, *converting.like);
     if (!taken.ok()) return ReportError(taken);
@@ -422,6 +434,7 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
                                        CompressionName(converting.encode.compression),
                                        converting.like->name));
   }
+  AddSuffixNote(spec->suffix, converting.encode.compression, &report.notes);
   // Whoever has chosen the numbers of the classes knows them.
   if (converting.only_shards.empty() && !converting.like && !IsGiven(command, "--class-map")) {
     AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,

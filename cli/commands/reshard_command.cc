@@ -10,6 +10,7 @@
 #include "cli/flags/cache_flags.h"
 #include "cli/flags/common_flags.h"
 #include "cli/flags/job_flags.h"
+#include "cli/reports/dataset_report.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/units.h"
 #include "convert/converter.h"
@@ -29,7 +30,7 @@ namespace {
 struct ReshardFlags {
   std::vector<std::string> paths;  // datasets, then the output
   std::string compression = "keep";
-  int level = 6;
+  std::optional<int> level;
   std::string member_size;
   std::string shares;
   std::string records;
@@ -178,7 +179,7 @@ absl::Status SetOptions(const ReshardFlags& flags, const CommandOptions& options
     }
     resharding->encode.member_bytes = *size;
   }
-  resharding->encode.level = flags.level;
+  resharding->encode.level = flags.level.value_or(resharding->encode.level);
   resharding->threads = options.threads;
   resharding->overwrite = flags.overwrite;
   resharding->sync = !flags.no_sync;
@@ -247,6 +248,9 @@ absl::StatusOr<Written> Write(const ReshardCommand& command, const ReshardFlags&
   absl::StatusOr<Compression> compression = CompressionOf(flags, *input);
   if (!compression.ok()) return compression.status();
   resharding.encode.compression = *compression;
+  if (*compression == Compression::kNone && (flags.level || !flags.member_size.empty())) {
+    return absl::InvalidArgumentError(NothingCompressed(flags.level ? "--level" : "--member-size"));
+  }
   absl::StatusOr<std::vector<Part>> parts = command.plan(*input, spec, flags);
   if (!parts.ok()) return parts.status();
   resharding.records_written = &written;
@@ -279,6 +283,8 @@ void Report(const ReshardFlags& flags, const OutputSpec& spec, const Written& wr
     const uint64_t count = flags.job.given() ? *spec.count : manifest.shards.size();
     return FormatSpec(spec.directory, manifest.stem, count, spec.suffix);
   };
+  std::vector<std::string> notes = manifests.front().notes;
+  AddSuffixNote(spec.suffix, manifests.front().compression, &notes);
   const size_t shards_taken_over =
       flags.job.given() ? only_shards.size() - manifests.front().shards.size() : 0;
   if (options.json) {
@@ -289,7 +295,7 @@ void Report(const ReshardFlags& flags, const OutputSpec& spec, const Written& wr
                           {"records", manifest.num_records()},
                           {"bytes", manifest.num_bytes()}});
     }
-    nlohmann::ordered_json json = {{"datasets", datasets}, {"notes", manifests.front().notes}};
+    nlohmann::ordered_json json = {{"datasets", datasets}, {"notes", notes}};
     if (flags.job.given()) {
       json["job"] = flags.job.job;
       json["only_shards"] = FormatParts(only_shards, ",");
@@ -305,7 +311,7 @@ void Report(const ReshardFlags& flags, const OutputSpec& spec, const Written& wr
   if (shards_taken_over > 0) {
     PrintNote(fmt::format("{} shards were taken over from an earlier run", shards_taken_over));
   }
-  PrintNotes(manifests.front().notes, "the manifest has all");
+  PrintNotes(notes, "the manifest has all");
   const std::string only = FormatParts(only_shards, ", ");
   for (const Manifest& manifest : manifests) {
     bytes += manifest.num_bytes();
@@ -429,7 +435,7 @@ void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit) {
         ->default_str("keep");
     command->add_option("--level", flags->level, "compression level: 1 (fast) to 9 (small)")
         ->check(CLI::Range(1, 9))
-        ->capture_default_str();
+        ->default_str("6");
     command->add_option(
         "--member-size", flags->member_size,
         "size of the pieces of compressed data at which a reader can start; default 256KiB");

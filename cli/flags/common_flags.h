@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,11 @@ CLI::Validator OneOf(const std::vector<std::pair<std::string, E>>& choices) {
         return word + " not in " + names;
       },
       names);
+}
+
+// The error of an option that only compression uses, where nothing is compressed.
+inline std::string NothingCompressed(std::string_view option) {
+  return std::string(option) + ": nothing is compressed without --compression gzip or zlib";
 }
 
 // The error of --tfds with an output in a store.

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "cli/reports/convert_progress.h"
+#include "cli/reports/dataset_report.h"
 #include "cli/reports/schema_text.h"
 #include "cli/terminal/terminal.h"
 #include "cli/terminal/units.h"
@@ -183,6 +184,9 @@ absl::StatusOr<Preview> MakePreview(Source& source, const ConvertOptions& conver
   }
   if (converting.encode.compression != Compression::kNone) {
     preview.notes.push_back("sizes are those before compression");
+  }
+  if (input.named) {
+    AddSuffixNote(converting.output.suffix, converting.encode.compression, &preview.notes);
   }
   for (std::string& note : preview.notes) note = converting.Reworded(std::move(note));
   preview.datasets = Estimate(source, converting, preview.sample, input);

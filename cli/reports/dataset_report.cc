@@ -1,6 +1,7 @@
 #include "cli/reports/dataset_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/terminal/units.h"
 #include "fmt/format.h"
@@ -80,6 +81,12 @@ void PrintNotesOf(const DatasetReport& report) {
 }
 
 }  // namespace
+
+void AddSuffixNote(std::string_view suffix, Compression compression,
+                   std::vector<std::string>* notes) {
+  std::string note = NoteOnSuffix(suffix, CompressionName(compression));
+  if (!note.empty()) notes->push_back(std::move(note) + "; --compression does");
+}
 
 void AddSiblingNotes(const std::string& directory, const std::vector<Manifest>& written,
                      bool takes_class_map, std::vector<std::string>* notes) {

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/terminal/console.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest/manifest.h"
+#include "shardfeed/options.h"
 #include "shardfeed/spec.h"
 
 namespace shardfeed {
@@ -32,6 +34,10 @@ struct DatasetReport {
 // `takes_class_map` says whether the command has an option for that.
 void AddSiblingNotes(const std::string& directory, const std::vector<Manifest>& written,
                      bool takes_class_map, std::vector<std::string>* notes);
+
+// Adds a note if the suffix of the shards names another compression than theirs.
+void AddSuffixNote(std::string_view suffix, Compression compression,
+                   std::vector<std::string>* notes);
 
 // `more` is added to the JSON object.
 void PrintReport(const DatasetReport& report, const CommandOptions& options,

@@ -13,6 +13,7 @@
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/optional.h"
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/string_view.h"
 #include "nanobind/stl/unique_ptr.h"
 #include "nanobind/stl/vector.h"
 #include "python/core/arrow.h"
@@ -590,6 +591,7 @@ void BindWriting(nb::module_& m) {
         }
         Check(status);
       });
+  m.def("note_on_suffix", &NoteOnSuffix, nb::arg("suffix"), nb::arg("compression"));
   m.def("check_output", &CheckOutput, nb::arg("spec"), nb::arg("is_free") = false);
   nb::class_<JobTask>(m, "JobTask")
       .def_static("make", &JobTask::Make)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 import weakref
@@ -104,7 +105,7 @@ def _null_columns(columns: Any) -> Dict[str, bool]:
             for field in schema if hasattr(field, "type")} if hasattr(schema, "field") else {}
 
 
-class _Seen:
+class SeenFeatures:
     """Which features had a value, as long as all records are seen as such. One without a value is in no record."""
 
     _FIRST = 1000  # records and batches: after them, writing does not look any more if all features had values
@@ -138,10 +139,15 @@ class _Seen:
         return [name for name in self._bare if name not in self.typed]
 
 
+def no_value(name: str) -> str:
+    """The warning about a feature without values."""
+    return f"feature {name!r} has no value in any record, so no record has it"
+
+
 class RecordWriter:
     """What writes records."""
 
-    _seen: Optional[_Seen] = None  # None: features are declared, or other records may have values of them
+    _seen: Optional[SeenFeatures] = None  # None: features are declared, or other records may have values of them
 
     def __init__(self, core: Any):
         if not hasattr(core, "write_example"):
@@ -238,7 +244,7 @@ class RecordWriter:
         for loss in self._writer.losses():
             warnings.warn(f"{loss}; write text or integers to keep them", UserWarning, stacklevel=3)
         for name in self._seen.without_values() if self._seen is not None else ():
-            warnings.warn(f"feature {name!r} has no value in any record, so no record has it", UserWarning, stacklevel=3)
+            warnings.warn(no_value(name), UserWarning, stacklevel=3)
 
     def __del__(self) -> None:
         if not getattr(self, "_ended", True):
@@ -320,7 +326,7 @@ class Writer(RecordWriter):
     def __init__(self, core: _core.Writer, is_declared: bool = False):
         super().__init__(core)
         if not is_declared:
-            self._seen = _Seen()
+            self._seen = SeenFeatures()
         self.report: Optional[Dict[str, int]] = None
 
     def close(self) -> Dict[str, int]:
@@ -338,6 +344,12 @@ class Writer(RecordWriter):
 def declared(features: Optional[Mapping[str, FeatureLike]], what: str) -> Tuple[Any, ...]:
     """The features for the core."""
     return tuple(feature.core(name) for name, feature in as_features(features or {}, what).items())
+
+
+def note_on_suffix(spec: str, compression: str) -> str:
+    """What to tell of a name whose suffix names another compression than the shards have; empty if there is nothing."""
+    suffix = re.search(r"@(?:[0-9]+|\*)(\.[^/]*)$", spec)
+    return _core.note_on_suffix(suffix[1], compression) if suffix else ""
 
 
 @checked
@@ -358,6 +370,9 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
     - `made_by`: what the manifest says about the origin.
 
     FileExistsError: a dataset of that name exists, and overwrite is false."""
+    note = note_on_suffix(os.fspath(spec), compression)
+    if note:
+        warnings.warn(f"write: {os.fspath(spec)}: {note}; the argument compression does", UserWarning, stacklevel=3)
     return Writer(_core.Writer(os.fspath(spec), compression, level, member_bytes, threads,
                                overwrite, sync, {"tool": "shardfeed (Python)", **(made_by or {})},
                                declared(features, "write: features")), is_declared=bool(features))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <system_error>
 
 #include "fmt/format.h"
@@ -64,6 +65,20 @@ std::optional<ParsedName> ParseShardName(std::string_view file_name) {
   const std::optional<ShardNameView> name = ViewShardName(file_name);
   if (!name) return std::nullopt;
   return ParsedName{std::string(name->stem), name->index, name->count, std::string(name->suffix)};
+}
+
+std::string NoteOnSuffix(std::string_view suffix, std::string_view compression) {
+  const std::string_view last = suffix.substr(std::min(suffix.rfind('.'), suffix.size()));
+  constexpr std::string_view kOthers[] = {".zip", ".bz2", ".xz", ".zst", ".lz4", ".7z", ".tgz"};
+  const std::string_view named = last == ".gz"     ? "gzip"
+                                 : last == ".zlib" ? "zlib"
+                                 : std::ranges::find(kOthers, last) != std::end(kOthers)
+                                     ? "another"
+                                     : compression;
+  if (named == compression) return "";
+  return fmt::format("the suffix {} does not choose a compression: the shards are {}{}", last,
+                     compression == "none" ? "not compressed" : "compressed with ",
+                     compression == "none" ? "" : compression);
 }
 
 std::string FormatSpec(std::string_view directory, std::string_view stem,

@@ -51,6 +51,10 @@ std::optional<ShardNameView> ViewShardName(std::string_view file_name);
 std::string FormatSpec(std::string_view directory, std::string_view stem,
                        std::optional<uint64_t> count, std::string_view suffix);
 
+// What to tell of a suffix that names another compression than that of the shards ("none", "gzip",
+// "zlib"), such as .gz if they are not compressed; empty if there is nothing to tell.
+std::string NoteOnSuffix(std::string_view suffix, std::string_view compression);
+
 // Sidecars are in a hidden folder beside the shards, where globs for shards do not find them.
 inline constexpr std::string_view kSidecarFolder = ".shardfeed";
 inline constexpr std::string_view kManifestEnding = ".manifest.json";

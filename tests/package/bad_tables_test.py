@@ -448,6 +448,33 @@ def test_wrong_use_is_explained(tmp_path, arguments, said):
     assert fail(status, *arguments, cwd=tmp_path) == said
 
 
+def test_options_of_compression_need_one(tmp_path):
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t.parquet")
+    for option, value in (("--level", "9"), ("--member-size", "4KiB")):
+        assert fail(USAGE, "parquet", "t.parquet", "out/t@1", option, value, cwd=tmp_path) == (
+            f"parquet: {option}: nothing is compressed without --compression gzip or zlib")
+        with pytest.raises(ValueError, match="(level|member_size): nothing is compressed without compression gzip or zlib$"):
+            sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "u@1", **{option[2:].replace("-", "_"): value})
+        sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "p@1", overwrite=True)
+        with pytest.raises(ValueError, match="p@1 is not compressed, so its compression has no level .*; pass compression=gzip "):
+            sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "q@1", like=tmp_path / "p@1",
+                       **{option[2:].replace("-", "_"): value})
+        options = {"overwrite": True, option[2:].replace("-", "_"): value}
+        sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "m@1", compression="gzip", **options)
+        sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "l@1", like=tmp_path / "m@1", **options)
+
+
+def test_suffixes_that_name_another_compression_are_noted(tmp_path):
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t.parquet")
+    note = "the suffix .gz does not choose a compression: the shards are not compressed; --compression does"
+    for options in ({"dry_run": True}, {}):
+        report = sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "u@1.gz", **options)
+        assert [one for one in report["notes"] if "suffix" in one] == [note]
+    result = shardfeed("convert", "parquet", "t.parquet", "v@1.gz", cwd=tmp_path)
+    assert result.status == 0 and result.out.startswith(f"note: {note}\n".encode()) and not result.err
+    assert not sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "w@1.gz", compression="gzip")["notes"]
+
+
 def test_options_after_a_command_override_those_before_it(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "t.parquet")
     result = shardfeed("-j", "2", "--color", "always", "convert", "parquet", "t.parquet", "out/t@1", "-j", "1", "--color",

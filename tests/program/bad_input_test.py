@@ -66,6 +66,32 @@ def test_values_of_options_are_checked(out, options):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("option, value", [("--level", "9"), ("--member-size", "4KiB")])
+def test_options_of_compression_need_one(tmp_path, out, option, value):
+    said = f"{option}: nothing is compressed without --compression gzip or zlib"
+    assert harness.fail(USAGE, "convert", "text", POEM, out / "x@2", option, value) == said
+    assert not out.exists()
+    harness.convert("text", POEM, out / "x@2", "--compression", "gzip", option, value)
+    harness.convert("text", POEM, out / "y@2", "--like", out / "x@2", option, value)
+    harness.convert("text", POEM, out / "plain@2")
+    assert harness.fail(USAGE, "reshard", out / "plain@2", out / "z@1", option, value) == said
+    assert harness.run("reshard", out / "x@2", out / "z@1", option, value).status == 0
+
+
+@pytest.mark.parametrize("suffix, options, what", [
+    (".gz", [], "not compressed"), (".tfrecord.gz", ["--compression", "zlib"], "compressed with zlib"),
+    (".zip", [], "not compressed"), (".zip", ["--compression", "gzip"], "compressed with gzip"),
+    (".gz", ["--compression", "gzip"], None), (".tfrecord", [], None)])
+def test_suffixes_that_name_another_compression_are_noted(out, suffix, options, what):
+    last = suffix[suffix.rindex("."):]
+    notes = [f"the suffix {last} does not choose a compression: the shards are {what}; --compression does"]
+    for name, more in (("x", ["--dry-run"]), ("x", [])):
+        report = harness.run("convert", "text", POEM, f"{out}/{name}@2{suffix}", *options, *more, "--json").json
+        assert [note for note in report["notes"] if "suffix" in note] == (notes if what else [])
+    report = harness.run("reshard", f"{out}/x@2{suffix}", f"{out}/y@1{suffix}", "--json").json
+    assert [note for note in report["notes"] if "suffix" in note] == (notes if what else [])
+
+
 # ---- images
 
 

@@ -308,8 +308,7 @@ def test_tasks_with_other_options_are_refused(sources, lines, tmp_path):
                        (["--shuffle", "1"], "shuffle: 'no', but this task has 'seed 1'"),
                        (["--limit", "10"], "limit: none, but this task has '10'"),
                        (["--dedup"], "dedup: none, but this task has 'by content'"),
-                       (["--no-sync"], "sync: 'yes', but this task has 'no'"),
-                       (["--level", "1"], "level: '6', but this task has '1'")]:
+                       (["--no-sync"], "sync: 'yes', but this task has 'no'")]:
         error = fail(USAGE, *arguments((kind, path, *more), out, "1"))
         assert error == (f"{job_of(out)}: the job has another option, {told}; all tasks of a job need the same options, "
                          "and another job another name")

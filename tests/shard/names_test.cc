@@ -13,6 +13,19 @@
 namespace shardfeed {
 namespace {
 
+TEST(NoteOnSuffix, TellsOfAnotherCompression) {
+  EXPECT_EQ(NoteOnSuffix(".tfrecord.gz", "none"),
+            "the suffix .gz does not choose a compression: the shards are not compressed");
+  EXPECT_EQ(NoteOnSuffix(".zip", "zlib"),
+            "the suffix .zip does not choose a compression: the shards are compressed with zlib");
+  for (const char* suffix : {"", ".tfrecord", ".gz.tfrecord"}) {
+    EXPECT_EQ(NoteOnSuffix(suffix, "none"), "");
+    EXPECT_EQ(NoteOnSuffix(suffix, "gzip"), "");
+  }
+  EXPECT_EQ(NoteOnSuffix(".gz", "gzip"), "");
+  EXPECT_EQ(NoteOnSuffix(".zlib", "zlib"), "");
+}
+
 TEST(ShardName, IsZeroPaddedToFiveDigitsOrMore) {
   EXPECT_EQ(ShardName("data", 1, 10, ""), "data-00001-of-00010");
   EXPECT_EQ(ShardName("data", 1, 10, ".tfrecord.gz"), "data-00001-of-00010.tfrecord.gz");

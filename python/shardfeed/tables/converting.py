@@ -6,6 +6,7 @@ import collections
 import contextlib
 import json
 import os
+import warnings
 from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _core
@@ -347,8 +348,10 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
     same one finished, and keeps those of this run if it is interrupted."""
     from ..jobs import write_job
     total = source.total(limit)
-    job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
-                    sync=sync, features=None if total else _declared(source.features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about the name, which the command notes
+        job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
+                        sync=sync, features=None if total else _declared(source.features))
     if resume is None:
         return _write_job(source, job, total, None, threads, shuffle, made_by, told, progress)
     with take_up(job, resume) as finished:

@@ -20,6 +20,7 @@ from .._core import DataLossError
 from ..command_line import (ERROR, MOST_THREADS, NOTE, Misuse, Parser, complain, in_utf8, max_record_bytes, names_in, one_line,
                             one_of, painted, size, tell, whole)
 from ..exit_status import DEFECTS, DONE, FAILED, INTERRUPTED, USAGE
+from ..writing import note_on_suffix
 from . import FILES_ONLY, KINDS, extra_of
 from .not_here import NOT_HERE
 from .screen import Progress, amount, counted, duration
@@ -108,10 +109,10 @@ def parser(kind: str) -> argparse.ArgumentParser:
                                           "and a feature of another kind is an error")
     add("--compression", type=one_of("none", "gzip", "zlib"), metavar="{none,gzip,zlib}",
         help="none (default), gzip or zlib")
-    add("--level", type=whole(1, 9), default=6, metavar="1-9", help="compression level: 1 (fast) to 9 (small)")
+    add("--level", type=whole(1, 9), metavar="1-9", help="compression level: 1 (fast) to 9 (small); default 6")
     add("--shard-size", type=_size, metavar="SIZE",
         help="approximate size of a shard before compression, by the first records; default 256MiB")
-    add("--member-size", type=_size, default=256 << 10, metavar="SIZE",
+    add("--member-size", type=_size, metavar="SIZE",
         help="size of the pieces of compressed data at which a reader can start; default 256KiB")
     add("--limit", type=whole(0), metavar="N", help="write at most this many records")
     add("--overwrite", action="store_true", help="replace a dataset of the same name")
@@ -178,6 +179,10 @@ def parse(kind: str, arguments: Sequence[str], before: Sequence[str] = ()) -> ar
         raise Misuse("--resume: finished shards are kept in folders only; write to a folder, and copy the dataset")
     if given.columns and "" in given.columns:
         raise Misuse("--columns: expected names, as in --columns a,b")
+    if given.compression == "none" or (given.compression is None and given.like is None):
+        for option, value in (("--level", given.level), ("--member-size", given.member_size)):
+            if value is not None:
+                raise Misuse(f"{option}: nothing is compressed without --compression gzip or zlib")
     given.shards = shards_of(given)
     return given
 
@@ -261,6 +266,15 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         given.compression = "none" if model is None else model.compression
         if given.compression != "none":
             told.append(f"compressed with {given.compression}, as {given.like} is")
+        elif given.level is not None or given.member_size is not None:
+            raise ValueError(f"{given.like} is not compressed, so its compression has no level and no size of members; pass "
+                             "compression=gzip to compress the shards")
+    given.level = 6 if given.level is None else given.level
+    given.member_size = 256 << 10 if given.member_size is None else given.member_size
+    note = note_on_suffix(given.out, given.compression)
+    if note:
+        note += "; --compression does"
+        told.append(note)
     shown = {**({"columns": ",".join(given.columns)} if given.columns else {}),
              **({"schema": given.schema} if given.schema else {}), **{name: str(value) for name, value in own.items()},
              **({"limit": str(given.limit)} if given.limit is not None else {})}
@@ -284,7 +298,7 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         else:
             out += f"@{shards}"
         if given.dry_run:
-            return _dry_run(given, source, preview.report_of(
+            return _dry_run(given, source, note, preview.report_of(
                 source, sample, dataset=out if given.named else None, shards=shards,
                 threads=given.threads or len(os.sched_getaffinity(0)), seconds=opened))
         source.conversion.forget()
@@ -319,9 +333,9 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         return report_of(done)
 
 
-def _dry_run(given: argparse.Namespace, source: Any, report: Dict[str, Any]) -> Dict[str, Any]:
+def _dry_run(given: argparse.Namespace, source: Any, note: str, report: Dict[str, Any]) -> Dict[str, Any]:
     fails = [f"the conversion would fail: {given.failure}"] if given.failure else []
-    return {**report, "notes": [*fails, *map(given.told, report["notes"])],
+    return {**report, "notes": [*fails, *map(given.told, report["notes"]), *([note] if note else [])],
             "sources": [{"path": given.told(table.path), "rows": table.rows} for table in source.tables]}
 
 
