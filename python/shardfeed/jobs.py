@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+import warnings
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _core
 from .arguments import Count, Level, Size, Threads, checked, checked_methods, shown
 from .features import FeatureLike, as_features
-from .writing import Compression, RecordWriter, declared
+from .writing import Compression, RecordWriter, SeenFeatures, declared, no_value, note_on_suffix
+
+_WITHOUT_VALUES = "without_values"  # in a message: features that had no value in the part. The core does not know it
 
 
 class PartWriter(RecordWriter):
     """One attempt at a part of a job, in a task. Use it in a `with`, and return `message` to the
     driver: it is available once the part is closed. After an exception nothing remains."""
 
-    def __init__(self, core: Any):
+    def __init__(self, core: Any, is_declared: bool = False):
         super().__init__(core)
+        if not is_declared:
+            self._seen = SeenFeatures()
         self.message: Optional[str] = None
         self._losses: List[str] = []  # of values that became records before they came here
 
@@ -25,9 +31,13 @@ class PartWriter(RecordWriter):
         message for WriteJob.commit: a text of about 300 bytes and 100 for each feature."""
         if self.message is None:
             self._ended = True
+            # Other parts may have values of these, so the commit tells.
+            bare = self._seen.without_values() if self._seen is not None else []
+            self._seen = None
             self._tell_losses()
             self._records = self._writer.records_written
-            self.message = self._writer.close([*self._losses, *self._writer.losses()])
+            message = self._writer.close([*self._losses, *self._writer.losses()])
+            self.message = json.dumps({**json.loads(message), _WITHOUT_VALUES: bare}) if bare else message
         return self.message
 
 
@@ -68,7 +78,7 @@ class WriteJob:
         IndexError: there is no such part. RuntimeError: the job has been committed or aborted."""
         if part < 0:
             raise IndexError(f"part {part} does not exist: the job has {len(self)} parts")
-        return PartWriter(self._core.open(part, str(attempt), threads, self._features))
+        return PartWriter(self._core.open(part, str(attempt), threads, self._features), is_declared=bool(self._features))
 
     def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None,
                notes: Sequence[str] = ()) -> Dict[str, int]:
@@ -76,11 +86,15 @@ class WriteJob:
         the driver, once. If a part has several messages, the first one counts. It may be repeated:
         an interrupted commit is finished, and a finished one gives the same result. `made_by` and
         `notes`: what the manifest says about the origin, and what users should know about the data.
+        A UserWarning names features that had no value in any part.
 
         Returns {"shards", "records", "bytes"}. ValueError: a part has no message, one is of another
         job, or a feature has another kind or shape in one part than in another. DataLossError: files of a part are gone. RuntimeError: another dataset of this
         name has been written since the job began. FileExistsError: as for `write`."""
-        return self._core.commit(list(messages),
+        messages, never = _without_values(messages)
+        for name in never:
+            warnings.warn(no_value(name), UserWarning, stacklevel=3)
+        return self._core.commit(messages,
                                  {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
 
     def abort(self) -> None:
@@ -91,10 +105,32 @@ class WriteJob:
         return f"<shardfeed.WriteJob {self.id[:8]}: {len(self)} parts of {self.spec}>"
 
 
+def _without_values(messages: Iterable[Any]) -> Tuple[List[Any], List[str]]:
+    """The messages for the core, and the features of which no part had a value."""
+    plain = list(messages)
+    bare: Dict[str, None] = {}
+    for i, message in enumerate(plain):
+        if isinstance(message, str) and f'"{_WITHOUT_VALUES}"' in message:
+            try:
+                found = json.loads(message)
+                bare.update(dict.fromkeys(found.pop(_WITHOUT_VALUES, ())))
+            except (ValueError, TypeError, AttributeError):
+                continue  # the core says what is wrong
+            plain[i] = json.dumps(found)
+    if bare:
+        for message in plain:
+            try:
+                there = json.loads(message)["shard"]["features"]
+            except (ValueError, TypeError, KeyError):
+                continue
+            for name in there:
+                bare.pop(name, None)
+    return plain, list(bare)
+
+
 def with_empty_parts(job: WriteJob, messages: Iterable[str]) -> List[str]:
     """The messages, and those of empty shards, which it writes, for parts that have none: for
     schedulers that run no task for a part without rows."""
-    import json
     found = list(messages)
     there = {json.loads(message)["part"] for message in found}
     return found + [job.shard(part).close() for part in range(len(job)) if part not in there]
@@ -149,6 +185,9 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
         _core.check_output(name)  # an @ after a bucket would be taken for a user's name
         name = f"{name}@{shards}"
     kinds = declared(features, "write_job: features")
+    note = note_on_suffix(name, compression)
+    if note:
+        warnings.warn(f"write_job: {name}: {note}; the argument compression does", UserWarning, stacklevel=3)
     core = _core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync)
     return WriteJob(core.text, kinds)
 

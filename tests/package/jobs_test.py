@@ -9,8 +9,10 @@ import random
 import signal
 import threading
 import time
+import warnings
 
 import harness
+import numpy as np
 import pytest
 from package_data import run_python, sf
 
@@ -54,6 +56,52 @@ def test_lost_digits_of_parts_are_noted(tmp_path):
     assert json.loads((tmp_path / ".shardfeed/a.manifest.json").read_text())["notes"] == [
         f"feature 'x': {told} 16777217 becomes 16777216 (shard 0, and the like in 2 others)",
         f"feature 'y': {told} 1e-50 becomes 0 (shard 1)"]
+
+
+def parts_of(job, *parts):
+    messages = []
+    for part, records in enumerate(parts):
+        with job.shard(part) as writer:
+            for record in records:
+                writer.write(record)
+        messages.append(pickle.loads(pickle.dumps(writer.message)))
+    return messages
+
+
+def test_features_without_values_in_any_part_are_told_once(tmp_path):
+    job = sf.write_job(tmp_path / "a@3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a part alone cannot tell
+        messages = parts_of(job, [{"n": 1, "x": None, "y": []}], [{"n": 2, "x": [], "y": None, "z": None}],
+                            [{"n": 3, "y": 0.5}])
+    with pytest.warns(UserWarning) as told:
+        assert job.commit(messages)["records"] == 3
+    assert [str(one.message) for one in told] == [
+        f"feature {name!r} has no value in any record, so no record has it" for name in "xz"]
+    assert told[0].filename == __file__
+    assert set(sf.inspect(tmp_path / "a@3").features) == {"n", "y"}
+    with pytest.warns(UserWarning, match="feature 'x' has no value"):
+        assert job.commit(messages)["records"] == 3  # it may be repeated
+
+
+def test_types_without_values_in_parts_are_not_told(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        job = sf.write_job(tmp_path / "a@2")
+        job.commit(parts_of(job, [{"n": 1, "x": None}], [{"n": 2, "x": np.zeros(0, np.float32)}]))
+        job = sf.write_job(tmp_path / "b@1", features={"n": sf.int64, "x": sf.ragged(sf.int64)})
+        job.commit(parts_of(job, [{"n": 1, "x": None}]))
+    assert set(sf.inspect(tmp_path / "a@2").features) == set(sf.inspect(tmp_path / "b@1").features) == {"n", "x"}
+
+
+@pytest.mark.parametrize("message", ['{"without_values": 1}', '["without_values"]', '"without_values"', "{without_values",
+                                     '{"without_values": ["x"], "shard": []}'])
+def test_messages_that_are_none_are_refused(tmp_path, message):
+    job = sf.write_job(tmp_path / "a@1")
+    with pytest.raises(ValueError, match="^message 0 is not that of a finished part: "), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        job.commit([message])
+    job.abort()
 
 
 def test_wrong_features_leave_no_job(tmp_path):
