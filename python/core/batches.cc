@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "decode/features/float16.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nanobind/ndarray.h"
@@ -107,7 +108,7 @@ nb::object ColumnToPython(const std::shared_ptr<const Batch>& batch, nb::handle 
   return spec.ragged ? RaggedToPython(values, splits) : values;
 }
 
-// Returns a Python number, or null for types that need an array.
+// Returns a Python number, or null for bfloat16, whose bits need an array that says what they are.
 nb::object MakeNumber(DType dtype, const char* data) {
   switch (dtype) {
     case DType::kUInt8:
@@ -122,6 +123,8 @@ nb::object MakeNumber(DType dtype, const char* data) {
       return nb::int_(*reinterpret_cast<const int32_t*>(data));
     case DType::kInt64:
       return nb::int_(*reinterpret_cast<const int64_t*>(data));
+    case DType::kFloat16:
+      return nb::float_(FromFloat16(*reinterpret_cast<const uint16_t*>(data)));
     case DType::kFloat32:
       return nb::float_(*reinterpret_cast<const float*>(data));
     case DType::kFloat64:

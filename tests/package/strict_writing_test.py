@@ -257,6 +257,18 @@ def test_types_and_shapes_of_arrays_are_restored(tmp_path):
     assert sf.verify(name, level="examples")
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_single_floats_of_all_types_are_python_numbers(tmp_path, dtype):
+    values = [0.5, -2.25, 65504, 6e-8, np.inf]
+    name = written(tmp_path, *({"x": dtype(value), "y": dtype([value])} for value in values))
+    ds = sf.read(name).parse()
+    assert ds.element_spec == {"x": (np.dtype(dtype).name, (), False), "y": (np.dtype(dtype).name, (1,), False)}
+    for row, value in zip(ds, values):
+        assert type(row["x"]) is float and row["x"] == np.float32(dtype(value))
+        assert row["y"].dtype == dtype and row["y"].tolist() == [row["x"]]
+    assert [row["x"] for row in ds.map(lambda row: {"x": row["x"]})] == [row["x"] for row in ds]
+
+
 def test_types_that_differ_are_those_of_the_records(tmp_path):
     ds = sf.read(written(tmp_path, {"x": np.uint8(1), "y": [1]}, {"x": 300, "y": 1}, {"x": np.uint8(1), "y": [[]]})).parse()
     assert ds.element_spec == {"x": ("int64", (), False), "y": ("int64", (), True)}
@@ -424,6 +436,23 @@ def test_what_else_may_have_values_is_not_told(tmp_path):
         with sf.write_job(tmp_path / "g@1").shard(0) as part:  # other parts may have values
             part.write({"a": []})
     assert not list(tmp_path.glob("f-*"))
+
+
+@pytest.mark.parametrize("suffix, compression, what", [
+    (".gz", "none", "not compressed"), (".tfrecord.gz", "zlib", "compressed with zlib"), (".zip", "gzip", "compressed with gzip"),
+    (".gz", "gzip", None), (".tfrecord", "none", None), ("", "gzip", None)])
+def test_suffixes_that_name_another_compression_are_told(tmp_path, suffix, compression, what):
+    last = suffix[suffix.rfind("."):]
+    for function, write in (("write", lambda: sf.write(name, compression=compression).abort()),
+                            ("write_job", lambda: sf.write_job(name, compression=compression).abort())):
+        name = f"{tmp_path}/d@1{suffix}"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            write()
+        assert [str(one.message) for one in told] == ([
+            f"{function}: {name}: the suffix {last} does not choose a compression: the shards are {what}; the argument "
+            "compression does"] if what else [])
+        assert all(one.filename == __file__ for one in told)
 
 
 # ---- Writers that nobody closes
