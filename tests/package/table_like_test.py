@@ -81,6 +81,21 @@ def test_datasets_that_disagree(model, changed, message):
     assert not pa.fs.LocalFileSystem().get_file_info("o/.shardfeed/d.manifest.json").is_file
 
 
+def test_dry_runs_show_what_disagrees(model):
+    columns = {name: value for name, value in GOOD.items() if name != "n"}
+    pq.write_table(pa.table(columns), "t.parquet")
+    for out in ((), ("o/d@1",)):
+        message = f'{(*out, "t.parquet")[0]}: lacks the feature "n", which all records of m@2 have; {ALIKE}'
+        report = sf.convert("parquet", "t.parquet", *out, like="m@2", dry_run=True)
+        assert report["notes"][0] == f"the conversion would fail: {message}" and report["records"] == 2
+        result = shardfeed("convert", "parquet", "t.parquet", *out, "--like", "m@2", "--dry-run")
+        assert (result.status, result.err) == (USAGE, f"shardfeed: {message}\n")
+        assert b"nothing was written" in result.out
+    pq.write_table(pa.table({**GOOD, "y": [1, 2]}), "t.parquet")
+    report = sf.convert("parquet", "t.parquet", like="m@2", dry_run=True)
+    assert report["notes"][0].startswith('the conversion would fail: t.parquet: has the feature "y", which m@2 does not have')
+
+
 def test_features_without_values_may_be_anywhere(model):
     convert({**GOOD, "z": pa.nulls(2, pa.int8()), "y": pa.nulls(2, pa.int8())})
     convert(pa.table(GOOD).slice(0, 0).drop_columns("n"), "o/e@1")

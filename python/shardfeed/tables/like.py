@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Any, Collection, Dict, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import Disagreement
 from .table import damaged
@@ -24,6 +24,8 @@ class Model(NamedTuple):
     compression: str
     records: int
     features: Mapping[str, Mapping[str, Any]]  # as manifests have them
+    # Where checks put what they find instead of raising it, for a dry run, which shows everything nevertheless.
+    found: Optional[List[str]] = None
 
     @property
     def kinds(self) -> Dict[str, str]:
@@ -32,7 +34,7 @@ class Model(NamedTuple):
     @property
     def digest(self) -> str:
         """Identifies what is taken over, for runs that are resumed."""
-        return hashlib.sha256(json.dumps(self[2:], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self[2:5], sort_keys=True).encode()).hexdigest()
 
     def check_schema(self, schema: str, kinds: Mapping[str, str]) -> None:
         """Disagreement: a schema declares another kind than the model has."""
@@ -42,6 +44,11 @@ class Model(NamedTuple):
                 raise Disagreement(f"{schema}: {_quoted(feature)} is {kind}, but {theirs} in {self.name}; leave one of --schema "
                                  "and --like out")
 
+    def _disagree(self, message: str) -> None:
+        if self.found is None:
+            raise Disagreement(message)
+        self.found.append(message)
+
     def check_feature(self, name: str, feature: Feature) -> None:
         """Disagreement: a feature has another kind or another shape than in the model."""
         theirs = self.features.get(name)
@@ -49,26 +56,26 @@ class Model(NamedTuple):
             return
         kind = self.kinds.get(name)
         if kind is not None and feature.kind not in (kind, "none"):
-            raise Disagreement(f"{self.dataset}: the feature {_quoted(name)} is {feature.kind} here and {kind} in "
-                             f"{self.name}; convert both alike")
+            self._disagree(f"{self.dataset}: the feature {_quoted(name)} is {feature.kind} here and {kind} in "
+                           f"{self.name}; convert both alike")
         shape: Sequence[int] = theirs.get("shape", ())
         if feature.shape and shape and (len(shape) != len(feature.shape) or any(
                 -1 not in sizes and sizes[0] != sizes[1] for sizes in zip(shape, feature.shape))):
-            raise Disagreement(f"{self.dataset}: the feature {_quoted(name)} has the shape {list(feature.shape)} here and "
-                             f"{list(shape)} in {self.name}; convert both alike")
+            self._disagree(f"{self.dataset}: the feature {_quoted(name)} has the shape {list(feature.shape)} here and "
+                           f"{list(shape)} in {self.name}; convert both alike")
 
     def check_known(self, name: str) -> None:
         """Disagreement: the model has no feature of this name, which has a value here."""
         if name not in self.features:
-            raise Disagreement(f"{self.dataset}: has the feature {_quoted(name)}, which {self.name} does not have; leave it "
-                             "out here, or convert both alike")
+            self._disagree(f"{self.dataset}: has the feature {_quoted(name)}, which {self.name} does not have; leave it "
+                           "out here, or convert both alike")
 
     def check_complete(self, here: Collection[str]) -> None:
         """Disagreement: a feature that all records of the model have is not here."""
         for name, one in self.features.items():
             if one.get("records", 0) >= self.records and name not in here:
-                raise Disagreement(f"{self.dataset}: lacks the feature {_quoted(name)}, which all records of {self.name} "
-                                 "have; convert both alike")
+                self._disagree(f"{self.dataset}: lacks the feature {_quoted(name)}, which all records of {self.name} "
+                               "have; convert both alike")
 
 
 def _quoted(name: str) -> str:

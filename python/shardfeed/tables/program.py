@@ -258,7 +258,9 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
            if (value := getattr(given, name, None)) is not None}
     options = Options(columns=given.columns, **own)
     kinds = None if given.schema is None else converting.read_kinds(given.schema)
-    model = None if given.like is None else like.read_model(given.like, given.out)
+    model = None if given.like is None else like.read_model(given.like, given.out if given.named else given.given[0])
+    if model is not None and given.dry_run:
+        model = model._replace(found=[])
     if model is not None and kinds is not None:
         model.check_schema(given.schema, kinds)
     told = []
@@ -298,6 +300,8 @@ def _run(given: argparse.Namespace, progress: Callable[..., None]) -> Dict[str, 
         else:
             out += f"@{shards}"
         if given.dry_run:
+            if model is not None and model.found and given.failure is None:
+                given.failure = model.found[0]
             return _dry_run(given, source, note, preview.report_of(
                 source, sample, dataset=out if given.named else None, shards=shards,
                 threads=given.threads or len(os.sched_getaffinity(0)), seconds=opened))
