@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -37,7 +36,7 @@ class PartWriter(RecordWriter):
             self._tell_losses()
             self._records = self._writer.records_written
             message = self._writer.close([*self._losses, *self._writer.losses()])
-            self.message = json.dumps({**json.loads(message), _WITHOUT_VALUES: bare}) if bare else message
+            self.message = _with_bare(message, bare) if bare else message
         return self.message
 
 
@@ -105,8 +104,14 @@ class WriteJob:
         return f"<shardfeed.WriteJob {self.id[:8]}: {len(self)} parts of {self.spec}>"
 
 
+def _with_bare(message: str, bare: Sequence[str]) -> str:
+    import json  # here, so that importing the package is quick
+    return json.dumps({**json.loads(message), _WITHOUT_VALUES: bare})
+
+
 def _without_values(messages: Iterable[Any]) -> Tuple[List[Any], List[str]]:
     """The messages for the core, and the features of which no part had a value."""
+    import json
     plain = list(messages)
     bare: Dict[str, None] = {}
     for i, message in enumerate(plain):
@@ -131,6 +136,7 @@ def _without_values(messages: Iterable[Any]) -> Tuple[List[Any], List[str]]:
 def with_empty_parts(job: WriteJob, messages: Iterable[str]) -> List[str]:
     """The messages, and those of empty shards, which it writes, for parts that have none: for
     schedulers that run no task for a part without rows."""
+    import json
     found = list(messages)
     there = {json.loads(message)["part"] for message in found}
     return found + [job.shard(part).close() for part in range(len(job)) if part not in there]
