@@ -34,8 +34,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// What writes records that Python gives. The GIL is released meanwhile, so that a second thread
-// could come in between: it is refused.
+// What writes records that Python gives, without the GIL: a second thread is refused meanwhile.
 class RecordSink {
  public:
   // `features`: as for RecordTypes.
@@ -297,8 +296,7 @@ OutputSpec OutputOf(const std::string& spec) {
   return output;
 }
 
-// Checks the name of a dataset that is to be written; the number of shards may be missing.
-// With `is_free`, also checks that there is no dataset of the name.
+// Checks a name to write, perhaps without a number of shards; `is_free`: also that it is free.
 void CheckOutput(const std::string& spec, bool is_free) {
   absl::Status status;
   {
