@@ -114,14 +114,17 @@ def message(*numbers):
     return b"".join(bytes([field << 3]) + varint(number) for field, number in enumerate(numbers, 1))
 
 
-def file_bytes(records, group=1, listed=slice(None)):
-    """The bytes of a file with chunks of `group` records, and the places of its chunks. A sound footer lists all."""
+def file_bytes(records, group=1, listed=slice(None), claims=None):
+    """The bytes of a file with chunks of `group` records, and the places of its chunks. A sound footer lists all, and
+    claims no other sizes of chunks, {number: bytes of its records}."""
     file, entries = bytearray(), []
     append(file, chunk("s", 0, 0, b""), 0)
     for first in range(0, len(records), group):
         part = records[first:first + group]
         entries.append((len(file), sum(map(len, part)), len(part)))
         append(file, simple_chunk(part), len(part))
+    for number, size in (claims or {}).items():
+        entries[number] = (entries[number][0], size, entries[number][2])
     entries = entries[listed]
     metadata = message(1, len(entries), sum(entry[2] for entry in entries))
     footer = len(file)

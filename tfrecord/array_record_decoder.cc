@@ -36,8 +36,10 @@ std::string ArrayRecordDecoder::Open(const ArrayRecordChunk& chunk, std::string_
   std::string wrong = ReadRiegeliChunk(bytes, chunk.begin, check, &data_, &header, &data);
   if (!wrong.empty()) return wrong;
   if (header.records != chunk.records || header.decoded_bytes != chunk.decoded_bytes) {
-    return fmt::format("the chunk has {} records of {} bytes, but the footer says {} of {} bytes",
-                       header.records, header.decoded_bytes, chunk.records, chunk.decoded_bytes);
+    return fmt::format(
+        "the chunk has {} records of {} bytes, but the footer, or the index made from it, says {} "
+        "of {} bytes",
+        header.records, header.decoded_bytes, chunk.records, chunk.decoded_bytes);
   }
   wrong = CheckNoRecordsFollow(chunk, bytes, RiegeliChunkEnd(chunk.begin, header), check);
   return wrong.empty() ? ParseSimpleChunk(header, data, &chunk_) : wrong;

@@ -249,13 +249,11 @@ absl::Status RecordStream::NextMds(RecordBlock* block) {
   return absl::OkStatus();
 }
 
-// Adds the records of the chunk from record_ on, which is unread. Returns what is wrong with it.
-std::string RecordStream::AddChunk(const ArrayRecordChunk& chunk, std::vector<uint64_t>* offsets) {
-  std::string wrong =
-      decoder_.Open(chunk, Unread().substr(0, chunk.end - chunk.begin), options_.check);
-  if (!wrong.empty()) return wrong;
+// Adds the records of the open chunk from record_ on. Returns what is wrong with it.
+std::string RecordStream::AddOpenChunk(const ArrayRecordChunk& chunk,
+                                       std::vector<uint64_t>* offsets) {
   char* const decoded = decoded_.Take(chunk.decoded_bytes);
-  wrong = decoder_.Decode(decoded);
+  const std::string wrong = decoder_.Decode(decoded);
   if (!wrong.empty()) return wrong;
   std::string_view rest(decoded, chunk.decoded_bytes);
   for (uint64_t i = 0; i < chunk.records; ++i) {
@@ -282,10 +280,6 @@ absl::Status RecordStream::NextArrayRecord(RecordBlock* block) {
   while (record_ < footer.records()) {
     const ArrayRecordChunk& chunk = footer.chunks[footer.ChunkOf(record_)];
     const uint64_t bytes = chunk.end - chunk.begin;
-    if (absl::Status status = chunk.CheckSize(MaxRecordBytes()); !status.ok()) {
-      if (!offsets.empty()) break;
-      return status;
-    }
     // What little is read may be decompressed to much.
     if (!offsets.empty() && payloads_.bytes() + chunk.decoded_bytes > kDecodedBlockBytes) break;
     std::string wrong;
@@ -298,7 +292,13 @@ absl::Status RecordStream::NextArrayRecord(RecordBlock* block) {
       }
       wrong = "the file ends before its chunk does";
     } else {
-      wrong = AddChunk(chunk, &offsets);
+      wrong = decoder_.Open(chunk, Unread().substr(0, bytes), options_.check);
+      // Only now is it known that the chunk has as many bytes as the footer says.
+      if (absl::Status status = chunk.CheckSize(MaxRecordBytes()); wrong.empty() && !status.ok()) {
+        if (!offsets.empty()) break;
+        return status;
+      }
+      if (wrong.empty()) wrong = AddOpenChunk(chunk, &offsets);
     }
     if (!wrong.empty()) {
       if (!offsets.empty()) break;

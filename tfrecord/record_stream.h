@@ -101,7 +101,7 @@ class RecordStream {
   absl::Status EndTar(size_t zeros, std::vector<Record>* records);
   absl::Status NextMds(RecordBlock* block);
   absl::Status NextArrayRecord(RecordBlock* block);
-  std::string AddChunk(const ArrayRecordChunk& chunk, std::vector<uint64_t>* offsets);
+  std::string AddOpenChunk(const ArrayRecordChunk& chunk, std::vector<uint64_t>* offsets);
   // Moves payloads_, which begin at `offsets` of the stream, to the block.
   void Deliver(const std::vector<uint64_t>& offsets, RecordBlock* block);
   std::string_view Unread() const { return {buffer_->data() + begin_, end_ - begin_}; }

@@ -9,8 +9,8 @@
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/byte_source.h"
+#include "shard/formats/array_record_file.h"
 #include "shard/formats/shard_reader.h"
-#include "shard/formats/with_path.h"
 #include "tfrecord/array_record_decoder.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/framed_payloads.h"
@@ -240,13 +240,17 @@ std::shared_ptr<Buffer> WithoutTheRest(std::shared_ptr<Buffer> buffer, BufferPoo
 }
 
 // ResourceExhausted: one of the chunks that are read has too many bytes when it is decompressed.
-absl::Status CheckChunkSizes(const Extent& extent, const std::string& path) {
+// DataLoss: the index says so, but it has not.
+absl::Status CheckChunkSizes(const ShardTable& table, const Extent& extent) {
   const uint64_t most = MaxRecordBytes();
   if (extent.content_bytes <= most) return absl::OkStatus();
   const uint64_t end = extent.first_record + extent.records;
   for (uint64_t record = extent.first_record; record < end;) {
     const ArrayRecordChunk chunk = extent.index->ChunkOf(record);
-    if (absl::Status status = chunk.CheckSize(most); !status.ok()) return WithPath(status, path);
+    if (!chunk.CheckSize(most).ok()) {
+      const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+      return file.ok() ? CheckChunkSize(**file, chunk, most) : file.status();
+    }
     record = chunk.end_record();
   }
   return absl::OkStatus();
@@ -295,7 +299,7 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
           extent.content_bytes =
               extent.index->Offset(extent.index->ChunkOf(begin + n - 1).end_record()) -
               extent.index->Offset(extent.index->ChunkOf(begin).first_record);
-          absl::Status status = CheckChunkSizes(extent, table.path(shard));
+          absl::Status status = CheckChunkSizes(table, extent);
           if (!status.ok()) return status;
         }
       }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "base/number_of.h"
 #include "fmt/format.h"
 #include "shard/formats/with_path.h"
 #include "tfrecord/riegeli_chunk.h"
@@ -166,6 +167,34 @@ absl::StatusOr<std::optional<uint32_t>> ReadArrayRecordDigest(const File& file) 
   if (!first->unknown) return std::nullopt;
   return absl::DataLossError(
       fmt::format("{}: the header of its first chunk with records is not found", file.path()));
+}
+
+absl::Status CheckChunkSize(const File& file, const ArrayRecordChunk& chunk, uint64_t max_bytes) {
+  const absl::Status too_large = chunk.CheckSize(max_bytes);
+  if (too_large.ok()) return too_large;
+  const auto wrong = [&](std::string_view what) {
+    return absl::DataLossError(fmt::format("{}: record {} at byte {}: {}", file.path(),
+                                           chunk.first_record, chunk.begin, what));
+  };
+  std::string bytes(kHeadBytes, '\0');
+  absl::StatusOr<size_t> n = file.ReadAt(chunk.begin, absl::MakeSpan(bytes));
+  if (!n.ok()) return n.status();
+  bytes.resize(*n);
+  RiegeliChunkHeader header;
+  if (std::string what = ReadRiegeliHeader(bytes, chunk.begin, CrcCheck::kAll, &header);
+      !what.empty()) {
+    return wrong(what);
+  }
+  if (header.records == chunk.records && header.decoded_bytes == chunk.decoded_bytes) {
+    return WithPath(too_large, file.path());
+  }
+  return wrong(fmt::format(
+      "its chunk has {} of {} bytes, but the index says {} of {} bytes; the index is damaged, "
+      "or the footer that it was made from: rebuild it with 'shardfeed index', and if that does "
+      "not "
+      "help, save the other records with 'shardfeed repair'",
+      NumberOf(header.records, "record"), header.decoded_bytes, chunk.records,
+      chunk.decoded_bytes));
 }
 
 }  // namespace shardfeed

@@ -28,6 +28,10 @@ absl::StatusOr<ArrayRecordFooter> ReadArrayRecordFooter(const File& file,
 // first chunk. Nullopt: it has no records.
 absl::StatusOr<std::optional<uint32_t>> ReadArrayRecordDigest(const File& file);
 
+// The same as ArrayRecordChunk::CheckSize of a chunk that an index tells of, with the file's name.
+// DataLoss: the chunk is too large by the index alone, which its header contradicts.
+absl::Status CheckChunkSize(const File& file, const ArrayRecordChunk& chunk, uint64_t max_bytes);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_SHARD_FORMATS_ARRAY_RECORD_FILE_H_

@@ -175,6 +175,29 @@ def test_an_index_stands_in_for_a_damaged_footer(tmp_path):
     assert defect["detail"].endswith("; all of it is lost")
 
 
+@pytest.mark.folder_only("damages files")
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_size_that_only_the_footer_claims_is_damage(tmp_path, group):
+    path = tmp_path / "a.array_record"
+    content, places = array_record_files.file_bytes(WRITTEN[:RECORDS], group, claims={3: 3 << 30})
+    path.write_bytes(content)
+    sound = sum(map(len, WRITTEN[3 * group:4 * group]))
+    with pytest.raises(sf.DataLossError) as error:
+        list(sf.read(path))
+    count = "1 record" if group == 1 else f"{group} records"
+    assert str(error.value).startswith(
+        f"{path}: record {3 * group} at byte {places[3]}: its chunk has {count} of {sound} bytes, but the index says "
+        f"{group} of {3 << 30} bytes; the index is damaged, or the footer that it was made from: rebuild it with "
+        "'shardfeed index', and if that does not help, save the other records with 'shardfeed repair'")
+    (defect,) = harness.verify(path, status=harness.DEFECTS)["defects"]
+    assert (defect["record"], defect["offset"]) == (3 * group, places[3])
+    assert f"of {sound} bytes, but the footer, or the index made from it, says {group} of {3 << 30} bytes" in defect["detail"]
+    out = tmp_path / "out/train@1"
+    harness.leave_out("repair", path, out)
+    kept = [n for n in range(RECORDS) if n // group != 3]
+    assert ids(sf.read(out).parse({"id": sf.int64}).batch(9)) == kept
+
+
 @pytest.mark.folder_only("makes files")
 def test_what_cannot_be_read_is_told(tmp_path):
     path = tmp_path / "a.array_record"

@@ -206,11 +206,13 @@ TEST(ArrayRecordDecoderTest, ChunksThatTheFooterDoesNotDescribeAreRefused) {
   EXPECT_THAT(decoder.sizes(), ElementsAre(3, 2));
   chunk.records = 3;
   EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll),
-            "the chunk has 2 records of 5 bytes, but the footer says 3 of 5 bytes");
+            "the chunk has 2 records of 5 bytes, but the footer, or the index made from it, says "
+            "3 of 5 bytes");
   chunk.records = 2;
   chunk.decoded_bytes = 6;
   EXPECT_EQ(decoder.Open(chunk, bytes, CrcCheck::kAll),
-            "the chunk has 2 records of 5 bytes, but the footer says 2 of 6 bytes");
+            "the chunk has 2 records of 5 bytes, but the footer, or the index made from it, says "
+            "2 of 6 bytes");
 }
 
 TEST(ArrayRecordChunkTest, CompressedChunksAreBounded) {
