@@ -32,6 +32,8 @@ struct Leftover;
 
 // Records `first` to `first` + `count` - 1 of a dataset.
 struct RecordRange {
+  static constexpr uint64_t kToEnd = UINT64_MAX;  // a count up to the last record
+
   uint64_t first;
   uint64_t count;
 

@@ -63,7 +63,8 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
     std::vector<uint64_t> ranges;
     for (const RecordRange& range : *reader.records) {
       ranges.push_back(range.first);
-      ranges.push_back(range.count);
+      ranges.push_back(range.count == RecordRange::kToEnd ? (*table)->num_records() - range.first
+                                                          : range.count);
     }
     identity->Add("ranges", ranges);
   }

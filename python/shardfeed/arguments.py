@@ -30,6 +30,8 @@ class Whole(NamedTuple):
 
 # Annotated[..., UNCHECKED]: the function checks the argument itself.
 UNCHECKED = object()
+# RecordRange::kToEnd: the count of a range of records up to the last one.
+TO_END = (1 << 64) - 1
 
 _MOST = (1 << 63) - 1
 _SCHEMES = [("s3:",), ("gs:",), ("az:",), ("abfss:",), ("http:",), ("https:",)]

@@ -10,7 +10,7 @@ import numpy as np
 from . import iterator, ranks, step_arguments
 from ._core import Dataset as CoreDataset
 from ._core import Trace
-from .arguments import Count, Device, Size, Threads, checked_methods
+from .arguments import TO_END, Count, Device, Size, Threads, checked_methods
 from .device import DeviceView
 from .views import Drawing, View, Viewable
 
@@ -225,7 +225,10 @@ class Chain(Viewable):
     def _ranges_of(source: "Chain") -> Sequence[Tuple[int, int]]:
         """The records that sf.read reads."""
         ranges: Optional[Sequence[Tuple[int, int]]] = source._arguments[1]
-        return [(0, len(source._records))] if ranges is None else ranges
+        records = len(source._records)
+        if ranges is None:
+            return [(0, records)]
+        return [(first, records - first if count == TO_END else count) for first, count in ranges]
 
     @staticmethod
     def _numbers_in_shards(source: "Chain", numbers: Sequence[int]) -> List[int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core, functions
 from . import structure as structures
-from .arguments import Count, Seed, Size, Threads, checked, specs_of
+from .arguments import TO_END, Count, Seed, Size, Threads, checked, specs_of
 from .choices import End, Exhausted, Io
 from .dataset import Dataset, _alike, _concatenate, _mix, _zip
 from .exact import check_no_nulls
@@ -24,7 +24,7 @@ _MOST_RECORDS = 1 << 62  # ranges end here at the latest, far above any dataset
 
 
 def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
-    """Returns (first, count) of each range, also for text such as "0-99,200"."""
+    """Returns (first, count) of each range, also for text such as "0-99,200,990-"."""
     if records is None:
         return None
     found: List[Tuple[int, int]] = []
@@ -35,16 +35,17 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
                 raise ValueError(f"records must be pairs of the first record and how many, got ({first}, {count})")
         return found
     for part in records.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*(\d+)(-(\d+)?)?\s*", part)
         if match is None:
-            raise ValueError(f"records must be ranges such as '0-99,200', got {records!r}")
+            raise ValueError("records must be numbers and ranges, which include both ends or go up to the last record, "
+                             f"such as '7,0-5,990-', got {records!r}")
         first = int(match[1])
-        last = int(match[2]) if match[2] else first
+        last = int(match[3]) if match[3] else first
         if last < first:
             raise ValueError(f"records {records!r}: {first}-{last} ends before it begins")
         if last >= _MOST_RECORDS:
             raise ValueError(f"records {records!r}: {last} is larger than any number of a record")
-        found.append((first, last - first + 1))
+        found.append((first, last - first + 1 if match[3] or not match[2] else TO_END))
     return found
 
 
@@ -85,7 +86,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     record is a sample, with one feature for each column (docs/mds.md). So are ArrayRecord files, which
     TFDS, Grain and MaxText use: "train.array_record*" (docs/arrayrecord.md).
 
-    - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
+    - `records`: ranges of record numbers, "0-99,200,990-" (the last one up to the end) or [(first, count)].
     - `batch`, `end`: if shard() comes next, every rank gets the same number of whole batches of
       `batch` records. The rest of an epoch is dropped ("drop"), or filled up with the epoch's first records: with
       "pad" the iterator counts these rows (Iterator.padded), with "wrap" it does not.

@@ -18,8 +18,11 @@ absl::StatusOr<Selection> Selection::Ranges(const std::vector<RecordRange>& rang
                                             uint64_t records) {
   Selection selection;
   selection.begin_ = {0};
-  for (const RecordRange& range : ranges) {
+  for (RecordRange range : ranges) {
     if (range.count == 0) continue;
+    if (range.count == RecordRange::kToEnd) {
+      range.count = range.first < records ? records - range.first : 1;
+    }
     if (range.first >= records || range.count > records - range.first) {
       return absl::InvalidArgumentError(
           range.count == 1 ? fmt::format("record {} does not exist: the dataset has {} records",

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -153,6 +154,32 @@ def test_a_part_of_the_records_has_its_own_numbers(dataset):
         for use in (len, list, lambda ds: ds[0], lambda ds: len(ds.shuffle(1).shard(0, 2).batch(2))):
             with pytest.raises(ValueError, match=why):
                 use(chain)
+
+
+def test_ranges_of_records_as_the_program_has_them(dataset):
+    parse = {"n": sf.int64}
+    whole = numbers(sf.read(dataset).parse(parse))
+    open_ended = sf.read(dataset, records="7,2-4,990-")
+    chosen = open_ended.parse(parse)
+    assert numbers(chosen) == [whole[7]] + whole[2:5] + whole[990:]
+    assert len(chosen) == RECORDS - 990 + 4 and chosen[-1]["n"] == whole[-1]
+    assert open_ended.place(4) == sf.read(dataset).place(990)
+    it = iter(chosen)
+    next(it)
+    # The same records by other words: their states are of one chain.
+    assert it.state() == _state_after_one(sf.read(dataset, records=f"7,2-4,990-{RECORDS - 1}").parse(parse))
+    with pytest.raises(ValueError, match=f"record {RECORDS} does not exist: the dataset has {RECORDS} records"):
+        list(sf.read(dataset, records=f"{RECORDS}-"))
+    for wrong in ("-5", "1--", "1-2-3", "", "1,", "a"):
+        with pytest.raises(ValueError, match="records must be numbers and ranges, which include both ends or go up to the "
+                                             "last record, such as '7,0-5,990-', got " + re.escape(repr(wrong))):
+            sf.read(dataset, records=wrong)
+
+
+def _state_after_one(ds):
+    it = iter(ds)
+    next(it)
+    return it.state()
 
 
 def test_a_shard_of_a_shard(dataset):

@@ -208,6 +208,12 @@ TEST_F(ReaderTest, SelectedRecords) {
   options.records = {{5, 1}, {3, 2}};
   EXPECT_EQ(Drain(*MakeReader(table, options))->records,
             (std::vector<std::string>{RecordText(5), RecordText(3), RecordText(4)}));
+  options.records = {{5, 1}, {kRecords - 2, RecordRange::kToEnd}};
+  EXPECT_EQ(Drain(*MakeReader(table, options))->records,
+            (std::vector<std::string>{RecordText(5), RecordText(kRecords - 2),
+                                      RecordText(kRecords - 1)}));
+  options.records = {{kRecords, RecordRange::kToEnd}};
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "record 1221 does not exist");
   options.records = {{5, 1}, {5, 2}};
   EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "record 5 appears twice");
   options.records = {{kRecords, 1}};
