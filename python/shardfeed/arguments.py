@@ -38,6 +38,7 @@ _SCHEMES = [("s3:",), ("gs:",), ("az:",), ("abfss:",), ("http:",), ("https:",)]
 
 Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]
+Position = Annotated[int, Whole(0, 1 << 60)]  # of a mixture's schedule
 Seed = Annotated[int, Whole(0, (1 << 64) - 1)]
 Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: chosen automatically
 Scans = Annotated[int, Whole(1, (1 << 31) - 1)]
@@ -46,11 +47,15 @@ Level = Annotated[int, Whole(0, 9)]
 
 
 class _Wrong(Exception):
-    """(what is expected, the class of the exception)"""
+    """(what is expected, the class of the exception, and, for a list, which of its elements is wrong)"""
 
 
 class _WrongName(_Wrong):
     """The same of a name in a dict, which says more than what the dict is."""
+
+
+class _WrongElement(_Wrong):
+    """The same of one of a list's elements."""
 
 
 def specs_of(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]) -> List[str]:
@@ -131,8 +136,9 @@ def _argument(fn: Callable[..., Any], name: str, hint: Any, value: Any) -> Any:
     try:
         return _value(hint, value)
     except _Wrong as wrong:
-        expected, kind = wrong.args
-        raise kind(f"{fn.__name__.strip('_')}: {name} must be {expected}, not {shown(value)}") from None
+        expected, kind, *element = wrong.args
+        found = "".join(element) or f"not {shown(value)}"
+        raise kind(f"{fn.__name__.strip('_')}: {name} must be {expected}, {found}") from None
 
 
 def _value(hint: Any, value: Any) -> Any:
@@ -246,11 +252,22 @@ def _container(origin: Any, parts: Tuple[Any, ...], hint: Any, value: Any) -> An
             if len(value) != len(parts):
                 raise _Wrong(_described(hint), ValueError)
             return tuple(map(_value, parts, value))
-        return [_value(parts[0], one) for one in value]
-    except _WrongName:
+        return [_element(parts[0], hint, i, one) for i, one in enumerate(value)] if len(value) > 1 else [
+            _value(parts[0], one) for one in value]
+    except (_WrongName, _WrongElement):
         raise
     except _Wrong as wrong:
         raise _Wrong(_described(hint), wrong.args[1]) from None
+
+
+def _element(hint: Any, of: Any, i: int, value: Any) -> Any:
+    """One of several elements of a list, so that the message says which one is wrong."""
+    try:
+        return _value(hint, value)
+    except _WrongName:
+        raise
+    except _Wrong as wrong:
+        raise _WrongElement(_described(of), wrong.args[1], f"but element {i} is {shown(value)}") from None
 
 
 def _named(hint: Any, key: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core, functions
 from . import structure as structures
-from .arguments import TO_END, Count, Seed, Size, Threads, checked, specs_of
+from .arguments import TO_END, Count, Position, Seed, Size, Threads, checked, specs_of
 from .choices import End, Exhausted, Io
 from .dataset import Dataset, _alike, _concatenate, _mix, _zip
 from .exact import check_no_nulls
@@ -35,7 +35,7 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
                 raise ValueError(f"records must be pairs of the first record and how many, got ({first}, {count})")
         return found
     for part in records.split(","):
-        match = re.fullmatch(r"\s*(\d+)(-(\d+)?)?\s*", part)
+        match = re.fullmatch(r"\s*(\d+)(-(\d+)?)?\s*", part, re.ASCII)
         if match is None:
             raise ValueError("records must be numbers and ranges, which include both ends or go up to the last record, "
                              f"such as '7,0-5,990-', got {records!r}")
@@ -278,7 +278,7 @@ def mix(*datasets: Any, **options: Any) -> Dataset:
 
 @checked
 def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] = None, *,
-          schedule: Sequence[Tuple[int, Mapping[str, float]]] = (),
+          schedule: Sequence[Tuple[Position, Mapping[str, float]]] = (),
           length: Optional[Size] = None, seed: Optional[Seed] = None, source: str = "",
           number: str = "") -> Dataset:  # errors name it "mix"
     names = list(sources)
@@ -308,8 +308,6 @@ def _mix_(sources: Mapping[str, Source], weights: Optional[Mapping[str, float]] 
 def _weights_by_name(names: List[str], position: int,
                      weights: Optional[Mapping[str, float]]) -> List[float]:
     """Returns the weights in the order of names; none if they are those of the numbers of records."""
-    if position < 0:
-        raise ValueError(f"mix: schedule: positions are at least 0, got {position}")
     if weights is None:
         return []
     for name in weights:

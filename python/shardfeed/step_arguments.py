@@ -15,6 +15,8 @@ def count(step: str, what: str, value: Any, least: int = 0) -> int:
         raise TypeError(f"{step}: {what} must be an integer, not {value!r}")
     if value < least:
         raise ValueError(f"{step}: {what} must be at least {least}, not {value}")
+    if value >= 1 << 63:
+        raise ValueError(f"{step}: {what} must be at most {(1 << 63) - 1}, not {value}")
     return int(value)
 
 

@@ -24,7 +24,7 @@ def wrong_values():
     itself = []
     itself.append(itself)
     return {
-        "none": None, "minus one": -1, "zero": 0, "2**31": 1 << 31, "2**64": 1 << 64,
+        "none": None, "minus one": -1, "zero": 0, "2**31": 1 << 31, "2**63": 1 << 63, "2**64": 1 << 64,
         "10**30": 10 ** 30, "1.5": 1.5, "nan": float("nan"), "empty str": "", "nul": "x\0y",
         "surrogate": "\udc80", "empty bytes": b"", "empty list": [], "empty dict": {},
         "object": object(), "list of none": [None], "list of itself": itself,

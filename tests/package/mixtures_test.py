@@ -354,6 +354,9 @@ def test_sources_may_share_a_dataset_and_have_options(folder):
     assert sum(n in head for n in got) == 200
 
 
+SAME = {"a": 1, "b": 1, "c": 1}
+
+
 @pytest.mark.parametrize("arguments, error, message", [
     ({"weights": {"a": 1, "b": 1}}, ValueError, "the weights from position 0 on lack 'c'; 0 leaves it out"),
     ({"weights": {"a": 1, "b": 1, "d": 1}}, ValueError, "there is a weight for 'd', but no such source"),
@@ -362,11 +365,23 @@ def test_sources_may_share_a_dataset_and_have_options(folder):
     ({"weights": {"a": 1, "b": float("nan"), "c": 0}}, ValueError, "a finite number|weights"),
     ({"weights": {"a": 0, "b": 0, "c": 0}}, ValueError, "all weights are 0"),
     ({"weights": [1, 2, 3]}, TypeError, "weights"),
-    ({"schedule": [(-1, {"a": 1, "b": 1, "c": 1})]}, ValueError, "positions are at least 0, got -1"),
+    *(({"schedule": [(7, SAME), (position, SAME)]}, error, re.escape(
+        f"mix: schedule must be a list, each (an integer from 0 to {1 << 60}, a dict {{a str: a finite number}}), but "
+        f"element 1 is ({position}, {{"))
+      for error, positions in ((ValueError, (-1, (1 << 60) + 1, 1 << 63, 1 << 64)), (TypeError, (True, 1.5, None)))
+      for position in positions),
+    *(({"schedule": [(7, {**SAME, "b": weight})]}, error, "mix: schedule must be .*, not .*'b': " + re.escape(repr(weight)))
+      for error, weights in ((ValueError, (float("nan"), float("inf"), (1 << 53) + 1)), (TypeError, (True, "1")))
+      for weight in weights),
+    ({"schedule": [(7, {**SAME, "b": -1})]}, ValueError, "mix: the weight of 'b' must be a number of at least 0, got -1"),
     ({"schedule": [(0, {"a": 1, "b": 1, "c": 1})]}, ValueError, "weights change at position 0, and again at 0"),
     ({"length": 0}, ValueError, "length"),
     ({"seed": "1"}, TypeError, "seed"),
     ({"seed": -1}, ValueError, "seed"),
+    *(({name: value}, error, f"mix: {name} must be")
+      for name in ("length", "seed")
+      for value, error in ((1 << 64, ValueError), (-1, ValueError), (True, TypeError), (1.5, TypeError))),
+    ({"length": 1 << 63}, ValueError, "mix: length must be at most"),
     ({"exact": True}, TypeError, "exact"),
 ])
 def test_wrong_arguments_are_refused(folder, arguments, error, message):
