@@ -20,12 +20,7 @@ namespace {
 struct Start {
   std::optional<bool> record;
   std::optional<bool> tar;
-  bool zeros = false;  // a block of them
 };
-
-bool IsBlockOfZeros(std::string_view bytes) {
-  return bytes.size() >= kTarBlock && IsZeroBlock(bytes.substr(0, kTarBlock));
-}
 
 Start StartOf(Compression compression, std::string_view first_bytes) {
   MemorySource source(first_bytes);
@@ -41,7 +36,6 @@ Start StartOf(Compression compression, std::string_view first_bytes) {
   uint64_t length;
   if (have >= kHeaderBytes) start.record = ReadHeader(head.data(), &length);
   if (have == head.size()) start.tar = IsTarHeader(head);
-  start.zeros = have == head.size() && IsZeroBlock(head);
   return start;
 }
 
@@ -64,10 +58,7 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
   if (first_bytes.size() >= kHeaderBytes && ReadHeader(first_bytes.data(), &length)) {
     return ShardFormat();
   }
-  const bool zeros = IsBlockOfZeros(first_bytes);
-  if (IsTarHeader(first_bytes) || (zeros && named_tar)) {
-    return ShardFormat{Compression::kNone, Framing::kTar};
-  }
+  if (IsTarHeader(first_bytes)) return ShardFormat{Compression::kNone, Framing::kTar};
   if (IsRiegeliFile(first_bytes)) return ShardFormat{Compression::kNone, Framing::kArrayRecord};
   if (LooksLikeMds(first_bytes)) return ShardFormat{Compression::kNone, Framing::kMds};
   const auto byte = [&](size_t i) -> unsigned {
@@ -78,12 +69,14 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
     // rejected.
     const Start start = StartOf(Compression::kGzip, first_bytes);
     if (start.record.value_or(true)) return ShardFormat{Compression::kGzip};
-    if (start.tar.value_or(false) || (start.zeros && named_tar)) {
+    if (start.tar.value_or(false) || named_tar) {
       return ShardFormat{Compression::kGzip, Framing::kTar};
     }
     return absl::DataLossError(
         "not a TFRecord file: GZIP data whose content does not start with a record");
   }
+  // Reading it tells what is wrong with its first header. Files in it may be TFRecord.
+  if (named_tar) return ShardFormat{Compression::kNone, Framing::kTar};
   // The two magic bytes of ZLIB are weak evidence, so the content must confirm them unless every
   // other format is ruled out.
   const bool zlib_magic = (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 &&
@@ -103,11 +96,10 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
         fmt::format("not a TFRecord file, or truncated within its first record: {} bytes, {}",
                     first_bytes.size(), FirstBytes(first_bytes)));
   }
-  if (zeros && IsZeroBlock(first_bytes)) {
+  if (first_bytes.size() >= kTarBlock && IsZeroBlock(first_bytes)) {
     return absl::DataLossError(
         "not a TFRecord file: starts with zeros alone, as a tar archive without files does, which "
-        "is "
-        "read if its name ends with .tar");
+        "is read if its name ends with .tar");
   }
   return absl::DataLossError(fmt::format(
       "not a TFRecord file: starts with {}, which is neither a record nor GZIP, ZLIB or SNAPPY",

@@ -226,9 +226,13 @@ TarHeaders ParseTarHeaders(std::string_view bytes, uint64_t offset) {
       return result;
     }
     if (!ChecksumHolds(header)) {
-      if (offset + at > 0) return defect(at, "a damaged header, whose checksum is wrong,");
-      return defect(
-          0, fmt::format("not a tar archive: no header, but {}", Excerpt(header.substr(0, 16))));
+      // At the beginning, it may be no header at all. Old archives have no magic.
+      if (offset + at > 0 || TextOf(header, kMagic).starts_with("ustar")) {
+        return defect(at, "a damaged header, whose checksum is wrong,");
+      }
+      return defect(0, fmt::format("not a tar archive, or its first header is damaged: no header, "
+                                   "but {}",
+                                   Excerpt(header.substr(0, 16))));
     }
     const std::optional<uint64_t> size = NumberOf(header, kSize);
     if (!size) return defect(at, "a header without a valid size");

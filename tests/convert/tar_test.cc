@@ -172,7 +172,9 @@ TEST_F(TarTest, DamageIsTold) {
   const std::string two = Member("a.txt", "x") + Member("b.txt", "y");
   ExpectScanError("", "a.tar: the file is empty");
   ExpectScanError("short", "a.tar: not a tar archive: no header at byte 0");
-  ExpectScanError(std::string(600, 'x'), "a.tar: not a tar archive: no header, but \"xxxxxxxx");
+  ExpectScanError(
+      std::string(600, 'x'),
+      "a.tar: not a tar archive, or its first header is damaged: no header, but \"xxxxxxxx");
   ExpectScanError(two,
                   "a.tar: the archive is cut off: it ends after a member, without the zero blocks "
                   "that end a tar, at byte 2048");

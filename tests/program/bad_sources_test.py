@@ -288,7 +288,7 @@ NO_LINKS = "which is not followed; archive the file instead (tar --dereference -
 
 @pytest.mark.parametrize("content, message", [
     (b"", "the file is empty"),
-    (b"x" * 600, 'not a tar archive: no header, but "xxxxxxxxxxxxxxxx" at byte 0'),
+    (b"x" * 600, 'not a tar archive, or its first header is damaged: no header, but "xxxxxxxxxxxxxxxx" at byte 0'),
     (TWO[:700], 'the archive is cut off: it ends inside "a.txt", 412 bytes before that member\'s end, at '
      "byte 700"),
     (TWO[:2560], "the archive is cut off: it ends after a member, without the zero blocks that end a "

@@ -537,8 +537,21 @@ TEST(Detect, ZerosAreAnArchiveWithoutFilesIfTheNameSaysSo) {
     EXPECT_EQ(DetectFormat(gzip, /*named_tar=*/true)->compression, Compression::kGzip);
     EXPECT_FAILS(DetectFormat(gzip), kDataLoss, "content does not start with a record");
   }
-  EXPECT_FAILS(DetectFormat(std::string(100, '\0'), /*named_tar=*/true), kDataLoss,
-               "starts with 00 00");
+  EXPECT_FAILS(DetectFormat(std::string(100, '\0')), kDataLoss, "starts with 00 00");
+}
+
+TEST(Detect, WhatIsNamedTarIsATarWithADamagedHeader) {
+  std::string record;
+  AppendFrame("abc", &record);
+  std::string archive = testing::Member("a.tfrecord", record) + std::string(1024, '\0');
+  archive[0] ^= 1;
+  std::string gzip;
+  AppendGzipMember(archive, 1, &gzip);
+  for (const std::string& bytes : {archive, std::string("text"), std::string(100, '\0'), gzip}) {
+    EXPECT_EQ(DetectFormat(bytes, /*named_tar=*/true)->framing, Framing::kTar);
+  }
+  EXPECT_EQ(DetectFormat(gzip, /*named_tar=*/true)->compression, Compression::kGzip);
+  EXPECT_EQ(DetectFormat(record, /*named_tar=*/true)->framing, Framing::kTfRecord);
 }
 
 TEST(Detect, OtherFilesAreNotTFRecord) {
