@@ -19,7 +19,11 @@ bool LeadsOutside(std::string_view name) {
 }  // namespace
 
 std::optional<TarName> SplitTarName(std::string_view name) {
-  while (name.starts_with("./")) name.remove_prefix(2);
+  // "./a" and ".//a" name what "a" does.
+  while (name.starts_with("./")) {
+    name.remove_prefix(2);
+    name.remove_prefix(std::min(name.find_first_not_of('/'), name.size()));
+  }
   const size_t base = name.rfind('/') + 1;  // npos + 1 is 0
   const size_t dot = name.find('.', base);
   if (dot == name.npos || dot == base || dot + 1 == name.size()) return std::nullopt;

@@ -72,6 +72,16 @@ TEST(TarFrames, ConsecutiveFilesWithOneKeyAreAnExample) {
   EXPECT_EQ(scanned.scan.frame_bytes, 512u);
 }
 
+TEST(TarFrames, ALeadingDotIsNoPartOfAKey) {
+  EXPECT_THAT(
+      Scan(Member("a.x", "1") + Member("./a.y", "2") + Member(".//a.z", "3") +
+           Member("././/a.w", "4") + Member("d//a.x", "5") + Member(".//d//a.y", "6") +
+           Member("./", "", '5') + kEnd)
+          .samples,
+      ElementsAre(Features{{"__key__", "a"}, {"x", "1"}, {"y", "2"}, {"z", "3"}, {"w", "4"}},
+                  Features{{"__key__", "d//a"}, {"x", "5"}, {"y", "6"}}));
+}
+
 TEST(TarFrames, ContentsOfEverySizeStayInPlace) {
   // With every size of padding, above all of one byte, and of the lengths of fields.
   for (size_t size : {0,   1,   100, 120,  127,  128,   255,   300,   509,     510,
