@@ -68,19 +68,20 @@ Dataset Dataset::NumberRecords(std::string number, std::string source) const {
   if (!status_.ok()) return *this;
   const ShardsWork* const shards = step_->as<ShardsWork>();
   if (shards == nullptr || shards->numbers.any()) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "number_records: records get their numbers where they are read, but {} precedes",
-        step_->text)));
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("NumberRecords: records get their numbers where they are read, but {} precedes",
+                    step_->text)));
   }
-  if (!source.empty() && shards->reader.order.mixture == nullptr) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "number_records: column '{}': only the records of a mixture have sources", source)));
+  const bool mixed = shards->reader.order.mixture != nullptr;
+  if (!source.empty() && !mixed) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("read: column '{}': only the records of a mixture have sources", source)));
   }
   Step step = *step_;
   NumberColumns& columns = std::get<ShardsWork>(step.work).numbers;
   columns = {.number = std::move(number), .source = std::move(source)};
   step.spec = columns.Spec();
-  absl::Status status = CheckNames("number_records", *step.spec);
+  absl::Status status = CheckNames(mixed ? "mix" : "read", *step.spec);
   if (!status.ok()) return Dataset(std::move(status));
   return Dataset(std::make_shared<const Step>(std::move(step)));
 }

@@ -325,9 +325,9 @@ def test_bad_records_are_left_out_from_where_they_were_found(folder):
 
 
 def test_columns_of_numbers_take_no_name_that_is_taken(folder):
-    with pytest.raises(ValueError, match="column 'record' would appear twice"):
+    with pytest.raises(ValueError, match="read: column 'record' would appear twice"):
         sf.read(f"{folder}/a@3", number="record")
-    with pytest.raises(ValueError, match="column 'n' would appear twice"):
+    with pytest.raises(ValueError, match="mix: column 'n' would appear twice"):
         sf.mix(sources(folder), source="n", number="n")
     with pytest.raises(ValueError, match="there is already a column 'id', which is not a feature: give it another name"):
         sf.read(f"{folder}/a@3", number="id").parse({"id": sf.int64})

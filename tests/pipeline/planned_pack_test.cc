@@ -487,9 +487,11 @@ TEST_F(PlannedPackTest, NumbersRecordsWhereTheyAreRead) {
   EXPECT_THAT(error(read.NumberRecords("a").NumberRecords("b")),
               ::testing::HasSubstr("where they are read, but read("));
   EXPECT_EQ(error(read.NumberRecords("number", "source")),
-            "number_records: column 'source': only the records of a mixture have sources");
-  EXPECT_EQ(error(read.NumberRecords("record")),
-            "number_records: column 'record' would appear twice");
+            "read: column 'source': only the records of a mixture have sources");
+  EXPECT_EQ(error(read.NumberRecords("record")), "read: column 'record' would appear twice");
+  EXPECT_EQ(error(Dataset::Mix({{"a", {spec_}, {}}}, {{0, {1}}}, 0, {}, std::nullopt)
+                      .NumberRecords("number", "number")),
+            "mix: column 'number' would appear twice");
   EXPECT_EQ(RowSpecText(read.NumberRecords("").spec()), "record: bytes");
 }
 
