@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/count_text.h"
 #include "base/little_endian.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
@@ -102,8 +103,8 @@ absl::StatusOr<Header> ReadHeader(int fd, const std::string& path) {
   }
   key.text.assign(bytes + kKeyAt, length);
   if (static_cast<uint64_t>(info.st_size) != key.file_bytes()) {
-    return absl::DataLossError(fmt::format("{}: has {} bytes, and {} according to its header", path,
-                                           info.st_size, key.file_bytes()));
+    return absl::DataLossError(fmt::format("{}: has {}, and {} according to its header", path,
+                                           CountText(info.st_size, "byte"), key.file_bytes()));
   }
   header.crcs.resize((key.bytes() + kPieceBytes - 1) / kPieceBytes);
   for (size_t i = 0; i < header.crcs.size(); ++i) {

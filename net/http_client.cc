@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/count_text.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/thread.h"
@@ -409,9 +410,9 @@ class HttpClient::Loop {
       if (call.request.object_size != 0 && range->size != 0 &&
           range->size != call.request.object_size) {
         call.response.transport = absl::AbortedError(
-            fmt::format("the object has {} bytes, but had {} when the dataset was opened; open it "
+            fmt::format("the object has {}, but had {} when the dataset was opened; open it "
                         "again",
-                        range->size, call.request.object_size));
+                        CountText(range->size, "byte"), call.request.object_size));
         return 0;
       }
       call.to_buffer = true;
@@ -424,8 +425,9 @@ class HttpClient::Loop {
     HttpResponse& response = call.response;
     if (call.to_buffer) {
       if (size > call.request.into.size() - response.received) {
-        response.transport = absl::DataLossError(fmt::format(
-            "the response is longer than the requested {} bytes", call.request.into.size()));
+        response.transport =
+            absl::DataLossError(fmt::format("the response is longer than the requested {}",
+                                            CountText(call.request.into.size(), "byte")));
         return 0;
       }
       std::memcpy(call.request.into.data() + response.received, data, size);
@@ -434,7 +436,7 @@ class HttpClient::Loop {
     }
     if (size > call.request.max_body - std::min(call.request.max_body, response.body.size())) {
       response.transport = absl::ResourceExhaustedError(
-          fmt::format("the response is longer than {} bytes", call.request.max_body));
+          fmt::format("the response is longer than {}", CountText(call.request.max_body, "byte")));
       return 0;
     }
     response.body.append(data, size);

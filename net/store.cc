@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/count_text.h"
 #include "base/environment.h"
 #include "base/mutex.h"
 #include "base/utf8.h"
@@ -318,8 +319,8 @@ absl::StatusOr<std::string> ReadObjectStart(const std::string& path, uint64_t by
   absl::StatusOr<ObjectInfo> found = InfoOf(**store, path, *response);
   if (!found.ok()) return found.status();
   if (response->body.size() != std::min(bytes, found->size)) {
-    return absl::UnavailableError(fmt::format("{}: the server sent {} bytes of {} instead of {}",
-                                              path, response->body.size(), found->size,
+    return absl::UnavailableError(fmt::format("{}: the server sent {} of {} instead of {}", path,
+                                              CountText(response->body.size(), "byte"), found->size,
                                               std::min(bytes, found->size)));
   }
   *info = *std::move(found);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/engine.h"
@@ -88,8 +89,8 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   if (!sorted.empty() && sorted.back() >= num_records()) {
     return absl::OutOfRangeError(
-        fmt::format("record {} does not exist: there are {} records, numbered from 0",
-                    sorted.back(), num_records()));
+        fmt::format("record {} does not exist: there {} {}, numbered from 0", sorted.back(),
+                    num_records() == 1 ? "is" : "are", CountText(num_records(), "record")));
   }
   // Groups of records of one shard that are near each other.
   Extents extents;
@@ -171,8 +172,9 @@ absl::Status RandomAccess::Read(
     const std::function<absl::Status(uint64_t number, std::string_view payload)>& consume) const {
   if (begin > end || end > num_records()) {
     return absl::OutOfRangeError(
-        fmt::format("records {} to {} do not exist: there are {} records, numbered from 0", begin,
-                    end == 0 ? 0 : end - 1, num_records()));
+        fmt::format("records {} to {} do not exist: there {} {}, numbered from 0", begin,
+                    end == 0 ? 0 : end - 1, num_records() == 1 ? "is" : "are",
+                    CountText(num_records(), "record")));
   }
   while (begin < end) {
     const size_t shard = table_->ShardOf(begin);
@@ -205,9 +207,9 @@ absl::Status RandomAccess::Read(
       if (!status.ok()) return status;
       if (block.records.empty()) {
         return absl::DataLossError(
-            fmt::format("{}: ends after {} records, but its index says {}; rebuild the index with "
+            fmt::format("{}: ends after {}, but its index says {}; rebuild the index with "
                         "'shardfeed index'",
-                        table_->path(shard), number, index.records()));
+                        table_->path(shard), CountText(number, "record"), index.records()));
       }
       for (const Record& record : block.records) {
         if (number == last) break;

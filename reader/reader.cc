@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/count_text.h"
 #include "base/mutex.h"
 #include "base/rounding.h"
 #include "fmt/format.h"
@@ -44,8 +45,8 @@ absl::StatusOr<Selection> SelectSources(const ShardTable& table, const Mixture& 
   size_t shards = 0;
   for (const MixSource& source : mixture.sources) shards += source.shards;
   if (shards != table.num_shards()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "mix: the sources have {} shards, but {} are read", shards, table.num_shards()));
+    return absl::InvalidArgumentError(fmt::format("mix: the sources have {}, but {} are read",
+                                                  CountText(shards, "shard"), table.num_shards()));
   }
   std::vector<RecordRange> ranges;
   size_t shard = 0;

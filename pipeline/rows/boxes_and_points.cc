@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "pipeline/data/nearest_column.h"
 
@@ -129,8 +130,8 @@ std::array<double, 4> Surround(const std::array<double, 4>& edges, const ImageCh
 
 absl::Status CountsDiffer(std::string_view name, size_t count, std::string_view other,
                           size_t others) {
-  return absl::InvalidArgumentError(
-      fmt::format("column '{}' has {} elements, but '{}' has {}", name, count, other, others));
+  return absl::InvalidArgumentError(fmt::format("column '{}' has {}, but '{}' has {}", name,
+                                                CountText(count, "element"), other, others));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/count_text.h"
 #include "decode/features/npy.h"
 #include "decode/features/utf8.h"
 #include "decode/features/wav.h"
@@ -64,10 +65,10 @@ std::shared_ptr<const RowStep> MakeDecodeRawStep(const ColumnSpec& output, size_
   MapFn fn = [output, number](RowContext& row) -> absl::Status {
     const std::string_view bytes = BytesOf(row, number);
     if (output.ragged ? bytes.size() % output.bytes() != 0 : bytes.size() != output.bytes()) {
-      return absl::InvalidArgumentError(
-          fmt::format("column '{}' has {} bytes; {} [{}] takes {}{}", output.name, bytes.size(),
-                      DTypeName(output.dtype), fmt::join(output.shape, ", "),
-                      output.ragged ? "a multiple of " : "", output.bytes()));
+      return absl::InvalidArgumentError(fmt::format(
+          "column '{}' has {}; {} [{}] takes {}{}", output.name, CountText(bytes.size(), "byte"),
+          DTypeName(output.dtype), fmt::join(output.shape, ", "),
+          output.ragged ? "a multiple of " : "", output.bytes()));
     }
     CopyValues(bytes, output, row);
     return absl::OkStatus();

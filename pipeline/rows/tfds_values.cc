@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -47,12 +48,13 @@ absl::Status Inflate(std::string_view data, size_t expected, std::string* conten
         fmt::format("a compressed array has more than {} bytes", most));
   }
   if (result != Z_STREAM_END) {
-    return absl::DataLossError(fmt::format("an array of {} bytes cannot be decompressed (ZLIB): {}",
-                                           data.size(),
+    return absl::DataLossError(fmt::format("an array of {} cannot be decompressed (ZLIB): {}",
+                                           CountText(data.size(), "byte"),
                                            zlib.msg != nullptr ? zlib.msg : "it is cut off"));
   }
   if (zlib.avail_in > 0) {
-    return absl::DataLossError(fmt::format("{} bytes follow a compressed array", zlib.avail_in));
+    return absl::DataLossError(
+        fmt::format("a compressed array is followed by {}", CountText(zlib.avail_in, "byte")));
   }
   return absl::OkStatus();
 }
@@ -110,10 +112,10 @@ absl::Status ConvertArrays(const TfdsColumn& column, size_t number, size_t outpu
     }
     const size_t unit = expected > 0 ? expected : sizeof(From) * element;
     if (expected > 0 ? array.size() != expected : array.size() % unit != 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("an array has {} bytes; {} [{}{}] takes {}{}", array.size(), column.dtype,
-                      column.output.ragged ? "any, " : "", fmt::join(column.output.shape, ", "),
-                      expected > 0 ? "" : "a multiple of ", unit));
+      return absl::InvalidArgumentError(fmt::format(
+          "an array has {}; {} [{}{}] takes {}{}", CountText(array.size(), "byte"), column.dtype,
+          column.output.ragged ? "any, " : "", fmt::join(column.output.shape, ", "),
+          expected > 0 ? "" : "a multiple of ", unit));
     }
     const size_t values = array.size() / sizeof(From);
     To* const place = column.output.ragged ? row.Extend<To>(output, values / element).data() : to;

@@ -31,18 +31,18 @@ std::string StageTuner::Observe(const StageSample& s) {
       tuning_.workers = std::min(max_workers_, workers + (workers + 1) / 2);
       least_workers_ = workers + 1;
       least_for_ = kRemember;
-      return fmt::format(
-          "{} -> {} threads: the consumer waits {:.0f} % of the time, and all {} are "
-          "busy",
-          workers, tuning_.workers, 100 * s.consumer_wait, workers);
+      return fmt::format("{} -> {} threads: the consumer waits {:.0f} % of the time, and {} busy",
+                         workers, tuning_.workers, 100 * s.consumer_wait,
+                         workers == 1 ? "that one is" : fmt::format("all {} are", workers));
     }
     if (s.input_wait > 0.5 || tuning_.read_ahead >= max_read_ahead_) return "";
     const uint64_t before = tuning_.read_ahead;
     tuning_.read_ahead = std::min(max_read_ahead_, 2 * before);
     return fmt::format(
         "{} -> {} batches ahead: the consumer waits {:.0f} % of the time, though only {:.1f} of "
-        "{} threads are busy",
-        before, tuning_.read_ahead, 100 * s.consumer_wait, s.busy, workers);
+        "{} busy",
+        before, tuning_.read_ahead, 100 * s.consumer_wait, s.busy,
+        workers == 1 ? "1 thread is" : fmt::format("{} threads are", workers));
   }
   if (s.consumer_wait < kDoesNotWait && workers > least_workers_ &&
       s.busy * kReserve < workers - 1) {

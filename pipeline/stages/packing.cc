@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "pipeline/data/batch_builder.h"
 #include "pipeline/stages/batching.h"
@@ -110,9 +111,9 @@ absl::StatusOr<int64_t> LengthOf(const Batch& batch, size_t row, const PackLayou
   for (size_t c = 1; c < layout.columns.size(); ++c) {
     const int64_t other = length_of(layout.columns[c]);
     if (other == length) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("{}pack: '{}' has {} elements, but '{}' has {}", context.Prefix(batch, row),
-                    (*layout.spec)[0].name, length, (*layout.spec)[c].name, other));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}pack: '{}' has {}, but '{}' has {}", context.Prefix(batch, row), (*layout.spec)[0].name,
+        CountText(length, "element"), (*layout.spec)[c].name, other));
   }
   return length;
 }
@@ -258,10 +259,11 @@ class PlannedStage : public Stage {
     const uint64_t planned = plan_->LengthOf(part.item);
     if (static_cast<uint64_t>(length) == planned) return absl::OkStatus();
     return absl::InvalidArgumentError(fmt::format(
-        "{}{}: '{}' has {} elements, but the index says {} of '{}': the preceding steps must not "
+        "{}{}: '{}' has {}, but the index says {} of '{}': the preceding steps must not "
         "change that number; if the lengths are wrong, remove the shard's index and index the "
         "dataset with these lengths again",
-        context_->Prefix(batch, row), step, name, length, planned, plan_->spec().lengths));
+        context_->Prefix(batch, row), step, name, CountText(length, "element"), planned,
+        plan_->spec().lengths));
   }
   RunContext& context() const { return *context_; }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "pipeline/rows/row_step.h"
@@ -131,9 +132,9 @@ class ShardsStage : public Stage {
       const uint64_t round = reader_->shared_pack() == nullptr ? place.world * place.batch : 0;
       if (!mixed.Has(place.position - std::min(place.position, round))) {
         return absl::FailedPreconditionError(fmt::format(
-            "the state is at position {} of epoch {}, but epochs of this mixture have {} records: "
+            "the state is at position {} of epoch {}, but epochs of this mixture have {}: "
             "its length has changed before what was delivered",
-            place.position, place.epoch, reader_->shared_mix()->size()));
+            place.position, place.epoch, CountText(reader_->shared_mix()->size(), "record")));
       }
     }
     // No index is needed at the walk's own position.

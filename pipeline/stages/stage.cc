@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -25,9 +26,9 @@ uint64_t StateReader::ReadUpTo(uint64_t most) {
 absl::Status CheckNothingToSkip(uint64_t elements) {
   if (elements == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
-      "the state is {} elements beyond the end of the data: it is damaged, or the chain delivers "
+      "the state is {} beyond the end of the data: it is damaged, or the chain delivers "
       "fewer elements than when it was saved",
-      elements));
+      CountText(elements, "element")));
 }
 
 absl::Status ElementQueue::Fill() {

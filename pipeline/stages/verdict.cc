@@ -33,10 +33,12 @@ Verdict FindLimit(double seconds, double wait_seconds, const std::vector<StageSt
     const double busy = stage.busy_seconds / (seconds * workers);
     busiest = std::max(busiest, busy);
     if (busy < kBusy) continue;
-    return {stage.name,
-            fmt::format("{} limits: its {} threads are busy {:.0f} % of the time; more threads or "
-                        "cores, or less work in it, would help",
-                        stage.name, workers, 100 * busy)};
+    return {
+        stage.name,
+        fmt::format("{} limits: its {} busy {:.0f} % of the time; more threads or "
+                    "cores, or less work in it, would help",
+                    stage.name, workers == 1 ? "thread is" : fmt::format("{} threads are", workers),
+                    100 * busy)};
   }
   // A reader has no input stage; time that others wait for it counts as reading.
   double reading = 0;

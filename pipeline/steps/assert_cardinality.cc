@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 
@@ -16,9 +17,9 @@ class CountStage : public Stage {
     if (!status.ok()) return status;
     delivered_ += out->num_elements();
     if (out->empty() ? delivered_ == count_ : delivered_ <= count_) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        fmt::format("assert_cardinality: the epoch has {}{} elements, and {} were asserted",
-                    out->empty() ? "" : "at least ", delivered_, count_));
+    return absl::FailedPreconditionError(fmt::format(
+        "assert_cardinality: the epoch has {}{}, and {} asserted", out->empty() ? "" : "at least ",
+        CountText(delivered_, "element"), count_ == 1 ? "1 was" : fmt::format("{} were", count_)));
   }
   std::optional<bool> Await(std::chrono::nanoseconds most) override { return queue_.Await(most); }
   void Save(StateWords* words) const override {

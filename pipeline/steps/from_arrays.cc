@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 
@@ -12,7 +13,7 @@ Dataset Dataset::FromArrays(const shardfeed::Batch& rows,
   }
   Step step;
   step.name = "rows";  // name in fingerprints
-  step.text = fmt::format("from_arrays({} rows)", rows.rows);
+  step.text = fmt::format("from_arrays({})", CountText(rows.rows, "row"));
   step.data_identity = [rows](Identity* identity) {
     identity->Add("rows", rows.rows).Add("values", DigestOf(rows));
     return absl::OkStatus();

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/columns.h"
@@ -60,7 +61,7 @@ Dataset Dataset::Mix(const std::vector<MixInput>& inputs, std::vector<MixSegment
   Dataset made = Read(all, std::move(options));
   if (!made.status_.ok()) return made;
   Step step = *made.step_;
-  step.text = fmt::format("mix({} sources)", inputs.size());
+  step.text = fmt::format("mix({})", CountText(inputs.size(), "source"));
   return Dataset(std::make_shared<const Step>(std::move(step)));
 }
 
@@ -93,7 +94,7 @@ Dataset Dataset::Read(std::shared_ptr<const ShardTable> table, ReaderOptions opt
 Dataset Dataset::Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options) {
   Step step;
   step.name = "shards";  // name in fingerprints
-  step.text = fmt::format("read({} files)", table->num_shards());
+  step.text = fmt::format("read({})", CountText(table->num_shards(), "file"));
   step.spec = RecordSpec();
   // Its identity is that of the records and of their order: see FingerprintOf.
   step.work = ShardsWork{std::move(table), std::move(options), {}};

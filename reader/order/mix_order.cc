@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/count_text.h"
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "reader/order/permutation.h"
@@ -202,10 +203,10 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
     if (sources[s].items == 0) continue;
     const uint64_t passes = size / sources[s].items + 2;
     if (passes > (uint64_t{1} << 62) / items) {
-      return absl::InvalidArgumentError(fmt::format(
-          "mix: the {} records of '{}' may be repeated {} times in an epoch of {}; make "
-          "the epoch shorter",
-          sources[s].items, names[s], passes, size));
+      return absl::InvalidArgumentError(
+          fmt::format("mix: the {} of '{}' may be repeated {} times in an epoch of {}; make "
+                      "the epoch shorter",
+                      CountText(sources[s].items, "record"), names[s], passes, size));
     }
   }
   spec.kind = OrderSpec::Kind::kShuffle;

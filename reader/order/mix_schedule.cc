@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/count_text.h"
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "reader/order/permutation.h"
@@ -102,8 +103,8 @@ absl::Status MixSchedule::Check(const std::vector<std::string>& names,
   }
   if (names.size() * lanes > kMostCells) {
     return absl::InvalidArgumentError(
-        fmt::format("mix: {} sources times {} lanes are more than {}; use fewer lanes",
-                    names.size(), lanes, kMostCells));
+        fmt::format("mix: {} times {} are more than {}; use fewer lanes",
+                    CountText(names.size(), "source"), CountText(lanes, "lane"), kMostCells));
   }
   if (segments.empty()) return absl::InvalidArgumentError("mix: there are no weights");
   if (segments.size() > kMostSegments) {
@@ -123,15 +124,16 @@ absl::Status MixSchedule::Check(const std::vector<std::string>& names,
           fmt::format("mix: position {} of the schedule is too large", segment.position));
     }
     if (i > 0 && RoundUp(segment.position, lanes) <= RoundUp(segments[i - 1].position, lanes)) {
-      return absl::InvalidArgumentError(
-          fmt::format("mix: weights change at position {}, and again at {}: changes must be in "
-                      "ascending order, "
-                      "in different {} positions (the lanes)",
-                      segments[i - 1].position, segment.position, lanes));
+      return absl::InvalidArgumentError(fmt::format(
+          "mix: weights change at position {}, and again at {}: changes must be in "
+          "ascending order{}",
+          segments[i - 1].position, segment.position,
+          lanes == 1 ? "" : fmt::format(", in different {} positions (the lanes)", lanes)));
     }
     if (segment.weights.size() != names.size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("mix: got {} weights for {} sources", segment.weights.size(), names.size()));
+      return absl::InvalidArgumentError(fmt::format("mix: got {} for {}",
+                                                    CountText(segment.weights.size(), "weight"),
+                                                    CountText(names.size(), "source")));
     }
     for (size_t s = 0; s < names.size(); ++s) {
       if (!(segment.weights[s] >= 0) || std::isinf(segment.weights[s])) {

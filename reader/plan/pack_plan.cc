@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/count_text.h"
 #include "base/excerpt.h"
 #include "base/rounding.h"
 #include "fmt/format.h"
@@ -143,11 +144,11 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
     if (spec_.longer == PackSpec::Longer::kTruncate) count = std::min(count, spec_.length);
     parts += 1 + count / spec_.length;
     if (parts > kMostPlanned) {
-      return absl::ResourceExhaustedError(
-          fmt::format("pack: positions {} to {} of epoch {} make more than {} parts of rows of {} "
-                      "elements; use longer "
-                      "rows or a smaller window",
-                      first, first + items.size() - 1, epoch, kMostPlanned, spec_.length));
+      return absl::ResourceExhaustedError(fmt::format(
+          "pack: positions {} to {} of epoch {} make more than {} parts of rows of {}; use "
+          "longer rows or a smaller window",
+          first, first + items.size() - 1, epoch, kMostPlanned,
+          CountText(spec_.length, "element")));
     }
     std::vector<PackedSequence>& lane = lanes[offset % lanes_];
     if (KeepsSequences(spec_.how)) {

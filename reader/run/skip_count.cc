@@ -1,5 +1,6 @@
 #include "reader/run/skip_count.h"
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "reader/plan/unit.h"
@@ -23,9 +24,10 @@ absl::Status SkipCount::Add(uint64_t epoch, const DamagedRecord& damaged) {
   if (in_epoch_.size() == 1) first_ = damaged.Message();
   if (in_epoch_.size() > max_skipped_) {
     return WithRemedy(absl::DataLossError(fmt::format(
-                          "{} of {} records are damaged, which is more than allowed; the first is "
+                          "{} of {} {} damaged, which is more than allowed; the first is "
                           "{}; 'shardfeed repair' saves the intact ones",
-                          in_epoch_.size(), epoch_records_, first_)),
+                          in_epoch_.size(), CountText(epoch_records_, "record"),
+                          in_epoch_.size() == 1 ? "is" : "are", first_)),
                       {"max_skipped", "N", "skip more"});
   }
   if (on_skip_) on_skip_(damaged);

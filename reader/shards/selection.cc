@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -25,11 +26,11 @@ absl::StatusOr<Selection> Selection::Ranges(const std::vector<RecordRange>& rang
     }
     if (range.first >= records || range.count > records - range.first) {
       return absl::InvalidArgumentError(
-          range.count == 1 ? fmt::format("record {} does not exist: the dataset has {} records",
-                                         range.first, records)
-                           : fmt::format("records {} to {} do not exist: the dataset has {} "
-                                         "records",
-                                         range.first, range.first + range.count - 1, records));
+          range.count == 1
+              ? fmt::format("record {} does not exist: the dataset has {}", range.first,
+                            CountText(records, "record"))
+              : fmt::format("records {} to {} do not exist: the dataset has {}", range.first,
+                            range.first + range.count - 1, CountText(records, "record")));
     }
     std::vector<RecordRange>& kept = selection.ranges_;
     if (!kept.empty() && kept.back().first + kept.back().count == range.first) {

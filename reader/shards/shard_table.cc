@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/count_text.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
@@ -219,10 +220,10 @@ absl::Status ShardTable::FindVersion(size_t i) {
   absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
   if (!info.ok()) return info.status();
   if (info->size != shard.summary.shard_bytes) {
-    return absl::AbortedError(fmt::format(
-        "{}: the object has {} bytes, but the index pack was made for {}; rebuild it with "
-        "'shardfeed index', or open the dataset again if it is being replaced",
-        shard.path, info->size, shard.summary.shard_bytes));
+    return absl::AbortedError(
+        fmt::format("{}: the object has {}, but the index pack was made for {}; rebuild it with "
+                    "'shardfeed index', or open the dataset again if it is being replaced",
+                    shard.path, CountText(info->size, "byte"), shard.summary.shard_bytes));
   }
   shard.version = std::move(info->version);
   return absl::OkStatus();
@@ -384,9 +385,9 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
   if (!file.ok()) return version_.CheckUnchanged(file.status());
   if ((*file)->size() != known.summary.shard_bytes) {
     return version_.CheckUnchanged(absl::FailedPreconditionError(
-        fmt::format("{}: has {} bytes, but had {} when it was indexed; rebuild the index with "
+        fmt::format("{}: has {}, but had {} when it was indexed; rebuild the index with "
                     "'shardfeed index'",
-                    known.path, (*file)->size(), known.summary.shard_bytes)));
+                    known.path, CountText((*file)->size(), "byte"), known.summary.shard_bytes)));
   }
   const absl::StatusOr<FileBirth> birth = remote ? known.birth : BirthOf((*file)->fd(), known.path);
   if (!birth.ok()) return birth.status();

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/types/span.h"
-#include "base/number_of.h"
+#include "base/count_text.h"
 #include "fmt/format.h"
 #include "shard/formats/with_path.h"
 #include "tfrecord/riegeli_chunk.h"
@@ -193,7 +193,7 @@ absl::Status CheckChunkSize(const File& file, const ArrayRecordChunk& chunk, uin
       "or the footer that it was made from: rebuild it with 'shardfeed index', and if that does "
       "not "
       "help, save the other records with 'shardfeed repair'",
-      NumberOf(header.records, "record"), header.decoded_bytes, chunk.records,
+      CountText(header.records, "record"), header.decoded_bytes, chunk.records,
       chunk.decoded_bytes));
 }
 

@@ -553,7 +553,7 @@ def test_damage_is_named(dataset, tmp_path):
     assert not report and report.defects[0].shard.endswith("train-00001-of-00004")
     it = iter(sf.read(tmp_path / "train@4", skip_damaged=True))
     assert list(it).count(b"") == 1 == it.stats()["damaged"]
-    with pytest.raises(sf.DataLossError, match="1 of .* records are damaged.*shardfeed repair"):
+    with pytest.raises(sf.DataLossError, match="1 of .* records is damaged.*shardfeed repair"):
         list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped=0))
     for wrong in ("few", ""):
         with pytest.raises(ValueError, match=f"max_skipped must be a number of records or a share such as '5%', not '{wrong}'"):

@@ -157,7 +157,7 @@ def test_a_damaged_episode_keeps_its_rows(tmp_path):
     assert length_of(7) > 1
     run_of = iter(steps(spec, "exact", reading={"skip_damaged": True, "max_skipped": 1}))
     assert len(list(run_of)) == len(rows)
-    with pytest.raises(sf.DataLossError, match="1 of 40 records are damaged, which is more than allowed.*; "
+    with pytest.raises(sf.DataLossError, match="1 of 40 records is damaged, which is more than allowed.*; "
                                                "pass max_skipped=N to skip more"):
         list(steps(spec, "exact", reading={"skip_damaged": True, "max_skipped": 0}))
 

@@ -14,7 +14,7 @@ StageSample Waits(double busy, double input_wait = 0) {
 TEST(StageTunerTest, BusyThreadsGetHelpWhileTheConsumerWaits) {
   StageTuner tuner({"map", 1, 3}, 4, 100);
   EXPECT_EQ(tuner.Observe(Waits(1)),
-            "1 -> 2 threads: the consumer waits 50 % of the time, and all 1 are busy");
+            "1 -> 2 threads: the consumer waits 50 % of the time, and that one is busy");
   tuner.Observe(Waits(1.9));
   EXPECT_EQ(tuner.tuning().workers, 3);
   tuner.Observe(Waits(2.8));

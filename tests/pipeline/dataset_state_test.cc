@@ -403,7 +403,8 @@ TEST(StateTest, PlacesBehindTheEndAreErrors) {
     for (int i = 0; i < 20 && status.ok(); ++i) status = it->Next(&batch);
     EXPECT_FAILS(status, kFailedPrecondition,
                  "the state is " + std::to_string(elements) +
-                     " elements beyond the end of the data: it is damaged, or the chain "
+                     (elements == 1 ? " element" : " elements") +
+                     " beyond the end of the data: it is damaged, or the chain "
                      "delivers fewer elements than when it was saved");
   };
   fails(range, "11,0", 1);

@@ -51,6 +51,11 @@ TEST_F(VerdictTest, TheLastStageWhoseThreadsAreBusyLimits) {
   EXPECT_THAT(verdict.text, HasSubstr("map limits: its 2 threads are busy 62 % of the time"));
 }
 
+TEST_F(VerdictTest, OneThreadIsBusy) {
+  AddStage("map", 7, 1).workers = 1;
+  EXPECT_THAT(Find(8).text, HasSubstr("map limits: its thread is busy 70 % of the time"));
+}
+
 TEST_F(VerdictTest, AStageThatIsWaitedForWithoutBeingBusyLimits) {
   AddReader(1, 1);
   AddStage("map", 0, 1).wait_out_seconds = 9;

@@ -273,7 +273,7 @@ TEST(MixOrder, RefusesWhatIsNoMixture) {
   ExpectRefused(Spec({{0, {1}}}, uint64_t{1} << 41), {1},
                 "mix: an epoch of 2199023255552 of 1 records has too many");
   ExpectRefused(Spec({{0, {1, 1}}}, uint64_t{1} << 39), {1, uint64_t{1} << 39},
-                "mix: the 1 records of 's0' may be repeated 549755813890 times in an epoch of "
+                "mix: the 1 record of 's0' may be repeated 549755813890 times in an epoch of "
                 "549755813888; make the epoch shorter");
 }
 

@@ -302,7 +302,7 @@ TEST_F(MixReaderTest, RefusesSourcesThatDoNotFitTheShards) {
   const auto mixture = MixtureOf({{0, {1, 1, 1}}}, 0);
   mixture->sources[1].records = {{0, 2}};
   EXPECT_FAILS(Reader::Open(table, Options(mixture)), kInvalidArgument,
-               "mix: 'b': records 0 to 1 do not exist: the dataset has 1 records");
+               "mix: 'b': records 0 to 1 do not exist: the dataset has 1 record");
   mixture->sources[1].shards = 2;
   EXPECT_FAILS(Reader::Open(table, Options(mixture)), kInvalidArgument,
                "mix: the sources have 9 shards, but 8 are read");

@@ -240,7 +240,7 @@ TEST(MixSchedule, RefusesWhatIsNoSchedule) {
   ExpectRefused(1, {{0, {1}}, {65, {1}}, {100, {1}}},
                 "mix: weights change at position 65, and again at 100: changes must be in "
                 "ascending order, in different 64 positions (the lanes)");
-  ExpectRefused(2, {{0, {1}}}, "mix: got 1 weights for 2 sources");
+  ExpectRefused(2, {{0, {1}}}, "mix: got 1 weight for 2 sources");
   ExpectRefused(2, {{0, {1, -1}}},
                 "mix: the weight of 's1' must be a number of at least 0, got -1");
   ExpectRefused(2, {{0, {nan, 1}}},

@@ -568,7 +568,7 @@ TEST_F(PackPlanTest, RefusesAFileThatClaimsMoreThanFitsMemory) {
   const auto reader = MakeReader(table, {.pack = spec});
   ReadBlock block;
   EXPECT_FAILS(reader->Next(&block), kResourceExhausted,
-               "make more than 1048576 parts of rows of 1 elements");
+               "make more than 1048576 parts of rows of 1 element;");
 }
 
 TEST_F(PackPlanTest, EndsWhereNoRoundOfBatchesIsComplete) {

@@ -1,7 +1,7 @@
 // Numbers with their nouns, for messages: "1 record", "2 records".
 
-#ifndef SHARDFEED_BASE_NUMBER_OF_H_
-#define SHARDFEED_BASE_NUMBER_OF_H_
+#ifndef SHARDFEED_BASE_COUNT_TEXT_H_
+#define SHARDFEED_BASE_COUNT_TEXT_H_
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 namespace shardfeed {
 
 // `noun` is singular, and forms its plural by an s.
-inline std::string NumberOf(uint64_t count, std::string_view noun) {
+inline std::string CountText(uint64_t count, std::string_view noun) {
   std::string text = std::to_string(count);
   text += ' ';
   text += noun;
@@ -20,4 +20,4 @@ inline std::string NumberOf(uint64_t count, std::string_view noun) {
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_BASE_NUMBER_OF_H_
+#endif  // SHARDFEED_BASE_COUNT_TEXT_H_
