@@ -1,5 +1,6 @@
 #include "tfrecord/array_record_decoder.h"
 
+#include "base/count_text.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -37,9 +38,10 @@ std::string ArrayRecordDecoder::Open(const ArrayRecordChunk& chunk, std::string_
   if (!wrong.empty()) return wrong;
   if (header.records != chunk.records || header.decoded_bytes != chunk.decoded_bytes) {
     return fmt::format(
-        "the chunk has {} records of {} bytes, but the footer, or the index made from it, says {} "
+        "the chunk has {} of {} bytes, but the footer, or the index made from it, says {} "
         "of {} bytes",
-        header.records, header.decoded_bytes, chunk.records, chunk.decoded_bytes);
+        CountText(header.records, "record"), header.decoded_bytes, chunk.records,
+        chunk.decoded_bytes);
   }
   wrong = CheckNoRecordsFollow(chunk, bytes, RiegeliChunkEnd(chunk.begin, header), check);
   return wrong.empty() ? ParseSimpleChunk(header, data, &chunk_) : wrong;

@@ -252,8 +252,9 @@ def _container(origin: Any, parts: Tuple[Any, ...], hint: Any, value: Any) -> An
             if len(value) != len(parts):
                 raise _Wrong(_described(hint), ValueError)
             return tuple(map(_value, parts, value))
-        return [_element(parts[0], hint, i, one) for i, one in enumerate(value)] if len(value) > 1 else [
-            _value(parts[0], one) for one in value]
+        if type(value) in (list, tuple) and len(value) > 1:  # not what is a tuple by itself, such as an Augmentation
+            return [_element(parts[0], hint, i, one) for i, one in enumerate(value)]
+        return [_value(parts[0], one) for one in value]
     except (_WrongName, _WrongElement):
         raise
     except _Wrong as wrong:

@@ -182,8 +182,12 @@ def test_a_size_that_only_the_footer_claims_is_damage(tmp_path, group):
     content, places = array_record_files.file_bytes(WRITTEN[:RECORDS], group, claims={3: 3 << 30})
     path.write_bytes(content)
     sound = sum(map(len, WRITTEN[3 * group:4 * group]))
-    with pytest.raises(sf.DataLossError) as error:
+    told = f"of {sound} bytes, but the footer, or the index made from it, says {group} of {3 << 30} bytes"
+    with pytest.raises(sf.DataLossError, match=told):
         list(sf.read(path))
+    harness.succeed("index", path)
+    with pytest.raises(sf.DataLossError) as error:
+        sf.read(path)[3 * group]
     count = "1 record" if group == 1 else f"{group} records"
     assert str(error.value).startswith(
         f"{path}: record {3 * group} at byte {places[3]}: its chunk has {count} of {sound} bytes, but the index says "
@@ -191,7 +195,7 @@ def test_a_size_that_only_the_footer_claims_is_damage(tmp_path, group):
         "'shardfeed index', and if that does not help, save the other records with 'shardfeed repair'")
     (defect,) = harness.verify(path, status=harness.DEFECTS)["defects"]
     assert (defect["record"], defect["offset"]) == (3 * group, places[3])
-    assert f"of {sound} bytes, but the footer, or the index made from it, says {group} of {3 << 30} bytes" in defect["detail"]
+    assert told in defect["detail"]
     out = tmp_path / "out/train@1"
     harness.leave_out("repair", path, out)
     kept = [n for n in range(RECORDS) if n // group != 3]
