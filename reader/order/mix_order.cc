@@ -414,10 +414,8 @@ std::vector<uint64_t> MixOrder::ItemsOf(uint64_t epoch, uint64_t item) const {
   return items;
 }
 
-OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
-  const Place place = PlaceOf(EpochOf(epoch), item);
+std::pair<uint64_t, uint64_t> MixOrder::ReachOf(const Place& place, const OrderPiece& own) const {
   const Source& source = sources_[place.source];
-  const OrderPiece own = source.order->PieceOf(place.pass, place.item);
   const uint64_t least = place.pass * source.items + own.min_position;
   const uint64_t greatest = place.pass * source.items + own.max_position;
   // Within a lane, later numbers are in the same row or a later one. If the piece is not in one
@@ -431,6 +429,13 @@ OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
   }
   first -= first % spec_.lanes;
   last = last == MixSchedule::kNever ? last : last - last % spec_.lanes + spec_.lanes - 1;
+  return {first, last};
+}
+
+OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
+  const Place place = PlaceOf(EpochOf(epoch), item);
+  const OrderPiece own = sources_[place.source].order->PieceOf(place.pass, place.item);
+  const auto [first, last] = ReachOf(place, own);
   const uint64_t begin = epoch * size_;
   const uint64_t end = begin + size_;
   const uint64_t shift = item - place.item;
@@ -440,6 +445,15 @@ OrderPiece MixOrder::PieceOf(uint64_t epoch, uint64_t item) const {
           .max_position = std::min(last, end - 1) - begin,
           .lanes = own.lanes,
           .whole = first >= begin && last < end};
+}
+
+uint64_t MixOrder::ItemInNext(uint64_t epoch, uint64_t item) const {
+  const Place place = PlaceOf(EpochOf(epoch), item);
+  const uint64_t now = EpochOf(epoch).first_pass[place.source];
+  const uint64_t next = EpochOf(epoch + 1).first_pass[place.source];
+  const OrderPiece own = sources_[place.source].order->PieceOf(place.pass, place.item);
+  const bool goes_on = place.pass >= next && ReachOf(place, own).second >= (epoch + 1) * size_;
+  return goes_on ? item - (next - now) * items_ : kNowhere;
 }
 
 uint64_t MixOrder::span() const {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -59,6 +60,7 @@ class MixOrder : public Order {
             absl::Span<uint64_t> items) const override;
   std::unique_ptr<OrderCursor> MakeCursor() const override;
   OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override;
+  uint64_t ItemInNext(uint64_t epoch, uint64_t item) const override;
   uint64_t span() const override;
   // Ignores `mean_bytes`, for sources differ in it.
   uint64_t HeldBytes(uint64_t world, uint64_t mean_bytes) const override;
@@ -102,6 +104,8 @@ class MixOrder : public Order {
   uint64_t ItemIn(const Epoch& epoch, uint64_t position, const ItemOf& item_of) const;
   uint64_t ItemIn(const Epoch& epoch, uint64_t position) const;
   Place PlaceOf(const Epoch& epoch, uint64_t item) const;
+  // Bounds of the positions of a piece of a source, through all epochs.
+  std::pair<uint64_t, uint64_t> ReachOf(const Place& place, const OrderPiece& own) const;
   // How many segments matter before a position that is counted through all epochs.
   size_t SegmentsBefore(uint64_t position) const;
   std::vector<Past> MakePasts() const;

@@ -87,6 +87,8 @@ class Order {
   }
   // The piece that `item` belongs to. The pieces of an epoch do not overlap.
   virtual OrderPiece PieceOf(uint64_t epoch, uint64_t item) const = 0;
+  // The number that the item has in the next epoch, if its piece goes on there; otherwise kNowhere.
+  virtual uint64_t ItemInNext(uint64_t /*epoch*/, uint64_t /*item*/) const { return kNowhere; }
 
   // Upper bound for the distance between the first and the last position of a piece: the number of
   // records to hold in memory if pieces are read whole.

@@ -310,25 +310,27 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
 PlannedUnit* ReadPlanner::FindUnit(uint64_t item) {
   const uint64_t number = chunk_divider_.Divide(item).quotient;
   PlannedUnit*& recent = recent_units_[number % kRecentUnits];
-  if (recent != nullptr && recent->begin <= item && item < recent->end) return recent;
+  if (recent != nullptr && recent->Has(item)) return recent;
   const auto bucket = units_.find(number);
   if (bucket == units_.end()) return nullptr;
   for (const std::shared_ptr<PlannedUnit>& unit : bucket->second) {
-    if (unit->begin <= item && item < unit->end) return recent = unit.get();
+    if (unit->Has(item)) return recent = unit.get();
   }
   return nullptr;
 }
 
 void ReadPlanner::InsertUnit(const std::shared_ptr<PlannedUnit>& unit) {
   const uint64_t chunk = order_->spec().chunk;
-  for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+  const uint64_t last = (unit->end - 1 - unit->shift) / chunk;
+  for (uint64_t b = (unit->begin - unit->shift) / chunk; b <= last; ++b) {
     units_[b].push_back(unit);
   }
 }
 
 void ReadPlanner::EraseUnit(PlannedUnit* unit) {
   const uint64_t chunk = order_->spec().chunk;
-  for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+  const uint64_t last = (unit->end - 1 - unit->shift) / chunk;
+  for (uint64_t b = (unit->begin - unit->shift) / chunk; b <= last; ++b) {
     if (recent_units_[b % kRecentUnits] == unit) recent_units_[b % kRecentUnits] = nullptr;
     const auto bucket = units_.find(b);
     auto& units = bucket->second;
@@ -350,9 +352,28 @@ bool ReadPlanner::GoToNextEpoch() {
   ++epoch_;
   position_ = options_.rank;
   leftover_until_ = 0;
+  const uint64_t residue_before = residue_;
   ShareEpoch(whole_epoch_);
-  ForgetUnits();
+  KeepUnits(residue_before);
   return end_ > 0;
+}
+
+// Keeps the units of the last epoch whose pieces go on in this one, as those of a mixture do, so
+// that nothing is read twice. The others are forgotten.
+void ReadPlanner::KeepUnits(uint64_t residue_before) {
+  const auto cut = std::exchange(cut_units_, {});
+  ForgetUnits();
+  if (options_.epochs && epoch_ >= *options_.epochs) return;
+  // Otherwise, other ranks have the lanes of this one.
+  const uint64_t world = options_.world;
+  if ((residue_ + order_->size()) % world != residue_before) return;
+  for (const auto& [max_position, unit] : cut) {
+    const uint64_t item = order_->ItemInNext(epoch_ - 1, unit->begin - unit->shift);
+    if (item == Order::kNowhere) continue;
+    unit->shift = unit->begin - item;
+    InsertUnit(unit);
+    cut_units_.emplace(order_->PieceOf(epoch_, item).max_position, unit);
+  }
 }
 
 void ReadPlanner::ForgetUnits() {
@@ -421,7 +442,7 @@ absl::Status ReadPlanner::AddFromPieces(uint64_t count, PlannedBlock* block) {
   PlannedUnit* unit = nullptr;  // unit of the previous item
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t item = items_[i];
-    if (unit == nullptr || item < unit->begin || item >= unit->end) {
+    if (unit == nullptr || !unit->Has(item)) {
       unit = FindUnit(item);
       if (unit == nullptr) {
         absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeUnit(item);
@@ -511,7 +532,8 @@ absl::StatusOr<bool> ReadPlanner::NextOfOrder(PlannedBlock* block) {
   if (options_.end == EpochEnd::kPad && n > real) block->padded = n - real;
   position_ += n * stride;
   if (singly) pieces_from_ = position_;
-  while (!cut_units_.empty() && cut_units_.begin()->first < position_) {
+  // At the end of an epoch, KeepUnits looks at them first.
+  while (position_ < end_ && !cut_units_.empty() && cut_units_.begin()->first < position_) {
     EraseUnit(cut_units_.begin()->second.get());
     cut_units_.erase(cut_units_.begin());
   }

@@ -54,6 +54,11 @@ struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
   // Used by the planner.
   uint64_t left = 0;                 // records that no block has asked for yet
   uint64_t last_block = UINT64_MAX;  // last block that asked for any record
+  // By how much the numbers of its items are smaller in the epoch that is planned than in the one
+  // whose numbers it has.
+  uint64_t shift = 0;
+
+  bool Has(uint64_t item) const { return begin <= item + shift && item + shift < end; }
 
   uint64_t records() const {
     if (!scattered.empty()) return scattered.size();
@@ -64,7 +69,7 @@ struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
     if (!scattered.empty()) {
       return std::lower_bound(scattered.begin(), scattered.end(), item) - scattered.begin();
     }
-    const auto local = static_cast<uint32_t>(item - begin);
+    const auto local = static_cast<uint32_t>(item + shift - begin);
     if (needed.empty()) return local;
     return std::lower_bound(needed.begin(), needed.end(), local) - needed.begin();
   }
@@ -170,6 +175,7 @@ class ReadPlanner {
   void ShareEpoch(const ReadPlace& place);
   bool GoToNextEpoch();
   void ForgetUnits();
+  void KeepUnits(uint64_t residue_before);
   absl::StatusOr<bool> NextOfOrder(PlannedBlock* block);
   absl::StatusOr<bool> NextRows(PlannedBlock* block);
   absl::Status FindNeeded(const OrderPiece& piece, PlannedUnit* unit);

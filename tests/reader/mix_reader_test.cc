@@ -148,6 +148,52 @@ TEST_F(MixReaderTest, AllRanksTogetherDeliverWhatTheOrderSaysAfterAnyResume) {
   }
 }
 
+TEST_F(MixReaderTest, EpochsThatCutPassesReadNothingTwice) {
+  constexpr uint64_t kBytes = 8000;
+  const auto table = OpenTable(WriteShards(folder_, kShards, kBytes));
+  std::vector<std::string> expected;
+  uint64_t least = 0;
+  for (const uint64_t epochs : {1, 8}) {
+    ReaderOptions options = Options(MixtureOf({{0, {1, 0, 3}}}, 1600 / epochs));
+    options.epochs = epochs;
+    const auto reader = MakeReader(table, options);
+    const auto all = Drain(*reader);
+    ASSERT_OK(all);
+    ASSERT_EQ(all->records.size(), 1600);
+    if (epochs == 1) {
+      expected = all->records;
+      least = reader->stats().bytes_read;
+    }
+    EXPECT_EQ(all->records, expected);
+    EXPECT_LE(reader->stats().bytes_read, least + least / 20);
+  }
+}
+
+TEST_F(MixReaderTest, RanksWhoseLanesChangeWithTheEpochReadTheirOwn) {
+  const auto table = OpenTable(WriteShards(folder_, {4200, 0, 0, 1, 2100, 0, 300, 7}));
+  for (const uint64_t length : {1000, 1001, 1002, 3000}) {
+    for (const uint64_t world : {2, 3, 4}) {
+      ReaderOptions options = Options(MixtureOf({{0, {2, 0.01, 1}}}, length));
+      options.world = world;
+      options.epochs = 9;
+      for (options.rank = 0; options.rank < world; ++options.rank) {
+        const auto reader = MakeReader(table, options);
+        const auto all = Drain(*reader);
+        ASSERT_OK(all);
+        size_t i = 0;
+        for (uint64_t epoch = 0; epoch < 9; ++epoch) {
+          for (uint64_t round = 0; round < length / world; ++round, ++i) {
+            ASSERT_LT(i, all->records.size());
+            ASSERT_EQ(all->records[i],
+                      RecordText(reader->RecordAt(epoch, round * world + options.rank)));
+          }
+        }
+        EXPECT_EQ(all->records.size(), i);
+      }
+    }
+  }
+}
+
 TEST_F(MixReaderTest, GoesOnAfterTheScheduleOrTheSourcesGrew) {
   const ShardSet set = WriteShards(folder_, kShards);
   const auto table = OpenTable(set);
