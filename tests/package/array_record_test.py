@@ -183,11 +183,8 @@ def test_a_size_that_only_the_footer_claims_is_damage(tmp_path, group):
     path.write_bytes(content)
     sound = sum(map(len, WRITTEN[3 * group:4 * group]))
     told = f"of {sound} bytes, but the footer, or the index made from it, says {group} of {3 << 30} bytes"
-    with pytest.raises(sf.DataLossError, match=told):
-        list(sf.read(path))
-    harness.succeed("index", path)
     with pytest.raises(sf.DataLossError) as error:
-        sf.read(path)[3 * group]
+        list(sf.read(path))
     count = "1 record" if group == 1 else f"{group} records"
     assert str(error.value).startswith(
         f"{path}: record {3 * group} at byte {places[3]}: its chunk has {count} of {sound} bytes, but the index says "
