@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
+#include "base/work_stop.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/python_commands.h"
 #include "cli/flags/cache_flags.h"
@@ -95,6 +96,7 @@ int Run(int argc, char** argv) {
     argv[place] = bench.data();
   }
   StartInterruptHandler();
+  const WorkStop interrupted(InterruptToken());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

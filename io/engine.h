@@ -73,7 +73,8 @@ class Engine {
   // Queues any number of requests and hands as many to the system as the depth allows.
   virtual void Submit(absl::Span<const ReadRequest> requests) = 0;
   // Appends results: at least `min_results`, or as many as are outstanding if that is less. May
-  // return with fewer after Wake.
+  // return with fewer after Wake, and engines of stores once the work of the
+  // thread is not needed any more (see WorkStop).
   //
   // Status of a result: DataLoss if the file ends before the request does; for others see
   // ErrnoStatus.

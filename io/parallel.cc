@@ -7,11 +7,13 @@
 #include <climits>
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "io/thread.h"
 
 namespace shardfeed {
@@ -37,6 +39,28 @@ class FirstFailure {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Threads that have not ended.
+struct Running {
+  Mutex mutex;
+  CondVar ended;
+  size_t threads ABSL_GUARDED_BY(mutex) = 0;
+
+  void Add() {
+    MutexLock lock(mutex);
+    ++threads;
+  }
+  void End() {
+    MutexLock lock(mutex);
+    if (--threads == 0) ended.NotifyAll();
+  }
+  // Returns whether all have ended; waits for that for a while.
+  bool Await() {
+    MutexLock lock(mutex);
+    return ended.WaitFor(lock, WorkStop::kInterval,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return threads == 0; });
+  }
+};
+
 }  // namespace
 
 absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
@@ -44,6 +68,16 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   FirstFailure first;
+  std::stop_source unwanted(std::nostopstate);
+  std::vector<std::thread> others;
+  const size_t useful = std::min<size_t>(std::max(threads, 1), count);
+  absl::Status room = CatchAll([&] {
+    others.reserve(useful);
+    unwanted = std::stop_source();
+  });
+  if (!room.ok()) return room;
+  const std::stop_callback stopped(stop, [&] { unwanted.request_stop(); });
+  const std::stop_callback outer_stopped(WorkStop::Token(), [&] { unwanted.request_stop(); });
   auto run = [&] {
     while (!failed && !stop.stop_requested()) {
       const size_t index = next++;
@@ -51,19 +85,34 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
       absl::Status status = CatchAll([&] { return work(index); });
       if (status.ok()) continue;
       failed = true;
+      // Then the others need not wait for stores any more, either.
+      if (absl::IsCancelled(status)) unwanted.request_stop();
       first.Add(index, std::move(status));
     }
   };
-  std::vector<std::thread> others;
-  const size_t useful = std::min<size_t>(std::max(threads, 1), count);
-  absl::Status room = CatchAll([&] { others.reserve(useful); });
-  if (!room.ok()) return room;
+  Running running;
   for (size_t i = 1; i < useful; ++i) {
-    absl::StatusOr<std::thread> thread = StartThread(run);
-    if (!thread.ok()) break;  // The threads that did start do all the work.
+    running.Add();
+    absl::StatusOr<std::thread> thread = StartThread([&] {
+      const WorkStop wanted(unwanted.get_token());
+      run();
+      running.End();
+    });
+    if (!thread.ok()) {  // The threads that did start do all the work.
+      running.End();
+      break;
+    }
     others.push_back(*std::move(thread));
   }
-  run();
+  {
+    // Without a stop, the user may interrupt this thread.
+    std::optional<WorkStop> wanted;
+    if (stop.stop_possible()) wanted.emplace(unwanted.get_token());
+    run();
+  }
+  while (!running.Await()) {
+    if (WorkStop::Requested()) unwanted.request_stop();
+  }
   for (std::thread& thread : others) thread.join();
   if (absl::Status status = first.Take(); !status.ok()) return status;
   if (stop.stop_requested()) return absl::CancelledError("interrupted");

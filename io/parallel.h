@@ -18,6 +18,9 @@ namespace shardfeed {
 // If the system cannot start more threads, those that did start, and at least the caller's, do the
 // work. An exception thrown by `work` counts as a failure: see CatchAll.
 //
+// While a call waits for a store, the wait ends with Cancelled once `stop` is requested, or what
+// the caller does is not needed any more: see WorkStop.
+//
 // Returns the failure with the lowest index. Cancelled: `stop` was requested.
 absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
                          const std::function<absl::Status(size_t)>& work);

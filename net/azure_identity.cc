@@ -64,6 +64,7 @@ absl::StatusOr<Credentials> Ask(const HttpRequest& request, const std::string& s
                                 std::string_view source, std::string_view remedy) {
   HttpResponse refused;
   const absl::StatusOr<HttpResponse> response = CallServer(request, server, &refused);
+  if (absl::IsCancelled(response.status())) return response.status();
   if (!response.ok()) return Refused(response.status(), refused, source, remedy);
   return ParseToken(*response, source);
 }

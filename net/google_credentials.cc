@@ -83,6 +83,7 @@ absl::StatusOr<std::optional<Credentials>> Exchange(const std::string& endpoint,
                     reason.substr(0, kMaxReasonBytes), clock.empty() ? remedy : clock));
   }
   absl::StatusOr<HttpResponse> response = CallServer(request, endpoint);
+  if (absl::IsCancelled(response.status())) return response.status();
   if (!response.ok()) {
     return absl::UnavailableError(fmt::format("{}: no token for these credentials: {}", path,
                                               std::string(response.status().message())));

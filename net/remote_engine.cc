@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "io/buffer.h"
 #include "net/block_cache.h"
 #include "net/remote_file.h"
@@ -55,9 +56,10 @@ class RemoteEngine : public Engine {
       {
         MutexLock lock(shared_->mutex);
         if (given < min_results && cached_.empty() && !woken) {
-          shared_->changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
+          const auto any = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
             return shared_->woken || !shared_->arrived.empty() || !shared_->fetched.empty();
-          });
+          };
+          woken = !AwaitWanted(shared_->changed, lock, any);
         }
         woken = std::exchange(shared_->woken, false) || woken;
         arrived.swap(shared_->arrived);

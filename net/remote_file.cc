@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/fork_count.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -118,8 +119,9 @@ std::shared_ptr<RemoteFile::Block> RemoteFile::StartBlock(uint64_t begin, uint64
 
 absl::Status RemoteFile::ReadDirectly(uint64_t offset, absl::Span<char> dst) const {
   std::promise<absl::Status> promise;
-  Start(offset, dst, [&promise](absl::Status status) { promise.set_value(std::move(status)); });
-  return promise.get_future().get();
+  const std::shared_ptr<Transfer> transfer =
+      Start(offset, dst, [&promise](absl::Status status) { promise.set_value(std::move(status)); });
+  return AwaitTransfer(promise.get_future(), *transfer);
 }
 
 // Sequential readers may skip a little or read a little again.
@@ -189,10 +191,11 @@ absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst)
     absl::Status status = cache.Read(*cached_, block, into, part);
     const bool there = status.ok();
     const bool fetches = !there && (follows || part.size() > kSmallBytes);
-    std::promise<std::pair<absl::Status, bool>> promise;
+    // Others may wait for the block, too, so that it is fetched even if this thread does not.
+    const auto promise = std::make_shared<std::promise<std::pair<absl::Status, bool>>>();
     if (fetches) {
-      Fetch(block, [&promise](absl::Status fetched, bool kept) {
-        promise.set_value({std::move(fetched), kept});
+      Fetch(block, [promise](absl::Status fetched, bool kept) {
+        promise->set_value({std::move(fetched), kept});
       });
     }
     if (follows && into == 0) {
@@ -202,7 +205,11 @@ absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst)
       }
     }
     if (fetches) {
-      const auto [fetched, kept] = promise.get_future().get();
+      std::future<std::pair<absl::Status, bool>> result = promise->get_future();
+      while (result.wait_for(WorkStop::kInterval) == std::future_status::timeout) {
+        if (WorkStop::Requested()) return absl::CancelledError("interrupted");
+      }
+      const auto [fetched, kept] = result.get();
       if (!fetched.ok()) return fetched;
       if (kept) status = cache.Read(*cached_, block, into, part);
     }
@@ -230,8 +237,8 @@ absl::StatusOr<size_t> RemoteFile::ReadFromStore(uint64_t offset, absl::Span<cha
     }
     {
       MutexLock lock(block->mutex);
-      block->arrived.Wait(
-          lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(block->mutex) { return block->done; });
+      const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(block->mutex) { return block->done; };
+      if (!AwaitWanted(block->arrived, lock, done)) return absl::CancelledError("interrupted");
       if (!block->status.ok()) {
         // A status of its own: ThreadSanitizer does not see how Abseil counts who shares one.
         absl::Status status(block->status.code(), std::string(block->status.message()));

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <future>
 #include <optional>
 #include <random>
 #include <utility>
@@ -451,12 +450,18 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-HttpResponse CallOnce(HttpRequest request, milliseconds delay) {
+HttpResponse CallOnce(HttpRequest request, milliseconds delay, bool may_stop) {
   std::promise<HttpResponse> promise;
-  HttpClient::Get().Start(
+  const uint64_t id = HttpClient::Get().Start(
       std::move(request),
       [&promise](HttpResponse response) { promise.set_value(std::move(response)); }, delay);
-  return promise.get_future().get();
+  std::future<HttpResponse> result = promise.get_future();
+  while (may_stop && result.wait_for(WorkStop::kInterval) == std::future_status::timeout) {
+    if (!WorkStop::Requested()) continue;
+    HttpClient::Get().Cancel(id);
+    break;
+  }
+  return result.get();
 }
 
 }  // namespace
@@ -491,14 +496,15 @@ std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRea
 
 absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRead read) {
   std::promise<absl::StatusOr<std::string>> promise;
-  StartRead(std::move(store), std::move(read), [&](absl::Status status, const ReadVersion& read) {
-    if (status.ok()) {
-      promise.set_value(read.version);
-    } else {
-      promise.set_value(std::move(status));
-    }
-  });
-  return promise.get_future().get();
+  const std::shared_ptr<Transfer> transfer = StartRead(
+      std::move(store), std::move(read), [&](absl::Status status, const ReadVersion& read) {
+        if (status.ok()) {
+          promise.set_value(read.version);
+        } else {
+          promise.set_value(std::move(status));
+        }
+      });
+  return AwaitTransfer(promise.get_future(), *transfer);
 }
 
 std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::string path,
@@ -513,12 +519,15 @@ std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::str
 
 absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& path,
                                        StoreCall call) {
+  // What a request has changed by then would not be known.
+  const bool changes = call.method != "GET" && call.method != "HEAD";
   std::promise<absl::StatusOr<HttpResponse>> promise;
   const auto calling = std::make_shared<Calling>(
       store, nullptr, path, std::move(call),
       [&promise](absl::StatusOr<HttpResponse> result) { promise.set_value(std::move(result)); });
   calling->Start(milliseconds(0));
-  return promise.get_future().get();
+  if (changes) return promise.get_future().get();
+  return AwaitTransfer(promise.get_future(), *calling);
 }
 
 absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::string& name,
@@ -526,8 +535,9 @@ absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::s
   Attempts attempts;
   milliseconds wait(0);
   while (true) {
-    HttpResponse response = CallOnce(request, wait);
+    HttpResponse response = CallOnce(request, wait, /*may_stop=*/true);
     if (IsSuccess(response)) return response;
+    if (absl::IsCancelled(response.transport)) return absl::CancelledError("interrupted");
     const auto next = MayPass(nullptr, response) ? attempts.Next(response) : std::nullopt;
     if (next) {
       wait = *next;
@@ -545,7 +555,7 @@ absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::s
 }
 
 HttpResponse CallServerOnce(HttpRequest request) {
-  return CallOnce(std::move(request), milliseconds(0));
+  return CallOnce(std::move(request), milliseconds(0), /*may_stop=*/false);
 }
 
 TransferStats GetTransferStats() {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/work_stop.h"
 #include "net/http_client.h"
 #include "net/store.h"
 
@@ -66,6 +68,9 @@ class Transfer {
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
                                     std::function<void(absl::Status, const ReadVersion&)> done);
 
+// Functions that wait for a result end with Cancelled if the work of their thread is not needed any
+// more (see WorkStop), except those whose request changes something.
+
 // Reads and waits for the result. Returns the version.
 absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRead read);
 
@@ -82,6 +87,19 @@ struct StoreCall {
   std::chrono::seconds patience = std::chrono::seconds(0);
 };
 
+// Waits for the result of a transfer.
+template <typename Result>
+Result AwaitTransfer(std::future<Result> result, Transfer& transfer) {
+  while (result.wait_for(WorkStop::kInterval) == std::future_status::timeout) {
+    if (!WorkStop::Requested()) continue;
+    transfer.Cancel();
+    Result last = result.get();
+    if (!last.ok()) return absl::CancelledError("interrupted");
+    return last;
+  }
+  return result.get();
+}
+
 // Sends the request until it succeeds (2xx). `done` is called once, by the HTTP client's thread,
 // which it must not block, or within this call. Errors: those of Store::ErrorOf.
 std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::string path,
@@ -96,7 +114,8 @@ absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& pa
 absl::StatusOr<HttpResponse> CallServer(const HttpRequest& request, const std::string& name,
                                         HttpResponse* refused = nullptr);
 
-// The same in a single attempt.
+// The same in a single attempt, which is waited for in any case: without an answer there is no
+// server.
 HttpResponse CallServerOnce(HttpRequest request);
 
 // Counts of this process so far.

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "base/random_digits.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/output_file.h"
@@ -436,6 +437,7 @@ absl::StatusOr<std::vector<size_t>> WithoutParts(const std::vector<PendingObject
 absl::Status CreateObject(const std::string& path, std::string_view bytes) {
   const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
   if (!store.ok()) return store.status();
+  const WorkStop whole{std::stop_token()};  // whoever asks gets to know whether it was created
   StoreCall call = (*store)->uploads()->Put(Share(bytes), "", /*replace=*/false);
   absl::Status status = CallStore(**store, path, call).status();
   // Refused; but it may have been created by an attempt whose answer was lost.

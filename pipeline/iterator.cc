@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 #include "base/fork_count.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/flight_recorder.h"
 #include "pipeline/live_run.h"
 #include "pipeline/plan/compile.h"

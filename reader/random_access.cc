@@ -61,6 +61,7 @@ absl::StatusOr<std::vector<std::shared_ptr<Buffer>>> ReadFromStore(
   }
   std::vector<ReadResult> results;
   engine->Wait(engine->outstanding(), &results);
+  if (engine->outstanding() > 0) return absl::CancelledError("interrupted");
   for (const ReadResult& result : results) {
     if (!result.status.ok()) return result.status;
   }

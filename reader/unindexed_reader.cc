@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/rounding.h"
+#include "base/work_stop.h"
 #include "io/thread.h"
 #include "tfrecord/framing.h"
 
@@ -59,6 +60,7 @@ absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
       std::move(stop), [self] { self->stop_.request_stop(); });
   absl::StatusOr<std::thread> indexing = StartThread([self] {
     // Callers of Get are told about errors.
+    const WorkStop wanted(self->stop_.get_token());
     CatchAll([self] { self->table_->Get(self->stop_.get_token()).IgnoreError(); }).IgnoreError();
     self->indexed_ = true;
   });

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "base/clock.h"
@@ -141,13 +142,11 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
                       .unit = "rows",
                       .limit = it.stats().limit};
     });
+    const std::stop_callback interrupted(InterruptToken(), [&] { it.Cancel(); });
     for (uint64_t n = 0; n < take; ++n) {
-      if (InterruptToken().stop_requested()) {
-        status = absl::CancelledError("interrupted");
-        break;
-      }
       Batch batch;
       status = it.Next(&batch);
+      if (InterruptToken().stop_requested()) status = absl::CancelledError("interrupted");
       if (!status.ok() || batch.empty()) break;
       if (n == 0) {
         first_batch_seconds = watch.Seconds();

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/work_stop.h"
 #include "decode/images/pixels/moved_pixels.h"
 #include "fmt/format.h"
 #include "pipeline/data/nearest_column.h"
 #include "pipeline/data/random_stream.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/rows/boxes_and_points.h"
 #include "pipeline/rows/joint_columns.h"
 

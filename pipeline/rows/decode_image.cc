@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "pipeline/data/random_stream.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/rows/boxes_and_points.h"
 #include "pipeline/rows/joint_columns.h"
 

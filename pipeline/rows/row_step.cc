@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "pipeline/data/random_stream.h"
-#include "pipeline/data/work_stop.h"
 
 namespace shardfeed {
 

@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/work_stop.h"
 #include "decode/features/columns.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/rows/row_step.h"
 #include "pipeline/stages/parallel_steps.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/thread.h"
 #include "pipeline/data/batch_builder.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/rows/row_step.h"
 #include "pipeline/stages/sources.h"
 

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "io/thread.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/stages/row_jobs.h"
 #include "pipeline/stages/stretch_size.h"
 

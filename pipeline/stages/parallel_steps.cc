@@ -8,8 +8,8 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
-#include "pipeline/data/work_stop.h"
 
 namespace shardfeed {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "pipeline/data/work_stop.h"
+#include "base/work_stop.h"
 
 namespace shardfeed {
 namespace {

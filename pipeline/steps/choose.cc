@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/work_stop.h"
 #include "fmt/format.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/mixing.h"
 

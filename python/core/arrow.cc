@@ -194,6 +194,8 @@ int StreamNext(ArrowArrayStream* stream, ArrowArray* out) {
       // Arrow's libraries raise ValueError for it.
       if (error.matches(PyExc_ValueError)) result = EINVAL;
       state.error = error.what();
+      // They raise an OSError, which must not be all that comes of a Ctrl-C.
+      if (!error.matches(PyExc_Exception)) KeepInterrupt(error, nb::handle()).IgnoreError();
     } catch (const nb::builtin_exception& error) {
       if (error.type() == nb::exception_type::value_error) result = EINVAL;
       state.error = error.what();

@@ -39,6 +39,9 @@ absl::StatusOr<Credentials> Take(nb::handle given, const std::string& source) {
 // Called by the thread that uses a bucket first, which may have the GIL, and by threads that nobody
 // waits for.
 absl::StatusOr<Credentials> Call(PyObject* function, const std::string& source) {
+  // The package's function raises no Exception. What else it raises (KeyboardInterrupt, SystemExit)
+  // is for the caller, but must not end a thread that nobody waits for.
+  const bool has_caller = PyGILState_GetThisThreadState() != nullptr;
   absl::StatusOr<Credentials> result =
       absl::CancelledError(fmt::format("{} was not called: the interpreter is ending", source));
   WithGil([&] {
@@ -48,9 +51,13 @@ absl::StatusOr<Credentials> Call(PyObject* function, const std::string& source) 
       if (!given.is_valid()) nb::raise_python_error();
       result = Take(given, source);
     } catch (nb::python_error& e) {
-      // Also SystemExit, which must not end this thread. The text of an exception may hold secrets.
-      result = absl::UnavailableError(
-          fmt::format("{} raised {}", source, TextOf(e.type().attr("__name__"))));
+      // The text of an exception may hold secrets.
+      if (has_caller && !e.matches(PyExc_Exception)) {
+        result = KeepInterrupt(std::move(e), function);
+      } else {
+        result = absl::UnavailableError(
+            fmt::format("{} raised {}", source, TextOf(e.type().attr("__name__"))));
+      }
     } catch (const std::exception&) {
       result = absl::InternalError(fmt::format("{} gave something unexpected", source));
     }

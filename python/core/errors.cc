@@ -1,13 +1,18 @@
 #include "python/core/errors.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <charconv>
 #include <map>
 #include <string>
+#include <utility>
 
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
 #include "net/block_cache.h"
+#include "python/core/gil.h"
 #include "python/core/notes.h"
 
 namespace shardfeed::python {
@@ -92,6 +97,37 @@ PyObject* TakeException(std::string* message) {
   return exception;
 }
 
+// ---- Interrupts: what signal handlers raise (KeyboardInterrupt) while the library waits for a
+// store in the main thread. The wait ends with Cancelled, which Raise turns into the exception; if
+// that error goes nowhere, Python raises the exception when it continues.
+
+// Used by the main thread only. Null: there is none.
+PyObject* interrupt = nullptr;
+
+bool IsMainThread() { return ::gettid() == ::getpid(); }
+
+// Raises the interrupt, if there is one. Returns whether it did.
+bool SetInterrupt() {
+  const nb::object exception = nb::steal(std::exchange(interrupt, nullptr));
+  if (!exception.is_valid()) return false;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  return true;
+}
+
+void HoldInterrupt(const nb::python_error& raised) {
+  Py_XDECREF(std::exchange(interrupt, nb::borrow(raised.value()).release().ptr()));
+  Py_AddPendingCall([](void*) { return SetInterrupt() ? -1 : 0; }, nullptr);
+}
+
+bool IsInterrupted() {
+  if (!IsMainThread()) return false;
+  WithGil([] {
+    if (interrupt != nullptr || PyErr_Occurred() != nullptr || PyErr_CheckSignals() == 0) return;
+    HoldInterrupt(nb::python_error());
+  });
+  return interrupt != nullptr;
+}
+
 // Raised by __next__, these exceptions would end the loop as if the data had ended (PEP 479).
 bool EndsLoops(nb::handle exception) {
   return PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopIteration) != 0 ||
@@ -101,6 +137,7 @@ bool EndsLoops(nb::handle exception) {
 }  // namespace
 
 void Raise(const absl::Status& status) {
+  if (absl::IsCancelled(status) && IsMainThread() && SetInterrupt()) throw nb::python_error();
   std::string message(status.message());
   nb::object exception = nb::steal(TakeException(&message));
   if (const std::optional<Remedy> remedy = RemedyOf(status)) {
@@ -157,6 +194,12 @@ absl::Status KeepException(nb::python_error exception, nb::handle function) {
   return absl::AbortedError(fmt::format("{}{}{}]", what, kMark, next_exception));
 }
 
+absl::Status KeepInterrupt(nb::python_error exception, nb::handle function) {
+  if (!IsMainThread()) return KeepException(std::move(exception), function);
+  HoldInterrupt(exception);
+  return absl::CancelledError("interrupted");
+}
+
 std::optional<std::string> DropException(const absl::Status& status) {
   std::string message(status.message());
   const std::optional<Mark> mark = FindMark(message);
@@ -186,6 +229,7 @@ void EndIteration() {
 }
 
 void BindErrors(nb::module_& m) {
+  WorkStop::SetInterruptCheck(IsInterrupted);
   data_loss_error = PyErr_NewExceptionWithDoc(
       "shardfeed.DataLossError",
       "Data is damaged: a CRC does not match, a record is cut off, a shard is missing.",

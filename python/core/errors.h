@@ -18,8 +18,9 @@ namespace shardfeed::python {
 
 // Raises the exception for the status code: ValueError for InvalidArgument, FileNotFoundError for
 // NotFound, DataLossError for DataLoss and so on. If an exception of the user's function caused the
-// error, raises that exception with the error's message as a note. If an option remedies the error,
-// the message ends with it: "...; pass overwrite=True to replace it".
+// error, raises that exception with the error's message as a note. If a signal has interrupted a
+// wait for a store, raises what its handler raised (KeyboardInterrupt). If an option remedies the
+// error, the message ends with it: "...; pass overwrite=True to replace it".
 [[noreturn]] void Raise(const absl::Status& status);
 inline void Check(const absl::Status& status) {
   if (!status.ok()) Raise(status);
@@ -34,6 +35,10 @@ T Check(absl::StatusOr<T> value) {
 // exception. A StopIteration, which would end the caller's loop, becomes the cause of a
 // RuntimeError. `exception` is empty afterwards.
 absl::Status KeepException(nanobind::python_error exception, nanobind::handle function);
+
+// The same for an exception that ends the program rather than tells of an error, such as
+// KeyboardInterrupt. In the main thread it is raised even if the error goes nowhere.
+absl::Status KeepInterrupt(nanobind::python_error exception, nanobind::handle function);
 
 // Returns str(value) in UTF-8, with lone surrogates escaped. Throws python_error if str() raises.
 std::string TextOf(nanobind::handle value);

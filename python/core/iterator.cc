@@ -3,9 +3,11 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "io/thread.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
@@ -54,6 +56,7 @@ struct PyIterator::Run {
   explicit Run(std::unique_ptr<Iterator> it) : iterator(std::move(it)) {}
 
   void Work() {
+    const WorkStop wanted(stop.get_token());
     MutexLock lock(mutex);
     while (true) {
       changed.Wait(lock,
@@ -124,6 +127,7 @@ struct PyIterator::Run {
   bool busy ABSL_GUARDED_BY(mutex) = false;  // whether work is pending or running
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   absl::Status status ABSL_GUARDED_BY(mutex);  // status of the finished work
+  std::stop_source stop;                       // of the thread
   std::thread thread;
 };
 
@@ -459,6 +463,7 @@ void PyIterator::Close() {
   // Once the GIL is released, another thread may drop this iterator.
   const auto end = [run = run_, change = std::move(change)] {
     run->iterator->Cancel();
+    run->stop.request_stop();
     {
       MutexLock lock(run->mutex);
       run->stopping = true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "absl/container/inlined_vector.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/budget.h"
 #include "io/buffer.h"
@@ -76,7 +78,7 @@ class ThreadedRun : public ReadRun {
   ~ThreadedRun() override {
     {
       MutexLock lock(mutex_);
-      stopping_ = true;
+      stop_.request_stop();
     }
     for (const std::unique_ptr<Engine>& engine : engines_) engine->Wake();
     work_.NotifyAll();
@@ -110,6 +112,7 @@ class ThreadedRun : public ReadRun {
     threads_.reserve(thread_count_);
     for (int i = 0; i < thread_count_; ++i) {
       absl::StatusOr<std::thread> thread = StartThread([this, i] {
+        const WorkStop wanted(stop_.get_token());
         absl::Status status = CatchAll([&] { Work(*engines_[i]); });
         if (status.ok()) return;
         {
@@ -135,11 +138,12 @@ class ThreadedRun : public ReadRun {
         // The block that is now at the head is planned regardless of the budget.
         plan_stuck_ = false;
         work_.NotifyOne();
-        delivery_.Wait(lock, ready);
+        AwaitWanted(delivery_, lock, ready);
         ++stats_.stalls;
         stats_.stall_seconds += wait.Seconds();
       }
       consumer_waits_ = false;
+      if (!ready()) return absl::CancelledError("interrupted");
       if (!fatal_.ok()) return fatal_;
       if (blocks_.empty()) {
         absl::Status failure = failure_;
@@ -236,7 +240,7 @@ class ThreadedRun : public ReadRun {
       if (pending_ == nullptr) {
         {
           MutexLock lock(mutex_);
-          if (stopping_) return false;
+          if (stop_.stop_requested()) return false;
           if (blocks_.size() >= max_blocks_) {
             plan_stuck_ = true;
             return false;
@@ -258,7 +262,7 @@ class ThreadedRun : public ReadRun {
       }
       if (!budget_->TryReserve(pending_->new_memory)) {
         MutexLock lock(mutex_);
-        if (stopping_) return false;
+        if (stop_.stop_requested()) return false;
         if (blocks_.empty() && consumer_waits_) {
           budget_->ForceReserve(pending_->new_memory);
         } else {
@@ -311,6 +315,7 @@ class ThreadedRun : public ReadRun {
     const size_t depth = engine.depth();
     EngineStats counted;
     while (true) {
+      if (stop_.stop_requested()) return;
       // Plan before the queue is empty, so that other threads need not wait for it.
       if (engine.reads_in_wait()) TryPlan(2 * static_cast<size_t>(thread_count_));
       // Take as many units as keep the engine busy, but only one if reads happen within Wait, where
@@ -320,7 +325,6 @@ class ThreadedRun : public ReadRun {
         std::shared_ptr<Unit> unit;
         {
           MutexLock lock(mutex_);
-          if (stopping_) return;
           if (to_read_.empty()) break;
           unit = std::move(to_read_.front());
           to_read_.pop_front();
@@ -421,11 +425,10 @@ class ThreadedRun : public ReadRun {
       // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
       MutexLock lock(mutex_);
       const auto any_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stopping_ || !to_read_.empty() || MayPlan();
+        return stop_.stop_requested() || !to_read_.empty() || MayPlan();
       };
       if (consumer_waits_ && Ready() && !any_work()) delivery_.NotifyOne();
       work_.Wait(lock, any_work);
-      if (stopping_) return;
     }
   }
 
@@ -552,6 +555,7 @@ class ThreadedRun : public ReadRun {
   // Used by the thread that plans.
   ReadPlanner planner_;
   std::unique_ptr<Block> pending_;  // planned, but the budget has no room
+  std::stop_source stop_;           // of the threads; requested with mutex_
   size_t max_blocks_ = 0;           // planned ahead of the consumer
   // Used by the consumer only.
   SkipCount skips_;
@@ -560,18 +564,14 @@ class ThreadedRun : public ReadRun {
   mutable Mutex mutex_;
   CondVar work_;      // signals work to the threads
   CondVar delivery_;  // signals blocks to the consumer
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool planned_all_ ABSL_GUARDED_BY(mutex_) = false;
   bool consumer_waits_ ABSL_GUARDED_BY(mutex_) = false;
-  bool planning_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Plan
-  bool plan_stuck_ ABSL_GUARDED_BY(mutex_) =
-      false;  // whether planning found no room, and nothing has changed since
-  absl::Status failure_
-      ABSL_GUARDED_BY(mutex_);  // error of planning, reported after what was planned
-  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);  // error of a thread, reported at once
-  std::deque<std::shared_ptr<Block>> blocks_
-      ABSL_GUARDED_BY(mutex_);  // planned and not delivered, in their order
-  std::deque<std::shared_ptr<Block>> done_ ABSL_GUARDED_BY(mutex_);  // if not deterministic
+  bool planning_ ABSL_GUARDED_BY(mutex_) = false;    // a thread is in Plan
+  bool plan_stuck_ ABSL_GUARDED_BY(mutex_) = false;  // found no room, and nothing has changed since
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);     // of planning; reported after what was planned
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);       // error of a thread, reported at once
+  std::deque<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // planned, not delivered
+  std::deque<std::shared_ptr<Block>> done_ ABSL_GUARDED_BY(mutex_);    // if not deterministic
   std::deque<std::shared_ptr<Unit>> to_read_ ABSL_GUARDED_BY(mutex_);
   ReaderStats stats_ ABSL_GUARDED_BY(mutex_);
 

@@ -14,6 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/random_digits.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/output_file.h"
@@ -59,6 +60,7 @@ absl::StatusOr<std::optional<std::string>> ReadRecord(const std::string& path,
 
 // Removes a lock unless there is something else in its place by now.
 absl::Status RemoveLock(const std::string& path, const std::string& lock) {
+  const WorkStop whole{std::stop_token()};
   std::string there;
   const absl::StatusOr<std::optional<std::string>> record = ReadRecord(path, &there);
   if (!record.ok()) return record.status();
@@ -103,6 +105,7 @@ absl::Status Busy(const std::string& directory, const std::string& stem) {
 // Every step may already have been done, by this process or another one.
 absl::Status RollForward(const StoreCommit& commit, const std::string& directory,
                          const std::string& stem) {
+  const WorkStop whole{std::stop_token()};
   // A reader takes a dataset without a manifest for an incomplete one while there is a record.
   // Another process may have put the new one into place by now, which may have the same bytes.
   const std::string manifest = ManifestPath(directory, stem);
@@ -336,6 +339,7 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
   commit->job = uploaded_.job;
   // The old dataset stays if something has removed what others have uploaded.
   absl::Status status = uploaded_.objects.empty() ? absl::OkStatus() : CheckParts(*commit);
+  const WorkStop whole{std::stop_token()};  // what follows is done to its end
   if (status.ok()) status = CreateRecord(FormatStoreCommit(*commit, plan.suffix));
   if (!status.ok()) return status;
   // From here on, no other process commits a dataset of this name. One may have done so before.
@@ -438,6 +442,7 @@ absl::Status WaitForStoreCommit(const std::string& directory, const std::string&
           "place; if its writer was killed, 'shardfeed clean {}' finishes that",
           path, patience.count(), JoinPath(directory, stem)));
     }
+    if (WorkStop::Requested()) return absl::CancelledError("interrupted");
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   return absl::OkStatus();

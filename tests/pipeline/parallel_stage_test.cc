@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "gtest/gtest.h"
-#include "pipeline/data/work_stop.h"
 #include "pipeline/stages/batching.h"
 #include "pipeline/stages/flat_map.h"
 #include "pipeline/stages/sources.h"

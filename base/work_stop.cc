@@ -1,11 +1,13 @@
-#include "pipeline/data/work_stop.h"
+#include "base/work_stop.h"
 
+#include <atomic>
 #include <utility>
 
 namespace shardfeed {
 namespace {
 
 thread_local const std::stop_token* current = nullptr;
+std::atomic<bool (*)()> interrupt_check = nullptr;
 
 }  // namespace
 
@@ -19,5 +21,13 @@ const std::stop_token& WorkStop::Token() {
   static const auto* never = new std::stop_token();
   return current == nullptr ? *never : *current;
 }
+
+bool WorkStop::Requested() {
+  if (current != nullptr) return current->stop_requested();
+  bool (*const check)() = interrupt_check;
+  return check != nullptr && check();
+}
+
+void WorkStop::SetInterruptCheck(bool (*check)()) { interrupt_check = check; }
 
 }  // namespace shardfeed

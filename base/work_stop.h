@@ -1,0 +1,54 @@
+// Tells a thread whether its work is still needed.
+
+#ifndef SHARDFEED_BASE_WORK_STOP_H_
+#define SHARDFEED_BASE_WORK_STOP_H_
+
+#include <chrono>
+#include <stop_token>
+
+#include "base/mutex.h"
+
+namespace shardfeed {
+
+// While it exists, Token() returns `token` on the thread that created it. Code that works on many
+// rows, or waits, checks it in between: user functions may take long, and stores may not answer; a
+// run that is abandoned waits for at most one call of a function. With a token that never stops,
+// what is done meanwhile is done to its end, such as putting a dataset into place.
+class WorkStop {
+ public:
+  explicit WorkStop(std::stop_token token);
+  ~WorkStop();
+  WorkStop(const WorkStop&) = delete;
+  WorkStop& operator=(const WorkStop&) = delete;
+
+  // The token of the innermost WorkStop on this thread, or one that never stops.
+  static const std::stop_token& Token();
+  // Whether the token was asked to stop, or without a WorkStop on this thread, what the check of
+  // interrupts says. Threads that wait ask this every kInterval, with no lock held.
+  static bool Requested();
+  static constexpr std::chrono::milliseconds kInterval{50};
+
+  // Sets the function that says whether the user has interrupted what the calling thread does.
+  static void SetInterruptCheck(bool (*check)());
+
+ private:
+  const std::stop_token token_;
+  const std::stop_token* const outer_;
+};
+
+// Waits until it is `ready`, which is called with the lock held, or the work of this thread is not
+// needed any more. Returns whether it is ready.
+template <typename Ready>
+bool AwaitWanted(CondVar& changed, MutexLock& lock, Ready ready) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  while (!changed.WaitFor(lock, WorkStop::kInterval, ready)) {
+    lock.Unlock();
+    const bool unwanted = WorkStop::Requested();
+    lock.Lock();
+    if (unwanted) return ready();
+  }
+  return true;
+}
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_BASE_WORK_STOP_H_
