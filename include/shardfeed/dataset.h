@@ -389,11 +389,11 @@ class Dataset {
   Dataset Repeat(uint64_t epochs = 0) const;
   // Caches the elements in the memory of the run, for the epochs of a later Repeat.
   Dataset Cache(uint64_t max_bytes = uint64_t{1} << 30) const;
-  // Caches them in a file in the folder `path`, which is removed with the run.
+  // Caches them in a file in the local folder `path`, which is removed with the run.
   Dataset Cache(std::string path, uint64_t max_bytes = uint64_t{1} << 40) const;
-  // Writes the elements to the file `path` once, and reads them from it in later runs. The file
-  // appears when all elements have been delivered. It is checked against the fingerprint, rank and
-  // world, which cannot tell whether a user function has changed: give such a function another
+  // Writes the elements to the local file `path` once, and reads them from it in later runs. The
+  // file appears when all elements have been delivered. It is checked against the fingerprint, rank
+  // and world, which cannot tell whether a user function has changed: give such a function another
   // version, or name another file. See docs/snapshot.md.
   Dataset Snapshot(std::string path, uint64_t max_bytes = uint64_t{1} << 40) const;
   // Computes up to `count` elements ahead on a thread of its own.

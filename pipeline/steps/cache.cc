@@ -20,6 +20,8 @@ Dataset Dataset::Cache(uint64_t max_bytes) const {
 
 Dataset Dataset::Cache(std::string path, uint64_t max_bytes) const {
   if (!status_.ok()) return *this;
+  const absl::Status local = CheckLocal("cache: path must be a local folder", path);
+  if (!local.ok()) return Dataset(local);
   Step step = Like("cache");
   step.sharing = Sharing::kUneven;  // a state is a number of the rank's elements
   step.work = KeepElements({[folder = std::move(path), spec = step.spec, max_bytes] {

@@ -2,9 +2,17 @@
 
 #include <utility>
 
+#include "fmt/format.h"
+#include "net/url.h"
 #include "pipeline/stages/cache.h"
 
 namespace shardfeed {
+
+absl::Status CheckLocal(std::string_view what, const std::string& path) {
+  // s3:/bucket is what is left of a URL, and no folder either.
+  if (!SchemeOf(path) && CheckSlashes(path).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{}, not the URL '{}'", what, ShownUrl(path)));
+}
 
 StageWork KeepElements(Keeping keeping) {
   return {[keeping = std::move(keeping), key = std::make_shared<char>()](

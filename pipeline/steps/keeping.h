@@ -5,7 +5,10 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/data/element_store.h"
 #include "pipeline/plan/step.h"
@@ -18,6 +21,10 @@ struct Keeping {
   // Finds what an earlier run has stored, or returns null. May be empty.
   std::function<absl::StatusOr<std::shared_ptr<const StoredElements>>()> stored;
 };
+
+// InvalidArgument: the path is a URL. `what`: what it must be instead, with the step and the
+// argument, such as "cache: path must be a local folder".
+absl::Status CheckLocal(std::string_view what, const std::string& path);
 
 // The work of a step that stores what its input delivers, for each run separately, because what is
 // stored may depend on the options of the run.

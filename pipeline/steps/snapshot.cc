@@ -37,6 +37,8 @@ Dataset Dataset::Snapshot(std::string path, uint64_t max_bytes) const {
   if (path.empty()) {
     return Dataset(absl::InvalidArgumentError("snapshot: expected the name of a file, got ''"));
   }
+  const absl::Status local = CheckLocal("snapshot: path must be a file in a local folder", path);
+  if (!local.ok()) return Dataset(local);
   const absl::StatusOr<uint64_t> chain = FingerprintOf(*step_, Coverage::kRank);
   if (!chain.ok()) return Dataset(chain.status());
   Step step = Like("snapshot");

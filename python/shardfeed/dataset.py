@@ -441,7 +441,7 @@ class Dataset(RowSteps):
 
     def cache(self, max_bytes: Optional[Size] = None,
               path: Union[str, os.PathLike, None] = None) -> "Dataset":
-        """Keeps the elements for later epochs of the run, in memory or in a file in the folder
+        """Keeps the elements for later epochs of the run, in memory or in a file in the local folder
         `path`, which is removed with the run. Their arrays are read-only. `max_bytes`:
         exceeding it is an error (1 GiB; on disk 1 TiB)."""
         if path is None:
@@ -451,7 +451,7 @@ class Dataset(RowSteps):
                           text=f"cache(path={os.fspath(path)!r})")
 
     def snapshot(self, path: Union[str, os.PathLike], max_bytes: Size = 1 << 40) -> "Dataset":
-        """Writes the elements to the file `path` once, and delivers them from there in this and
+        """Writes the elements to the local file `path` once, and delivers them from there in this and
         all later runs. The file exists when all elements have been delivered. Their arrays
         are read-only.
 

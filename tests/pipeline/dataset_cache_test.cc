@@ -100,6 +100,17 @@ TEST(DatasetTest, ASnapshotIsMadeOnce) {
   EXPECT_EQ(Collect(ds.Unbatch().Skip(500).Take(3)).size(), 3);
 }
 
+TEST(DatasetTest, ElementsAreKeptInLocalFoldersOnly) {
+  const Dataset ds = Dataset::Range(0, 10);
+  for (const std::string url : {"s3://bucket/x", "s3:/bucket/x", "file:///tmp/x"}) {
+    EXPECT_FAILS(ds.Snapshot(url).status(), kInvalidArgument,
+                 "snapshot: path must be a file in a local folder, not the URL '" + url + "'");
+    EXPECT_FAILS(ds.Cache(url, 1 << 20).status(), kInvalidArgument,
+                 "cache: path must be a local folder, not the URL '" + url + "'");
+  }
+  EXPECT_FALSE(std::filesystem::exists("s3:"));
+}
+
 TEST(DatasetTest, SnapshotsThatCannotBeReadSaySo) {
   const TestFolder folder;
   const Dataset ds = Noisy(Dataset::Range(0, 2000)).Batch(7);
