@@ -32,7 +32,8 @@ def set_credentials(url: str, function: Optional[Callable[[], Mapping[str, Any]]
     It is called when the bucket is first used, and again, by a thread in the background, five
     minutes before the credentials expire and where the store refuses them as expired. If it raises
     or returns something wrong, whatever uses the bucket raises an OSError or a ValueError that names
-    it; while credentials are being renewed, only once the store refuses the old ones. It must not
+    it; while credentials are being renewed, only once the store refuses the old ones. KeyboardInterrupt
+    and SystemExit are raised as they are. It must not
     wait for a thread that reads or writes the bucket.
 
     This applies to datasets and writers that are opened from now on, in this process and its forks.

@@ -8,10 +8,15 @@
 
 #include <atomic>
 #include <cerrno>
+#include <latch>
 #include <new>
 #include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "base/work_stop.h"
 #include "io/buffer.h"
 #include "io/errno_status.h"
 #include "io/file.h"
@@ -237,6 +242,44 @@ TEST(ParallelFor, StopsWhenAskedTo) {
   });
   EXPECT_FAILS(status, kCancelled, "interrupted");
   EXPECT_LT(runs, 1000);
+}
+
+TEST(ParallelFor, ItsThreadsKnowThatTheCallersWorkIsNotNeeded) {
+  std::stop_source stop;
+  const WorkStop wanted(stop.get_token());
+  std::latch both(2);
+  const absl::Status status = ParallelFor(2, 2, {}, [&](size_t) {
+    both.arrive_and_wait();
+    stop.request_stop();
+    while (!WorkStop::Requested()) std::this_thread::yield();
+    return absl::CancelledError("it is not needed");
+  });
+  EXPECT_FAILS(status, kCancelled, "it is not needed");
+}
+
+TEST(ParallelFor, OthersNeedNotWaitForWhatOneWasCancelledAt) {
+  std::latch both(2);
+  std::stop_source stop;
+  const absl::Status status = ParallelFor(2, 2, stop.get_token(), [&](size_t i) {
+    both.arrive_and_wait();
+    while (i == 1 && !WorkStop::Requested()) std::this_thread::yield();
+    return absl::CancelledError(std::to_string(i));
+  });
+  EXPECT_FAILS(status, kCancelled, "0");
+}
+
+TEST(ParallelFor, TheCallerLooksForInterruptsWhileItWaits) {
+  static const std::thread::id caller = std::this_thread::get_id();
+  WorkStop::SetInterruptCheck([] { return std::this_thread::get_id() == caller; });
+  std::latch both(2);
+  const absl::Status status = ParallelFor(2, 2, {}, [&](size_t) -> absl::Status {
+    both.arrive_and_wait();
+    if (std::this_thread::get_id() == caller) return absl::OkStatus();
+    while (!WorkStop::Requested()) std::this_thread::yield();
+    return absl::CancelledError("interrupted");
+  });
+  WorkStop::SetInterruptCheck(nullptr);
+  EXPECT_FAILS(status, kCancelled, "interrupted");
 }
 
 }  // namespace

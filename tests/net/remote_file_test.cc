@@ -2,8 +2,10 @@
 
 #include <random>
 #include <set>
+#include <stop_token>
 #include <thread>
 
+#include "base/work_stop.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "io/buffer.h"
@@ -217,6 +219,22 @@ TEST_F(RemoteFileTest, AnErrorIsToldAndTheNextReadTriesAgain) {
   EXPECT_EQ(ReadAt(*file, 0, 100), bytes_.substr(0, 100));
 }
 
+TEST_F(RemoteFileTest, AReadEndsOnceItIsNotNeeded) {
+  const std::shared_ptr<File> file = Open();
+  std::stop_source stop;
+  server_.SetFaults([stop](const SeenRequest&) mutable {
+    stop.request_stop();
+    return Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(60)};
+  });
+  const WorkStop wanted(stop.get_token());
+  std::string into(500'000, '\0');
+  // With more than was asked for, and directly.
+  for (const size_t size : {100, 500'000}) {
+    EXPECT_FAILS(file->ReadAt(1'000'000, absl::MakeSpan(into).subspan(0, size)).status(),
+                 kCancelled, "interrupted");
+  }
+}
+
 class RemoteEngineTest : public RemoteFileTest {
  protected:
   std::unique_ptr<Engine> Make(int depth) { return MakeRemoteEngine(depth, nullptr); }
@@ -283,6 +301,22 @@ TEST_F(RemoteEngineTest, WakeEndsAWait) {
   EXPECT_TRUE(results.empty());
   other.join();
   // The engine is destroyed with requests in progress and waiting.
+}
+
+TEST_F(RemoteEngineTest, AWaitEndsOnceItIsNotNeeded) {
+  const std::shared_ptr<File> file = Open();
+  std::stop_source stop;
+  server_.SetFaults([stop](const SeenRequest&) mutable {
+    stop.request_stop();
+    return Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(60)};
+  });
+  const auto engine = Make(2);
+  engine->Submit(std::vector<ReadRequest>{{file, 0, 1000, 1}});
+  const WorkStop wanted(stop.get_token());
+  std::vector<ReadResult> results;
+  engine->Wait(1, &results);
+  EXPECT_TRUE(results.empty());
+  EXPECT_EQ(engine->outstanding(), 1);
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <latch>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -294,6 +296,34 @@ TEST_F(TransfersTest, AReadMayBeCancelled) {
   transfer->Cancel();
   EXPECT_FAILS(promise.get_future().get(), kCancelled, "cancelled");
   transfer->Cancel();  // it has ended already
+}
+
+// The server does not answer, and from the first request on nobody needs that it does.
+TEST_F(TransfersTest, AWaitEndsOnceItIsNotNeeded) {
+  std::stop_source stop;
+  server_.SetFaults([stop](const SeenRequest& request) mutable {
+    stop.request_stop();
+    return request.method == "GET" ? Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(60)}
+                                   : Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(2)};
+  });
+  server_.Put("/token", "a token");
+  HttpRequest request;
+  request.url = server_.url() + "/token";
+  const WorkStop wanted(stop.get_token());
+  EXPECT_FAILS(Read().status(), kCancelled, "interrupted");
+  EXPECT_FAILS(ReadObject(path(), 1 << 20).status(), kCancelled, "interrupted");
+  EXPECT_FAILS(StatObject(path()).status(), kCancelled, "interrupted");
+  EXPECT_FAILS(CallServer(request, "a server").status(), kCancelled, "interrupted");
+  // Within a WorkStop that never stops, they are done to their end.
+  const WorkStop whole{std::stop_token()};
+  EXPECT_OK(StatObject(path()));
+}
+
+TEST_F(TransfersTest, AWaitEndsOnceItIsInterrupted) {
+  Fail({.kind = Fault::kStall, .wait = std::chrono::seconds(60)}, 1000);
+  WorkStop::SetInterruptCheck([] { return true; });
+  EXPECT_FAILS(Read().status(), kCancelled, "interrupted");
+  WorkStop::SetInterruptCheck(nullptr);
 }
 
 // No matter what the late request does meanwhile or afterwards.

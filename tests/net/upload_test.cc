@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "net/store.h"
 #include "tests/net/fault_server.h"
 #include "tests/testing/files.h"
 
@@ -152,6 +154,20 @@ TEST_F(UploadTest, NothingIsSeenBeforeItIsPublished) {
     const std::string key = "/bucket/" + object.path.substr(object.path.rfind('/') + 1);
     EXPECT_EQ(objects().at(key), std::string(object.bytes, 'a'));
   }
+}
+
+TEST_F(UploadTest, ARequestThatChangesSomethingIsDoneToItsEnd) {
+  std::stop_source stop;
+  stop.request_stop();
+  Before([](const SeenRequest&) -> std::optional<std::string> {
+    std::this_thread::sleep_for(4 * WorkStop::kInterval);
+    return std::nullopt;
+  });
+  const WorkStop unwanted(stop.get_token());
+  EXPECT_OK(PutObject("s3://bucket/a", "one"));
+  EXPECT_OK(CreateObject("s3://bucket/b", "two"));
+  EXPECT_OK(RemoveObject("s3://bucket/a"));
+  EXPECT_FAILS(StatObject("s3://bucket/b").status(), kCancelled, "interrupted");
 }
 
 TEST_F(UploadTest, ManyThreadsWriteAtOnceThroughFaultsThatPass) {

@@ -294,6 +294,16 @@ def test_groups_of_ranks_share_a_part(dataset, monkeypatch):
         sf.read(dataset).shard(6, 6, group=2)
 
 
+def test_elements_are_kept_in_local_folders_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for url in ("s3://bucket/x", "s3:/bucket/x", "file:///tmp/x"):
+        with pytest.raises(ValueError, match=f"cache: path must be a local folder, not the URL '{url}'"):
+            list(sf.range(3).cache(path=url))
+        with pytest.raises(ValueError, match=f"snapshot: path must be a file in a local folder, not the URL '{url}'"):
+            list(sf.range(3).snapshot(url))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
     ds = sf.read(dataset).parse({"n": sf.int64})
     path = tmp_path / "kept"

@@ -357,12 +357,38 @@ def test_what_functions_do_wrong(store):
             (lambda: {**store.values, "expires": 1}, ValueError, "credentials that have expired already"),
             (lambda: {**store.values, "expires": float("nan")}, OSError, "an expires that is not a time"),
             (lambda: {**store.values, "expires": "soon"}, OSError, "returned str as expires"),
-            (lambda: {**store.values, "expires": datetime.datetime.now()}, OSError, "without a time zone"),
-            (lambda: sys.exit(3), OSError, "raised SystemExit")]:
+            (lambda: {**store.values, "expires": datetime.datetime.now()}, OSError, "without a time zone")]:
         sf.set_credentials(store.url, function)
         with pytest.raises(kind, match=message) as raised:
             numbers(f"{store.url}/d@1")
         assert "s3c" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_the_program_is_no_error_of_a_function(store, kind):
+    def give():
+        raise kind("enough")
+
+    sf.set_credentials(store.url, give)
+    with pytest.raises(kind, match="enough"):
+        numbers(f"{store.url}/d@1")
+    with pytest.raises(kind, match="enough"):
+        write(f"{store.url}/d@1")
+    caught = []
+
+    def read():
+        try:
+            numbers(f"{store.url}/d@1")
+        except BaseException as error:
+            caught.append(type(error))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert caught == [kind]
+    sf.set_credentials(store.url, lambda: store.values)
+    write(f"{store.url}/d@1")
+    assert numbers(f"{store.url}/d@1") == list(range(20))
 
 
 def test_s3_takes_no_token():

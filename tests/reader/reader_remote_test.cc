@@ -4,15 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "base/work_stop.h"
 #include "net/block_cache.h"
 #include "net/transfers.h"
 #include "reader/epoch_cost.h"
@@ -110,6 +113,26 @@ TEST_F(ReaderRemoteTest, EveryOrderOfEveryForm) {
         ExpectAll(table, options, 3000);
       }
     }
+  }
+}
+
+TEST_F(ReaderRemoteTest, AReaderThatIsNotNeededDoesNotWaitForTheStore) {
+  Write(Form::kRaw);
+  const auto table = Table();
+  for (const int threads : {1, 4}) {
+    std::stop_source stop;
+    server_.SetFaults([stop](const SeenRequest&) mutable {
+      stop.request_stop();
+      return Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(60)};
+    });
+    ReaderOptions options;
+    options.threads = threads;
+    options.block_records = 1;  // more blocks than are requested at once
+    const auto reader = MakeReader(table, options);
+    const WorkStop wanted(stop.get_token());
+    ReadBlock block;
+    EXPECT_FAILS(reader->Next(&block), kCancelled, "interrupted");
+    // The reader is destroyed with requests in progress.
   }
 }
 

@@ -1,0 +1,201 @@
+"""Ctrl-C and close() while a store does not answer: they do not wait for it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import harness
+import pytest
+from harness import INTERRUPTED, REPOSITORY
+from servers import S3, Object, answering, forget_credentials
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+DATASET = "s3://data/d@4"
+PATIENCE = 40  # of the network, in seconds
+SOON = 15  # less than that, though the machine may be busy
+RECORDS = 3000
+
+
+class Store(S3):
+    """Does not answer requests for keys that begin with one of `silent`; "" is all of them, listings too."""
+
+    def __init__(self):
+        super().__init__("data")
+        self.silent = ()
+        self.asked, self.released = threading.Event(), threading.Event()
+
+    def answer(self, request, body):
+        key = request.path.partition("?")[0].lstrip("/").partition("/")[2]
+        if key.startswith(self.silent):
+            self.asked.set()
+            self.released.wait(PATIENCE)
+        return super().answer(request, body)
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written")
+    with sf.write(str(folder / "d@4")) as writer:
+        for n in range(RECORDS):
+            writer.write({"n": n})
+    return {str(path.relative_to(folder)): Object(path.read_bytes(), f'"{path.name}"', None)
+            for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def store(objects, monkeypatch, tmp_path):
+    forget_credentials(monkeypatch, tmp_path)
+    made = Store()
+    made.objects.update(objects)
+    with answering(made.answer) as endpoint:
+        for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_REGION": "here",
+                            "AWS_SECRET_ACCESS_KEY": "secret", "SHARDFEED_NET_SECONDS": str(PATIENCE),
+                            "PYTHONPATH": str(REPOSITORY / "python")}.items():
+            monkeypatch.setenv(name, value)
+        try:
+            yield made
+        finally:
+            made.released.set()
+
+
+@contextlib.contextmanager
+def interrupted(store):
+    """Sends this process a SIGINT once the store was asked and does not answer."""
+    def interrupt():
+        assert store.asked.wait(PATIENCE)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    assert time.monotonic() - began < SOON
+    thread.join()
+
+
+COMMANDS = [["cat", DATASET], ["bench", DATASET], ["bench", DATASET, "--parse"], ["bench", DATASET, "--shuffle", "1"],
+            ["verify", DATASET], ["inspect", DATASET], ["reshard", DATASET, "OUT/d@2"], ["plan", DATASET, "--shuffle", "1"]]
+CASES = [(words, ("",)) for words in COMMANDS]
+CASES += [(words, ("d-",)) for words in COMMANDS if words[0] not in ("inspect", "plan")]
+
+
+@pytest.mark.parametrize("words, silent", CASES, ids=lambda value: "-".join(value).replace("s3://", ""))
+def test_ctrl_c_ends_commands(store, tmp_path, words, silent):
+    """The requests for shards, or all, have no answer."""
+    store.silent = silent
+    out = tmp_path / "out"
+    out.mkdir()
+    process = subprocess.Popen([str(harness.BINARY), *(word.replace("OUT", str(out)) for word in words)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert store.asked.wait(PATIENCE), process.communicate()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=SOON)
+    finally:
+        process.kill()
+    assert process.returncode == INTERRUPTED, error
+    assert error.endswith("interrupted\n")
+    assert not harness.tree(out)
+
+
+def test_ctrl_c_ends_opening(store):
+    store.silent = ("",)
+    with interrupted(store):
+        sf.read(DATASET)
+    store.silent = ()
+    assert len(list(sf.read(DATASET))) == RECORDS
+
+
+def test_ctrl_c_ends_random_access(store):
+    ds = sf.read(DATASET).parse({"n": sf.int64})
+    store.silent = ("d-",)
+    with interrupted(store):
+        ds[7]
+    store.silent = ()
+    assert ds[7]["n"] == 28  # shards take turns
+
+
+def test_ctrl_c_ends_building_indexes(store, objects):
+    """Threads read the shards, and the one that is interrupted waits for them."""
+    store.objects = {key: value for key, value in objects.items() if not key.startswith(".shardfeed")}
+    ds = sf.read(DATASET)
+    store.silent = ("d-",)
+    with interrupted(store):
+        len(ds)
+
+
+def test_ctrl_c_and_close_leave_no_thread(store):
+    code = f"""
+import os, sys, time, shardfeed as sf
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+ds = sf.read({DATASET!r}).shuffle(seed=1).parse({{"n": sf.int64}}).batch(10)
+assert len(list(ds)) == {RECORDS // 10}
+before = threads()
+print("ready", flush=True)
+sys.stdin.readline()
+it = iter(ds)
+try:
+    next(it)
+except KeyboardInterrupt:
+    print("interrupted")
+began = time.monotonic()
+it.close()
+while threads() > before and time.monotonic() < began + {PATIENCE}:
+    time.sleep(0.01)
+print("ended", time.monotonic() - began < {SOON})
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        store.silent = ("d-",)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert store.asked.wait(PATIENCE)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=2 * PATIENCE)[0] == "interrupted\nended True\n"
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("silent", [("",), ("d-",)])
+def test_close_does_not_wait(store, silent):
+    ds = sf.read(DATASET).parse({"n": sf.int64}).batch(10).prefetch(2)
+    store.silent = silent
+    it = iter(ds)
+    taker = threading.Thread(target=lambda: pytest.raises((ValueError, sf.CancelledError), next, it))
+    taker.start()
+    assert store.asked.wait(PATIENCE)
+    began = time.monotonic()
+    it.close()
+    taker.join()
+    assert time.monotonic() - began < SOON
+
+
+def test_what_the_handler_of_a_signal_raises_is_raised(store):
+    class Enough(Exception):
+        pass
+
+    def enough(*_):
+        raise Enough
+
+    store.silent = ("",)
+    previous = signal.signal(signal.SIGINT, enough)
+    try:
+        with pytest.raises(Enough):
+            with pytest.raises(KeyboardInterrupt), interrupted(store):
+                sf.read(DATASET)
+    finally:
+        signal.signal(signal.SIGINT, previous)
