@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "reader/plan/read_plan.h"
 #include "tfrecord/framing.h"
@@ -97,9 +98,11 @@ class Group {
         return true;
       }
       if (reading_) {
-        changed_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        const auto changed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
           return !reading_ || member->lost;
-        });
+        };
+        // One that is not needed any more ends when it begins to read alone.
+        if (!AwaitWanted(changed_, lock, changed)) return false;
         continue;
       }
       reading_ = true;

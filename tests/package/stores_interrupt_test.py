@@ -133,6 +133,17 @@ def test_ctrl_c_ends_building_indexes(store, objects):
         len(ds)
 
 
+def test_ctrl_c_while_arrow_pulls_batches(store):
+    """Its libraries raise OSError whatever has happened."""
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    split = sf.splits(DATASET)[0]
+    store.silent = ("d-",)
+    with interrupted(store):
+        with contextlib.suppress(OSError):
+            pa.RecordBatchReader.from_stream(split.arrow({"n": sf.int64})).read_all()
+        time.sleep(PATIENCE)
+
+
 def test_ctrl_c_and_close_leave_no_thread(store):
     code = f"""
 import os, sys, time, shardfeed as sf
