@@ -26,6 +26,8 @@ constexpr size_t kMaxPartBytes = size_t{2} << 30;
 // Large objects take the store a while to put together, during which nothing comes.
 constexpr std::chrono::seconds kCompletionPatience(30);
 constexpr int kCompletionAttempts = 5;
+// How long an interrupted writer waits until its uploads are removed.
+constexpr std::chrono::seconds kRemovalPatience(1);
 
 using Body = UploadProtocol::Body;
 
@@ -64,9 +66,12 @@ absl::StatusOr<std::unique_ptr<UploadGroup>> UploadGroup::Begin(const std::strin
 
 UploadGroup::~UploadGroup() {
   MutexLock lock(state_->mutex);
-  state_->changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+  const auto removed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
     return state_->removals == 0;
-  });
+  };
+  if (AwaitWanted(state_->changed, lock, removed)) return;
+  // The user has interrupted this, and the store may not answer. What stays is cleaned.
+  state_->changed.WaitFor(lock, kRemovalPatience, removed);
 }
 
 const std::string& UploadGroup::id() const { return state_->id; }
@@ -353,9 +358,10 @@ absl::Status Upload::SendPart() {
   const uint64_t bytes = part->size();
   {
     MutexLock lock(group.mutex);
-    group.changed.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(group.mutex) {
+    const auto room = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(group.mutex) {
       return group.in_flight == 0 || group.in_flight + bytes <= UploadGroup::kMaxBytesInFlight;
-    });
+    };
+    if (!AwaitWanted(group.changed, lock, room)) return absl::CancelledError("interrupted");
     group.in_flight += bytes;
   }
   state_->Add({parts_++, PutCall(std::make_shared<const std::string>(*std::move(part)))});

@@ -40,7 +40,8 @@ class UploadGroup {
 
   // Begins a group of objects of the store that `folder` is in. Errors: those of CheckWritable.
   static absl::StatusOr<std::unique_ptr<UploadGroup>> Begin(const std::string& folder);
-  // Waits until the parts of abandoned uploads are removed, as far as the store allows it.
+  // Waits until the parts of abandoned uploads are removed, as far as the store allows it; once the
+  // work is not needed any more (see WorkStop), for a second.
   ~UploadGroup();
 
   // The name of the group: 32 random hexadecimal digits.

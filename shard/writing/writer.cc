@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/folder.h"
 #include "io/output_file.h"
@@ -222,6 +223,7 @@ void DatasetWriter::Fail(uint64_t number, absl::Status status) {
 }
 
 void DatasetWriter::Work() {
+  const WorkStop wanted(options_.stop);
   MutexLock lock(mutex_);
   while (true) {
     work_or_stop_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -237,6 +239,7 @@ void DatasetWriter::Work() {
       absl::Status status = CatchAll([&] { return Run(task); });
       lock.Lock();
       --running_;
+      if (absl::IsCancelled(status) && options_.stop.stop_requested()) status = Interrupted();
       if (!status.ok()) Fail(number, std::move(status));
     }
     progress_.NotifyAll();

@@ -219,6 +219,34 @@ TEST_F(UploadTest, WhatIsGivenUpIsRemovedBeforeTheGroupEnds) {
   EXPECT_TRUE(objects().empty());
 }
 
+TEST_F(UploadTest, AnInterruptedWriterDoesNotWaitForAStoreThatDoesNotAnswer) {
+  const auto asked = std::make_shared<std::atomic<bool>>(false);
+  const auto answers = std::make_shared<std::atomic<bool>>(false);
+  Before([=](const SeenRequest&) -> std::optional<std::string> {
+    *asked = true;
+    while (!*answers) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return std::nullopt;
+  });
+  {
+    std::stop_source stop;
+    const WorkStop unwanted(stop.get_token());
+    const std::unique_ptr<UploadGroup> group = Begin();
+    {
+      Upload upload(*group, "s3://bucket/a");
+      const std::string part(UploadGroup::kPartBytes, 'a');
+      uint64_t begun = 0;
+      for (; begun + part.size() <= UploadGroup::kMaxBytesInFlight; begun += part.size()) {
+        ASSERT_OK(upload.Append(part));
+      }
+      while (!*asked) std::this_thread::yield();
+      stop.request_stop();
+      EXPECT_FAILS(upload.Append(part), kCancelled, "interrupted");  // there is no room
+    }
+  }
+  EXPECT_EQ(num_uploads(), 0);  // the group has ended before the store has begun one
+  *answers = true;
+}
+
 TEST_F(UploadTest, ErrorsThatStayAreTold) {
   const std::unique_ptr<UploadGroup> group = Begin();
   Before([](const SeenRequest& request) -> std::optional<std::string> {

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,25 @@ def test_ctrl_c_ends_commands(store, tmp_path, words, silent):
     assert process.returncode == INTERRUPTED, error
     assert error.endswith("interrupted\n")
     assert not harness.tree(out)
+
+
+@pytest.mark.parametrize("silent", ["out/d-", "out/"])
+def test_ctrl_c_ends_writing(store, silent):
+    """The store does not take what is written, or does not even say what is there."""
+    store.silent = (silent,)
+    process = subprocess.Popen([str(harness.BINARY), "reshard", DATASET, "s3://data/out/d@2"],
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        assert store.asked.wait(PATIENCE)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate(timeout=SOON)[1]
+    finally:
+        process.kill()
+    assert process.returncode == INTERRUPTED, error
+    assert re.search("shardfeed: interrupted(; nothing was kept)?\n$", error)
+    store.released.set()
+    assert store.files("out/") == {}
 
 
 def test_ctrl_c_ends_opening(store):
