@@ -74,7 +74,7 @@ const char* ReadFeature(std::string_view feature, int depth, FeatureSummary* sum
     if (summary->is_list && summary->kind != FeatureKind::kNone && summary->kind != kind) {
       summary->kinds_differ = true;
     }
-    summary->kind = kind;
+    summary->kind = summary->is_list ? FirstOfKinds(summary->kind, kind) : kind;
     if (const char* failed = ReadList(kind, fields.bytes(), depth + 1, summary, spans))
       return failed;
   }

@@ -4,6 +4,7 @@
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_READER_H_
 #define SHARDFEED_TFRECORD_EXAMPLE_READER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,11 +16,15 @@
 
 namespace shardfeed {
 
+// The first of int64, float and bytes that one of them is.
+inline FeatureKind FirstOfKinds(FeatureKind a, FeatureKind b) { return std::max(a, b); }
+
 // The content of one feature of one record. For a feature list of a SequenceExample, it covers all
 // steps together.
 struct FeatureSummary {
   // Borrowed from the record.
   std::string_view name;
+  // Of steps of different kinds, FirstOfKinds.
   FeatureKind kind = FeatureKind::kNone;
   // True for a feature list, which has `steps` steps.
   bool is_list = false;

@@ -53,10 +53,16 @@ bool ShapeFits(const FeatureSchema& feature) {
   return feature.min_values % values == 0 && feature.max_values % values == 0;
 }
 
-// Sets what follows from `records` and `of_kind`. Without a record of a single kind, the kind stays
-// what it is: it is declared, or one of those that differ.
-void ChooseKind(FeatureSchema& feature) {
+bool IsKindName(std::string_view name) {
+  return std::ranges::any_of(kAllKinds,
+                             [name](FeatureKind k) { return FeatureKindName(k) == name; });
+}
+
+// Sets what follows from `records` and `of_kind`. Without a record of a single kind, the kind is
+// the first of what it was (as declared, or of records of several kinds) and `other`.
+void ChooseKind(FeatureSchema& feature, FeatureKind other) {
   uint64_t most = 0;
+  feature.kind = FirstOfKinds(feature.kind, other);
   for (FeatureKind kind : {FeatureKind::kInt64, FeatureKind::kFloat, FeatureKind::kBytes}) {
     if (feature.of_kind[static_cast<size_t>(kind)] <= most) continue;
     most = feature.of_kind[static_cast<size_t>(kind)];
@@ -64,6 +70,13 @@ void ChooseKind(FeatureSchema& feature) {
   }
   feature.mixed_kinds =
       feature.records - feature.of_kind[static_cast<size_t>(FeatureKind::kNone)] - most;
+}
+
+// Whether a schema without counts of kinds shows that all records are of `kind`. Manifests of
+// earlier versions have none of them; there, records without values may be without a kind.
+bool AllAreOfKind(const FeatureSchema& feature) {
+  return feature.of_kind[static_cast<size_t>(feature.kind)] == feature.records &&
+         (feature.min_values > 0 || feature.kind == FeatureKind::kNone);
 }
 
 // The kind of list in which values of a type are.
@@ -286,7 +299,7 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
     if (feature.kind == FeatureKind::kNone) feature.kind = summary.kind;
     if (summary.kinds_differ ||
         (summary.kind != FeatureKind::kNone && summary.kind != feature.kind)) {
-      ChooseKind(feature);
+      ChooseKind(feature, summary.kind);
       ForgetLayouts();
       remember = false;
     }
@@ -314,15 +327,6 @@ absl::Status Schema::AddRecord(std::string_view record, ValueVisitor* visitor) {
   return absl::OkStatus();
 }
 
-namespace {
-
-// Whether the schema tells the number of values of all steps that there are.
-bool IsKnownOfSteps(const FeatureSchema& feature) {
-  return !feature.is_list || feature.max_values == 0 || feature.has_step_values();
-}
-
-}  // namespace
-
 void Schema::Merge(const Schema& other) {
   records_ += other.records_;
   not_examples_ += other.not_examples_;
@@ -335,18 +339,19 @@ void Schema::Merge(const Schema& other) {
       if (ours.type.dtype != theirs.type.dtype) ours.type.dtype.clear();
       if (ours.type.shape != theirs.type.shape) ours.type.shape.clear();
     }
-    if (ours.kind == FeatureKind::kNone) ours.kind = theirs.kind;
     for (size_t kind = 0; kind < ours.of_kind.size(); ++kind) {
       ours.of_kind[kind] += theirs.of_kind[kind];
     }
-    // If only one of them tells how many values steps have, it is not known of all.
-    const bool tells = IsKnownOfSteps(ours) && IsKnownOfSteps(theirs);
+    // What only one of them tells is not known of all.
+    ours.knows_kinds &= theirs.knows_kinds;
+    ours.knows_steps &= theirs.knows_steps;
     ours.min_step_values =
-        tells ? std::min(ours.min_step_values, theirs.min_step_values) : UINT64_MAX;
-    ours.max_step_values = tells ? std::max(ours.max_step_values, theirs.max_step_values) : 0;
+        ours.knows_steps ? std::min(ours.min_step_values, theirs.min_step_values) : UINT64_MAX;
+    ours.max_step_values =
+        ours.knows_steps ? std::max(ours.max_step_values, theirs.max_step_values) : 0;
     ours.is_list |= theirs.is_list;
     ours.records += theirs.records;
-    ChooseKind(ours);
+    ChooseKind(ours, theirs.kind);
     ours.min_values = std::min(ours.min_values, theirs.min_values);
     ours.max_values = std::max(ours.max_values, theirs.max_values);
     ours.min_bytes = std::min(ours.min_bytes, theirs.min_bytes);
@@ -375,7 +380,7 @@ FeatureTypes Schema::Types() const {
 
 bool Schema::knows_steps() const {
   return std::ranges::all_of(features_,
-                             [](const auto& feature) { return IsKnownOfSteps(feature.second); });
+                             [](const auto& feature) { return feature.second.knows_steps; });
 }
 
 void Schema::SetSteps(const Schema& found) {
@@ -384,6 +389,7 @@ void Schema::SetSteps(const Schema& found) {
     if (it == found.features_.end()) continue;
     feature.min_step_values = it->second.min_step_values;
     feature.max_step_values = it->second.max_step_values;
+    feature.knows_steps = it->second.knows_steps;
   }
 }
 
@@ -401,8 +407,7 @@ nlohmann::json Schema::ToJson() const {
       entry["max_step_values"] = feature.max_step_values;
     }
     if (feature.mixed_kinds > 0) entry["mixed_kinds"] = feature.mixed_kinds;
-    // Otherwise all records are of `kind`.
-    if (feature.of_kind[static_cast<size_t>(feature.kind)] < feature.records) {
+    if (feature.knows_kinds && !AllAreOfKind(feature)) {
       nlohmann::json& kinds = entry["kinds"] = nlohmann::json::object();
       for (FeatureKind kind : kAllKinds) {
         const uint64_t count = feature.of_kind[static_cast<size_t>(kind)];
@@ -456,11 +461,16 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     if (entry.contains("mixed_kinds")) {
       feature.mixed_kinds = members.Number(entry, "mixed_kinds", feature.records);
     }
-    // Earlier versions did not write how many records have each kind.
+    feature.knows_steps = !feature.is_list || feature.max_values == 0 || feature.has_step_values();
     feature.of_kind[static_cast<size_t>(feature.kind)] = feature.records - feature.mixed_kinds;
+    // Earlier versions did not write how many records have each kind.
+    feature.knows_kinds = entry.contains("kinds") || feature.records == 0 || AllAreOfKind(feature);
     if (entry.contains("kinds") && members.status().ok()) {
       const nlohmann::json& kinds = entry["kinds"];
       if (!kinds.is_object()) members.Fail("the kinds of a feature are not an object");
+      for (const auto& [key, count] : kinds.items()) {
+        if (!IsKindName(key)) members.Fail(fmt::format("unknown feature kind '{}'", key));
+      }
       uint64_t left = feature.records;
       for (FeatureKind k : kAllKinds) {
         const std::string key(FeatureKindName(k));
@@ -469,7 +479,7 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
         left -= std::min(left, count);
       }
       const uint64_t mixed = feature.mixed_kinds;
-      ChooseKind(feature);
+      ChooseKind(feature, FeatureKind::kNone);
       if (kind != FeatureKindName(feature.kind) || mixed != feature.mixed_kinds) {
         members.Fail("the kinds of a feature contradict its kind or mixed_kinds");
       }
@@ -530,6 +540,14 @@ std::string DifferenceOf(const Schema& stored, const Schema& found) {
       compare("kind", FeatureKindName(theirs.kind), FeatureKindName(ours.kind));
       compare("min_bytes", theirs.min_bytes, ours.min_bytes);
       compare("max_bytes", theirs.max_bytes, ours.max_bytes);
+    }
+    // Where something else differs, so do these.
+    if (wrong.empty() && theirs.knows_kinds && ours.knows_kinds) {
+      for (FeatureKind kind : kAllKinds) {
+        const size_t i = static_cast<size_t>(kind);
+        compare(fmt::format("records of kind {}", FeatureKindName(kind)), theirs.of_kind[i],
+                ours.of_kind[i]);
+      }
     }
     if (!wrong.empty()) return fmt::format("feature '{}': {}", name, wrong);
   }

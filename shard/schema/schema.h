@@ -34,24 +34,30 @@ using FeatureTypes = std::map<std::string, FeatureType, std::less<>>;
 // One feature over all records.
 struct FeatureSchema {
   // The kind that it has in most records; of kinds in as many records, the first of int64, float
-  // and bytes. So it does not depend on the order of records, nor on how parts were merged.
+  // and bytes; if each record has several, the first of these that occurs. So it does not depend on
+  // the order of records, nor on how parts were merged.
   FeatureKind kind = FeatureKind::kNone;
   // True for a feature list of SequenceExamples.
   bool is_list = false;
   // Number of records that have the feature.
   uint64_t records = 0;
   // Number of records with values of the kind alone, for each FeatureKind; kNone: without values of
-  // a kind. A manifest of an earlier version tells only that of `kind`.
+  // a kind.
   std::array<uint64_t, 4> of_kind = {};
+  // False if a manifest of an earlier version does not tell `of_kind`, which then has only the
+  // records that are not among `mixed_kinds`, all as of `kind`.
+  bool knows_kinds = true;
   // Number of records in which the feature has another kind than `kind`, or several.
   uint64_t mixed_kinds = 0;
   // Range of the number of values in a record that has the feature.
   uint64_t min_values = UINT64_MAX;
   uint64_t max_values = 0;
   // For a feature list: range of the number of values in a step. The minimum is larger if there are
-  // no steps, or if a manifest of an earlier version does not tell it.
+  // no steps, or if it is not known.
   uint64_t min_step_values = UINT64_MAX;
   uint64_t max_step_values = 0;
+  // False if a manifest of an earlier version does not tell these.
+  bool knows_steps = true;
   // Range of the size of a value; for bytes features only.
   uint64_t min_bytes = UINT64_MAX;
   uint64_t max_bytes = 0;
@@ -168,8 +174,9 @@ class Schema {
 
 // Describes the first difference of `stored` from `found`, which was collected from the records;
 // empty if there is none. If a feature has mixed kinds, its kind is not compared, because in
-// manifests of earlier versions it depends on the order in which schemas were merged. Nor are
-// types, which records do not tell.
+// manifests of earlier versions it depends on the order in which schemas were merged; nor are
+// counts of kinds and values of steps that such a manifest does not tell. Nor are types, which
+// records do not tell.
 std::string DifferenceOf(const Schema& stored, const Schema& found);
 
 }  // namespace shardfeed

@@ -130,6 +130,60 @@ TEST(Schema, MergesMixedKindsOfEarlierVersions) {
   EXPECT_EQ(merged.features().at("label").mixed_kinds, 1);
 }
 
+TEST(Schema, CountsOfKindsThatAnEarlierManifestDoesNotTellStayUnknown) {
+  Schema mixed = Gathered();
+  EXPECT_OK(mixed.AddRecord(Record([](ExampleBuilder& b) { b.AddFloat("label", 1); })));
+  nlohmann::json json = mixed.ToJson();
+  EXPECT_EQ(json["label"]["kinds"], nlohmann::json({{"float", 1}, {"int64", 2}}));
+  json["label"].erase("kinds");
+  Schema earlier;
+  ASSERT_OK(earlier.FromJson(json, 3));
+  EXPECT_FALSE(earlier.features().at("label").knows_kinds);
+  EXPECT_TRUE(earlier.features().at("text").knows_kinds);
+  // A copy of the dataset takes over what is there, and a merged one does not make up counts.
+  EXPECT_EQ(earlier.ToJson(), json);
+  EXPECT_EQ(DifferenceOf(earlier, mixed), "");
+  for (const auto& [first, second] : {std::pair{earlier, mixed}, std::pair{mixed, earlier}}) {
+    Schema merged = first;
+    merged.Merge(second);
+    EXPECT_EQ(merged.features().at("label").mixed_kinds, 2);
+    EXPECT_FALSE(merged.ToJson()["label"].contains("kinds"));
+  }
+  Schema first;
+  first.Merge(mixed);
+  EXPECT_EQ(first.ToJson(), mixed.ToJson());
+}
+
+TEST(Schema, EarlierManifestsMayHaveRecordsWithoutAKind) {
+  Schema some = Gathered();
+  EXPECT_OK(some.AddRecord(std::string("\x0a\x0b\x0a\x09\x0a\x05label\x12\x00", 13)));
+  nlohmann::json json = some.ToJson();
+  EXPECT_EQ(json["label"]["kinds"], nlohmann::json({{"int64", 2}, {"none", 1}}));
+  json["label"].erase("kinds");
+  Schema earlier;
+  ASSERT_OK(earlier.FromJson(json, 3));
+  EXPECT_FALSE(earlier.features().at("label").knows_kinds);
+  EXPECT_EQ(DifferenceOf(earlier, some), "");
+  // So empty lists of one kind are told from those.
+  Schema empty;
+  EXPECT_OK(empty.AddRecord(Record([](ExampleBuilder& b) { b.AddInt64List("label", {}); })));
+  EXPECT_EQ(empty.ToJson()["label"]["kinds"], nlohmann::json({{"int64", 1}}));
+}
+
+TEST(Schema, CountsOfKindsAreCompared) {
+  Schema mixed = Gathered();
+  EXPECT_OK(mixed.AddRecord(Record([](ExampleBuilder& b) { b.AddFloat("label", 1); })));
+  EXPECT_EQ(DifferenceOf(mixed, mixed), "");
+  nlohmann::json json = mixed.ToJson();
+  json["label"]["kinds"] = {{"bytes", 1}, {"int64", 2}};
+  Schema stored;
+  ASSERT_OK(stored.FromJson(json, 3));
+  EXPECT_EQ(
+      DifferenceOf(stored, mixed),
+      "feature 'label': records of kind bytes 1 instead of 0, records of kind float 0 instead "
+      "of 1");
+}
+
 TEST(Schema, JsonGoesBothWays) {
   const Schema schema = Gathered();
   Schema read;
@@ -162,6 +216,7 @@ TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
   expect("mixed_kinds", 2, "\"mixed_kinds\": expected an integer from 0 to 1, got 2");
   expect("kinds", 1, "the kinds of a feature are not an object");
   expect("kinds", {{"bytes", 2}}, "\"bytes\": expected an integer from 0 to 1, got 2");
+  expect("kinds", {{"bytes", 1}, {"double", 0}}, "unknown feature kind 'double'");
   expect("kinds", {{"float", 1}}, "the kinds of a feature contradict its kind or mixed_kinds");
   Schema read;
   EXPECT_FAILS(read.FromJson(nlohmann::json::array(), 2), kDataLoss, "are not an object");
@@ -243,6 +298,96 @@ TEST(Schema, RepeatedNameCountsOnce) {
   EXPECT_EQ(schema.features().at("a").records, 1);
   EXPECT_EQ(schema.features().at("a").min_values, 2);
 }
+
+// ---- Feature lists
+
+// A message of less than 128 bytes as the field of this number.
+std::string Field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+}
+
+std::string Sequence(const std::string& context, const std::string& lists) {
+  return (context.empty() ? "" : Field(1, context)) + Field(2, lists);
+}
+
+std::string Entry(const std::string& name, const std::string& value) {
+  return Field(1, Field(1, name) + Field(2, value));
+}
+
+const std::string kBytesStep = Field(1, Field(1, Field(1, "ab")));
+const std::string kFloatStep = Field(1, Field(2, Field(1, "1234")));
+const std::string kInt64Step = Field(1, Field(3, Field(1, std::string(1, 5))));
+
+TEST(Schema, KindOfListsOfSeveralKindsIsTheFirstThatOccurs) {
+  const std::string a = Sequence("", Entry("x", kBytesStep + kFloatStep));
+  const std::string b = Sequence("", Entry("x", kFloatStep + kBytesStep));
+  const std::string c = Sequence("", Entry("x", kBytesStep + kInt64Step + kBytesStep));
+  const auto gathered = [](const std::vector<std::string>& records) {
+    Schema schema;
+    for (const std::string& record : records) EXPECT_OK(schema.AddRecord(record));
+    return schema;
+  };
+  const FeatureSchema x = gathered({a, b, c}).features().at("x");
+  EXPECT_EQ(x.kind, FeatureKind::kInt64);
+  EXPECT_EQ(x.mixed_kinds, 3);
+  EXPECT_EQ(x.of_kind, (std::array<uint64_t, 4>{}));
+  EXPECT_EQ(gathered({c, b, a}).features().at("x"), x);
+  EXPECT_EQ(gathered({a}).features(), gathered({b}).features());
+  EXPECT_EQ(gathered({b}).features().at("x").kind, FeatureKind::kFloat);
+  for (const auto& [first, second] :
+       {std::pair{gathered({a, b}), gathered({c})}, std::pair{gathered({c}), gathered({a, b})}}) {
+    Schema merged;
+    ASSERT_OK(merged.FromJson(first.ToJson(), first.records()));
+    merged.Merge(second);
+    EXPECT_EQ(merged.features().at("x"), x);
+  }
+  // A record of one kind decides.
+  const std::string bytes = Sequence("", Entry("x", kBytesStep));
+  EXPECT_EQ(gathered({c, bytes, a}).features().at("x").kind, FeatureKind::kBytes);
+  EXPECT_EQ(gathered({bytes, a, c}).features(), gathered({c, a, bytes}).features());
+}
+
+TEST(Schema, PartsWithoutStepsTakeNothingFromWhatOthersKnow) {
+  // "b" is a feature of the context as well, so it has values although its list has no steps.
+  const std::string context = Entry("b", Field(3, Field(1, std::string(1, 5))));
+  Schema without;
+  EXPECT_OK(without.AddRecord(Sequence(context, Entry("b", ""))));
+  EXPECT_TRUE(without.features().at("b").is_list);
+  EXPECT_EQ(without.features().at("b").max_values, 1);
+  Schema steps;
+  EXPECT_OK(steps.AddRecord(Sequence(context, Entry("b", kInt64Step + kInt64Step))));
+  Schema all;
+  EXPECT_OK(all.AddRecord(Sequence(context, Entry("b", ""))));
+  EXPECT_OK(all.AddRecord(Sequence(context, Entry("b", kInt64Step + kInt64Step))));
+  for (const auto& [first, second] : {std::pair{without, steps}, std::pair{steps, without}}) {
+    Schema merged = first;
+    merged.Merge(second);
+    EXPECT_EQ(merged.features(), all.features());
+    EXPECT_TRUE(merged.knows_steps());
+    EXPECT_EQ(merged.features().at("b").min_step_values, 1);
+    EXPECT_EQ(DifferenceOf(all, merged), "");
+  }
+}
+
+TEST(Schema, StepsThatAnEarlierManifestDoesNotTellStayUnknown) {
+  Schema found;
+  EXPECT_OK(found.AddRecord(Sequence("", Entry("b", kInt64Step))));
+  nlohmann::json json = found.ToJson();
+  json["b"].erase("min_step_values");
+  json["b"].erase("max_step_values");
+  Schema earlier;
+  ASSERT_OK(earlier.FromJson(json, 1));
+  EXPECT_FALSE(earlier.knows_steps());
+  Schema merged = found;
+  merged.Merge(earlier);
+  EXPECT_FALSE(merged.knows_steps());
+  EXPECT_FALSE(merged.ToJson()["b"].contains("min_step_values"));
+  earlier.SetSteps(found);
+  EXPECT_TRUE(earlier.knows_steps());
+  EXPECT_EQ(earlier.features(), found.features());
+}
+
+// ---- Names
 
 // The remembered layout of a record with a repeated name has a gap, which is not the feature
 // without a name.

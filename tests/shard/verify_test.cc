@@ -267,7 +267,6 @@ TEST_F(VerifyDatasetTest, OtherCompressionInTheManifestIsADefect) {
       ::testing::HasSubstr("does not match d-00000-of-00002: compression none instead of gzip"));
 }
 
-// If kinds are mixed, which one counts depends only on the order of the records.
 TEST_F(VerifyDatasetTest, SchemaOfMixedKindsIsSound) {
   auto writer = DatasetWriter::Create(*ParseOutputSpec(folder_ / "d@3"), {});
   ASSERT_OK(writer);
@@ -283,6 +282,17 @@ TEST_F(VerifyDatasetTest, SchemaOfMixedKindsIsSound) {
   }
   ASSERT_OK((*writer)->Finish({}));
   set_ = *ResolveSpec(folder_ / "d@3");
+  EXPECT_EQ(Verify(VerifyLevel::kExamples).num_defects(), 0);
+  ChangeManifest([](Json& json) {
+    json["features"]["x"]["kinds"] = {{"bytes", 1}, {"float", 42}, {"int64", 214}};
+  });
+  VerifyReport report = Verify(VerifyLevel::kExamples);
+  ASSERT_EQ(report.manifest_defects.size(), 1);
+  EXPECT_THAT(report.manifest_defects[0].detail,
+              ::testing::HasSubstr("feature 'x': records of kind bytes 1 instead of 0, "
+                                   "records of kind float 42 instead of 43"));
+  // A manifest of an earlier version does not tell them.
+  ChangeManifest([](Json& json) { json["features"]["x"].erase("kinds"); });
   EXPECT_EQ(Verify(VerifyLevel::kExamples).num_defects(), 0);
   ChangeManifest([](Json& json) { json["features"]["b"]["max_bytes"] = 5; });
   EXPECT_EQ(Verify(VerifyLevel::kExamples).num_defects(), 1);
