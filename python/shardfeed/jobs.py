@@ -85,16 +85,17 @@ class WriteJob:
         the driver, once. If a part has several messages, the first one counts. It may be repeated:
         an interrupted commit is finished, and a finished one gives the same result. `made_by` and
         `notes`: what the manifest says about the origin, and what users should know about the data.
-        A UserWarning names features that had no value in any part.
+        Afterwards, a UserWarning names features that had no value in any part.
 
         Returns {"shards", "records", "bytes"}. ValueError: a part has no message, one is of another
-        job, or a feature has another kind or shape in one part than in another. DataLossError: files of a part are gone. RuntimeError: another dataset of this
-        name has been written since the job began. FileExistsError: as for `write`."""
-        messages, never = _without_values(messages)
-        for name in never:
+        job, or a feature has another kind or shape in one part than in another. DataLossError: files
+        of a part are gone. RuntimeError: another dataset of this name has been written since the job
+        began. FileExistsError: as for `write`."""
+        plain, bare = _without_names(messages)
+        written = self._core.commit(plain, {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
+        for name in _without_values(plain, bare):
             warnings.warn(no_value(name), UserWarning, stacklevel=3)
-        return self._core.commit(messages,
-                                 {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
+        return written
 
     def abort(self) -> None:
         """Removes what the job's tasks have written; tasks that still write fail."""
@@ -109,28 +110,37 @@ def _with_bare(message: str, bare: Sequence[str]) -> str:
     return json.dumps({**json.loads(message), _WITHOUT_VALUES: bare})
 
 
-def _without_values(messages: Iterable[Any]) -> Tuple[List[Any], List[str]]:
-    """The messages for the core, and the features of which no part had a value."""
+def _without_names(messages: Iterable[Any]) -> Tuple[List[Any], List[Sequence[str]]]:
+    """The messages for the core, and for each the features that had no value in it."""
     import json
     plain = list(messages)
-    bare: Dict[str, None] = {}
+    bare: List[Sequence[str]] = [()] * len(plain)
     for i, message in enumerate(plain):
         if isinstance(message, str) and f'"{_WITHOUT_VALUES}"' in message:
             try:
                 found = json.loads(message)
-                bare.update(dict.fromkeys(found.pop(_WITHOUT_VALUES, ())))
+                bare[i] = list(found.pop(_WITHOUT_VALUES, ()))
             except (ValueError, TypeError, AttributeError):
                 continue  # the core says what is wrong
             plain[i] = json.dumps(found)
-    if bare:
-        for message in plain:
-            try:
-                there = json.loads(message)["shard"]["features"]
-            except (ValueError, TypeError, KeyError):
-                continue
-            for name in there:
-                bare.pop(name, None)
-    return plain, list(bare)
+    return plain, bare
+
+
+def _without_values(messages: Sequence[str], bare: Sequence[Sequence[str]]) -> List[str]:
+    """The features of which no part had a value, from messages that have been committed: of each part, the first."""
+    import json
+    if not any(bare):
+        return []
+    none: Dict[str, None] = {}
+    there = set()
+    parts = set()
+    for message, names in zip(messages, bare):
+        found = json.loads(message)
+        if found["part"] not in parts:
+            parts.add(found["part"])
+            there.update(found["shard"]["features"])
+            none.update(dict.fromkeys(names))
+    return [name for name in none if name not in there]
 
 
 def with_empty_parts(job: WriteJob, messages: Iterable[str]) -> List[str]:
@@ -194,8 +204,13 @@ def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
     note = note_on_suffix(name, compression)
     if note:
         warnings.warn(f"write_job: {name}: {note}; the argument compression does", UserWarning, stacklevel=3)
-    core = _core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync)
-    return WriteJob(core.text, kinds)
+    return begin_job(name, compression, level, member_bytes, overwrite, sync, kinds)
+
+
+def begin_job(name: str, compression: str, level: int, member_bytes: int, overwrite: bool, sync: bool,
+              kinds: Sequence[Any]) -> WriteJob:
+    """write_job with what it makes of its arguments, and without a warning of the name."""
+    return WriteJob(_core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync).text, kinds)
 
 
 @checked

@@ -84,6 +84,19 @@ def test_features_without_values_in_any_part_are_told_once(tmp_path):
         assert job.commit(messages)["records"] == 3  # it may be repeated
 
 
+def test_features_without_values_are_told_of_what_is_committed(tmp_path):
+    job = sf.write_job(tmp_path / "a@2")
+    first, last = parts_of(job, [{"n": 1, "x": None}], [{"n": 2}])
+    late, = parts_of(job, [{"n": 1, "x": 3, "y": None}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="1 of 2 parts have no message"):
+            job.commit([first])
+    with pytest.warns(UserWarning) as told:
+        job.commit([first, late, last])
+    assert [str(warning.message) for warning in told] == ["feature 'x' has no value in any record, so no record has it"]
+
+
 def test_types_without_values_in_parts_are_not_told(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
