@@ -92,7 +92,7 @@ def _options(options: Dict[str, Any], flag_value: str = "") -> List[str]:
 
 
 def _in_python(message: str, arguments: Sequence[str] = ()) -> str:
-    """Returns an error of the program with its flags spelled as arguments of these functions, but not in the texts of
+    """Returns an error or a note of the program with its flags spelled as arguments of these functions, but not in the texts of
     `arguments`, which may be names of files."""
     def argument(match: "re.Match[str]") -> str:
         if not match[1]:
@@ -106,6 +106,7 @@ def _in_python(message: str, arguments: Sequence[str] = ()) -> str:
         if match[2] and not match[2].isupper():
             value = repr(value)
         return f"; pass {match[1].replace('-', '_')}={value} to "
+    message = re.sub("; --compression does$", "; the argument compression does", message)
     message = re.sub(r"; pass --([a-z-]+)(?: (\S+))? to (?=[^;]*$)", spelled, message)
     texts = sorted((text for one in arguments
                     if "--" in (text := one.partition("=")[2] if one.startswith("--") else one)), key=len, reverse=True)
@@ -183,13 +184,15 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: Optiona
         from .command_line import Misuse
         from .tables import program as tables
         try:
-            return tables.run(tables.parse(kind, arguments))
+            report = tables.run(tables.parse(kind, arguments))
         except Misuse as error:
             raise _misuse(_in_python(f"{kind}: {error}", arguments)) from None
         except (FileExistsError, Disagreement) as error:  # as for the program's kinds
             raise ValueError(_in_python(str(error), arguments)) from None
-    # Records that on_error="skip" left out are in the result, and not an error, and so is what a dry run tells.
-    return _run("convert", kind, *arguments, reported=[DEFECTS, USAGE] if options.get("dry_run") else [DEFECTS])
+    else:
+        # Records that on_error="skip" left out are in the result, and not an error, and so is what a dry run tells.
+        report = _run("convert", kind, *arguments, reported=[DEFECTS, USAGE] if options.get("dry_run") else [DEFECTS])
+    return {**report, "notes": [_in_python(note, arguments) for note in report["notes"]]}
 
 
 @checked

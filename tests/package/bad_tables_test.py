@@ -6,6 +6,7 @@ import os
 import pickle
 import sqlite3
 import struct
+import warnings
 import zipfile
 
 import harness
@@ -469,10 +470,20 @@ def test_suffixes_that_name_another_compression_are_noted(tmp_path):
     note = "the suffix .gz does not choose a compression: the shards are not compressed; --compression does"
     for options in ({"dry_run": True}, {}):
         report = sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "u@1.gz", **options)
-        assert [one for one in report["notes"] if "suffix" in one] == [note]
+        assert [one for one in report["notes"] if "suffix" in one] == [note.replace("--", "the argument ")]
     result = shardfeed("convert", "parquet", "t.parquet", "v@1.gz", cwd=tmp_path)
     assert result.status == 0 and result.out.startswith(f"note: {note}\n".encode()) and not result.err
     assert not sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "w@1.gz", compression="gzip")["notes"]
+
+
+def test_conversions_leave_the_filters_of_warnings_alone(tmp_path, monkeypatch):
+    """They are those of all threads: one that restores them would undo what another has set meanwhile."""
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t.parquet")
+    filters = list(warnings.filters)
+    monkeypatch.setattr(warnings, "simplefilter", lambda *_, **__: pytest.fail("a filter is set"))
+    monkeypatch.setattr(warnings, "filterwarnings", lambda *_, **__: pytest.fail("a filter is set"))
+    sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "u@1.gz")
+    assert list(warnings.filters) == filters
 
 
 def test_options_after_a_command_override_those_before_it(tmp_path):

@@ -6,7 +6,6 @@ import collections
 import contextlib
 import json
 import os
-import warnings
 from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _core
@@ -346,12 +345,11 @@ def write_dataset(source: Source, out: str, *, limit: Optional[int] = None, comp
 
     With `resume`, the fingerprint of source and options, it continues from the shards that an interrupted run with the
     same one finished, and keeps those of this run if it is interrupted."""
-    from ..jobs import write_job
+    from ..jobs import begin_job
+    from ..writing import declared
     total = source.total(limit)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about the name, which the command notes
-        job = write_job(out, compression=compression, level=level, member_bytes=member_bytes, overwrite=overwrite,
-                        sync=sync, features=None if total else _declared(source.features))
+    kinds = declared(None if total else _declared(source.features), "features")
+    job = begin_job(out, compression, level, member_bytes, overwrite, sync, kinds)
     if resume is None:
         return _write_job(source, job, total, None, threads, shuffle, made_by, told, progress)
     with take_up(job, resume) as finished:
