@@ -485,6 +485,19 @@ def test_options_may_precede_the_command(table):
     process.wait(60)
 
 
+def test_options_after_the_command_override_those_before_it(table, tmp_path):
+    process = subprocess.Popen([sys.executable, "-m", "shardfeed", "-j", "2", "--color", "always", "view", table, "-j", "1",
+                                "--color", "never", "--json"], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    assert json.loads(process.stdout.readline())["url"].startswith("http://127.0.0.1:")
+    process.terminate()
+    process.wait(60)
+    page = tmp_path / "r.html"
+    result = shardfeed("-j", "2", "report", "-j", "3", table, page)
+    assert result.status == DONE and page.exists(), result.err
+    result = shardfeed("-j", "2", "report", "-j", "3", "-j", "4", table, page)
+    assert result.status == USAGE and "report: --jobs: At Most 1 required but received 2" in result.err
+
+
 def test_a_port_that_is_taken_is_told(table, server):
     result = shardfeed("view", table, "--port", server.server_address[1])
     assert result.status == IO_FAILED

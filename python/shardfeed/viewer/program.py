@@ -185,7 +185,11 @@ def main(command: str, before: Sequence[str], after: Sequence[str]) -> int:
             misplaced = next((name for one in before if (name := one.partition("=")[0]) in own), None)
             if misplaced is not None:
                 raise Misuse(f"there is no option {misplaced} before '{command}'; place it after '{command}'")
-            given = parser(command).parse_args([*before, *after])
+            given = argparse.Namespace()
+            for some in (before, after):  # what follows the command overrides
+                for name in ("datasets", "_seen"):
+                    vars(given).pop(name, None)
+                given = parser(command).parse_args(list(some), given)
             return _view(given) if command == "view" else _report(given)
     except Misuse as error:
         fail(USAGE, f"{command}: {error}")
