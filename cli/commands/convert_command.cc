@@ -485,12 +485,14 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   command->add_option(
       "--member-size", flags->member_size,
       "size of the pieces of compressed data at which a reader can start; default 256KiB");
-  command
-      ->add_option("--shuffle", flags->shuffle,
-                   kind.default_shuffle ? "seed of the shuffle, which is on by default"
-                                        : "shuffle, with this seed")
-      ->check(WholeNumber(0));
-  command->add_flag("--no-shuffle", flags->no_shuffle, "keep the order of the source");
+  CLI::Option* shuffle =
+      command
+          ->add_option("--shuffle", flags->shuffle,
+                       kind.default_shuffle ? "seed of the shuffle, which is on by default"
+                                            : "shuffle, with this seed")
+          ->check(WholeNumber(0));
+  command->add_flag("--no-shuffle", flags->no_shuffle, "keep the order of the source")
+      ->excludes(shuffle);
   command->add_option("--limit", flags->limit, "write at most this many records")
       ->check(WholeNumber(0));
   command

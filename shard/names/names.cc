@@ -5,6 +5,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -70,9 +71,11 @@ std::optional<ParsedName> ParseShardName(std::string_view file_name) {
 std::string NoteOnSuffix(std::string_view suffix, std::string_view compression) {
   const std::string_view last = suffix.substr(std::min(suffix.rfind('.'), suffix.size()));
   constexpr std::string_view kOthers[] = {".zip", ".bz2", ".xz", ".zst", ".lz4", ".7z", ".tgz"};
-  const std::string_view named = last == ".gz"     ? "gzip"
-                                 : last == ".zlib" ? "zlib"
-                                 : std::ranges::find(kOthers, last) != std::end(kOthers)
+  std::string lower(last);
+  absl::AsciiStrToLower(&lower);
+  const std::string_view named = lower == ".gz" || lower == ".gzip" ? "gzip"
+                                 : lower == ".zlib"                 ? "zlib"
+                                 : std::ranges::find(kOthers, lower) != std::end(kOthers)
                                      ? "another"
                                      : compression;
   if (named == compression) return "";

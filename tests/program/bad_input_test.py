@@ -78,9 +78,16 @@ def test_options_of_compression_need_one(tmp_path, out, option, value):
     assert harness.run("reshard", out / "x@2", out / "z@1", option, value).status == 0
 
 
+def test_a_seed_and_no_shuffle_exclude_each_other(out):
+    for options in (["--shuffle", "1", "--no-shuffle"], ["--no-shuffle", "--shuffle", "1"]):
+        assert harness.fail(USAGE, "convert", "text", POEM, out / "x@2", *options) == "text: --shuffle excludes --no-shuffle"
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("suffix, options, what", [
     (".gz", [], "not compressed"), (".tfrecord.gz", ["--compression", "zlib"], "compressed with zlib"),
     (".zip", [], "not compressed"), (".zip", ["--compression", "gzip"], "compressed with gzip"),
+    (".GZ", [], "not compressed"), (".gzip", [], "not compressed"),
     (".gz", ["--compression", "gzip"], None), (".tfrecord", [], None)])
 def test_suffixes_that_name_another_compression_are_noted(out, suffix, options, what):
     last = suffix[suffix.rindex("."):]

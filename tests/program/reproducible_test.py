@@ -78,7 +78,7 @@ def numbers(spec):
 
 def test_without_shuffle_the_order_is_that_of_the_source(source, out):
     convert("jsonl", source, out / "a@3")
-    convert("jsonl", source, out / "b@3", "--shuffle", "1", "--no-shuffle")
+    convert("jsonl", source, out / "b@3", "--no-shuffle")
     assert numbers(out / "a@3") == numbers(out / "b@3") == list(range(20_000))
 
 

@@ -22,7 +22,13 @@ TEST(NoteOnSuffix, TellsOfAnotherCompression) {
     EXPECT_EQ(NoteOnSuffix(suffix, "none"), "");
     EXPECT_EQ(NoteOnSuffix(suffix, "gzip"), "");
   }
-  EXPECT_EQ(NoteOnSuffix(".gz", "gzip"), "");
+  EXPECT_EQ(NoteOnSuffix(".GZ", "none"),
+            "the suffix .GZ does not choose a compression: the shards are not compressed");
+  EXPECT_EQ(NoteOnSuffix(".gzip", "zlib"),
+            "the suffix .gzip does not choose a compression: the shards are compressed with zlib");
+  for (const char* suffix : {".gz", ".Gz", ".gzip", ".GZIP"}) {
+    EXPECT_EQ(NoteOnSuffix(suffix, "gzip"), "");
+  }
   EXPECT_EQ(NoteOnSuffix(".zlib", "zlib"), "");
 }
 
