@@ -1,6 +1,5 @@
 #include "python/core/datasets.h"
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,7 +7,6 @@
 
 #include "fmt/format.h"
 #include "nanobind/ndarray.h"
-#include "nanobind/stl/filesystem.h"
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/optional.h"
 #include "nanobind/stl/pair.h"
@@ -193,13 +191,35 @@ RunOptions RunOptionsFromPython(nb::dict fields) {
   return options;
 }
 
+namespace {
+
+// Returns the name that a str or an os.PathLike gives. Raises what its __fspath__ does.
+std::string PathToString(nb::handle path) {
+  const nb::object text = nb::steal(PyOS_FSPath(path.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  if (!PyUnicode_Check(text.ptr())) {
+    throw nb::type_error(
+        "Trace.write: the path must be a str, or an os.PathLike of one, not bytes");
+  }
+  const nb::object bytes = nb::steal(PyUnicode_EncodeFSDefault(text.ptr()));
+  if (!bytes.is_valid()) throw nb::python_error();
+  std::string name(PyBytes_AS_STRING(bytes.ptr()), PyBytes_GET_SIZE(bytes.ptr()));
+  if (name.find('\0') != std::string::npos) {
+    throw nb::value_error("Trace.write: the path must be a str without NUL");
+  }
+  return name;
+}
+
+}  // namespace
+
 void BindDatasets(nb::module_& m) {
   using nb::arg;
   nb::class_<Trace>(m, "Trace")
       .def(nb::init<>())
-      .def("write", [](const Trace& trace, const std::filesystem::path& path) {
-        Check(trace.Write(path.native()));
-      });
+      .def(
+          "write",
+          [](const Trace& trace, nb::handle path) { Check(trace.Write(PathToString(path))); },
+          nb::sig("def write(self, arg: str | os.PathLike, /) -> None"));
   nb::class_<Records>(m, "Records")
       .def("__len__", &Records::size)
       .def("get", &Records::Get)

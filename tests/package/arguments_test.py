@@ -81,10 +81,15 @@ class Place:
     """A path that is no string, and does not become one with str()."""
 
     def __init__(self, path):
-        self.path = str(path)
+        self.path = path if isinstance(path, bytes) else str(path)
 
     def __fspath__(self):
         return self.path
+
+
+class Nowhere:
+    def __fspath__(self):
+        raise KeyError("no path")
 
 
 def test_paths_may_be_objects(tmp_path):
@@ -112,6 +117,14 @@ def test_paths_may_be_objects(tmp_path):
     assert (tmp_path / "snapshot").exists() and (tmp_path / "flight").is_dir()
     with pytest.raises(TypeError):
         trace.write(7)
+    for path in (b"t.json", Place(b"t.json")):
+        with pytest.raises(TypeError, match="^Trace.write: the path must be a str, or an os.PathLike of one, not bytes$"):
+            trace.write(path)
+    for path in ("t\0.json", Place("t\0.json")):
+        with pytest.raises(ValueError, match="^Trace.write: the path must be a str without NUL$"):
+            trace.write(path)
+    with pytest.raises(KeyError, match="no path"):
+        trace.write(Nowhere())
     (tmp_path / "t.csv").write_text("n\n1\n")
     (tmp_path / "kinds.json").write_text('{"n": "int64"}')
     assert sf.convert("csv", at("t.csv"), at("csv@1"), schema=at("kinds.json"))["records"] == 1
