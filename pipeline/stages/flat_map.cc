@@ -49,9 +49,19 @@ void RowEmitter::Begin() {
   }
 }
 
+namespace {
+
+// float16 and bfloat16 are written as their bits.
+bool Holds(const ColumnSpec& spec, DType asked) {
+  return spec.dtype == asked || (asked == DType::kUInt16 &&
+                                 (spec.dtype == DType::kFloat16 || spec.dtype == DType::kBFloat16));
+}
+
+}  // namespace
+
 char* RowEmitter::Fixed(size_t output, DType asked) {
   const ColumnSpec& s = spec_[output];
-  if (s.dtype != asked || s.ragged || rows_->count == 0) {
+  if (!Holds(s, asked) || s.ragged || rows_->count == 0) {
     throw std::invalid_argument(fmt::format(
         "column '{}' {}", s.name,
         rows_->count == 0 ? "has no row: call Begin first" : "is of another type, or ragged"));
@@ -61,7 +71,7 @@ char* RowEmitter::Fixed(size_t output, DType asked) {
 
 char* RowEmitter::Ragged(size_t output, DType asked, size_t elements) {
   const ColumnSpec& s = spec_[output];
-  if (s.dtype != asked || !s.ragged || rows_->count == 0) {
+  if (!Holds(s, asked) || !s.ragged || rows_->count == 0) {
     throw std::invalid_argument(fmt::format(
         "column '{}' {}", s.name,
         rows_->count == 0 ? "has no row: call Begin first" : "is of another type, or not ragged"));

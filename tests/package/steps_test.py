@@ -379,6 +379,18 @@ def test_flat_map(dataset):
         rows.flat_map(lambda row: [])
 
 
+def test_functions_may_write_floats_of_16_bits(dataset):
+    def made(row):
+        return {"x": np.asarray(row["n"] / 4, np.float16), "y": np.full(row["n"] % 3, 0.5, np.float16)}
+    rows = dataset.parse({"n": sf.int64})
+    output = {"x": sf.float16, "y": sf.var(sf.float16)}
+    for ds in (rows.map(made, output=output), rows.flat_map(lambda row: [made(row)], output=output)):
+        assert {name: ds.element_spec[name] for name in output} == {"x": ("float16", (), False), "y": ("float16", (), True)}
+        for row, got in zip(rows, ds):
+            assert got["x"] == np.float16(row["n"] / 4) and got["y"].dtype == np.float16
+            assert got["y"].tolist() == [0.5] * (row["n"] % 3)
+
+
 # ---- Runs
 
 
