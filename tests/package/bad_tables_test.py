@@ -471,6 +471,9 @@ def test_suffixes_that_name_another_compression_are_noted(tmp_path):
     for options in ({"dry_run": True}, {}):
         report = sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "u@1.gz", **options)
         assert [one for one in report["notes"] if "suffix" in one] == [note.replace("--", "the argument ")]
+    (tmp_path / "t.csv").write_text("n\n1\n")
+    report = sf.convert("csv", tmp_path / "t.csv", tmp_path / "c--compression@1.gz")
+    assert [one for one in report["notes"] if "suffix" in one] == [note.replace("--", "the argument ")]
     result = shardfeed("convert", "parquet", "t.parquet", "v@1.gz", cwd=tmp_path)
     assert result.status == 0 and result.out.startswith(f"note: {note}\n".encode()) and not result.err
     assert not sf.convert("parquet", tmp_path / "t.parquet", tmp_path / "w@1.gz", compression="gzip")["notes"]
