@@ -462,6 +462,12 @@ TEST_F(JsonlTest, AKeyNamesTheSplits) {
   ExpectError(Scan(*make("{\"of\": {\"split\": 0.5}}\n")), absl::StatusCode::kDataLoss,
               "a.jsonl:1: \"of.split\": expected text or an integer that names the split, got "
               "\"0.5\"");
+  // -0 is the integer, also if a schema says bytes of another key.
+  source = *MakeJsonSource(
+      {Write("b.jsonl", "{\"of\": {\"split\": -0}, \"b\": -0}\n")}, JsonLayout::kLines,
+      {.choice = {.kinds = {{"b", ColumnKind::kBytes}}}, .split_key = "of.split"});
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_EQ(source->splits()[0].name, "0");
   source = make("{\"i\": 1, \"of\": {\"split\": \"a\"}}\n{\"i\": \"x\"}\n");
   uint64_t num_defects = 0;
   source->SkipDefects([&](const absl::Status&, uint64_t records) { num_defects += records; });
