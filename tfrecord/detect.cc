@@ -43,6 +43,18 @@ std::optional<bool> StartsWithRecord(Compression compression, std::string_view f
   return StartOf(compression, first_bytes).record;
 }
 
+// Whether a file whose first header is damaged has the magic of tar there, or another header.
+bool LooksLikeTarBehindItsHeader(std::string_view first_bytes) {
+  constexpr std::string_view kMagic = "ustar";
+  constexpr size_t kMagicAt = 257;
+  if (first_bytes.size() < kTarBlock) return false;
+  if (first_bytes.substr(kMagicAt, kMagic.size()) == kMagic) return true;
+  for (size_t at = kTarBlock; at + kTarBlock <= first_bytes.size(); at += kTarBlock) {
+    if (IsTarHeader(first_bytes.substr(at))) return true;
+  }
+  return false;
+}
+
 std::string FirstBytes(std::string_view bytes) {
   std::string hex;
   for (unsigned char byte : bytes.substr(0, 8)) hex += fmt::format("{:02x} ", byte);
@@ -75,8 +87,10 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
     return absl::DataLossError(
         "not a TFRecord file: GZIP data whose content does not start with a record");
   }
-  // Reading it tells what is wrong with its first header. Files in it may be TFRecord.
-  if (named_tar) return ShardFormat{Compression::kNone, Framing::kTar};
+  // Files in it may be TFRecord, so look no further.
+  if (named_tar && LooksLikeTarBehindItsHeader(first_bytes)) {
+    return ShardFormat{Compression::kNone, Framing::kTar};
+  }
   // The two magic bytes of ZLIB are weak evidence, so the content must confirm them unless every
   // other format is ruled out.
   const bool zlib_magic = (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 &&
@@ -95,6 +109,10 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
     return absl::DataLossError(
         fmt::format("not a TFRecord file, or truncated within its first record: {} bytes, {}",
                     first_bytes.size(), FirstBytes(first_bytes)));
+  }
+  // Reading it tells what is wrong with its first header.
+  if (named_tar && first_bytes.size() >= kTarBlock) {
+    return ShardFormat{Compression::kNone, Framing::kTar};
   }
   if (first_bytes.size() >= kTarBlock && IsZeroBlock(first_bytes)) {
     return absl::DataLossError(

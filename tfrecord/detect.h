@@ -19,8 +19,8 @@ inline constexpr size_t kDetectBytes = 512 << 10;
 // checksum is, an MDS shard with offsets and the names of columns, an ArrayRecord shard with the
 // signature of Riegeli/records; the others start with their magic bytes, and their content with
 // such a header. An empty file is a raw shard without records. If `named_tar` says that the name is
-// that of a tar archive, whatever is none of the others is one: without members, or its first
-// header is damaged, which reading it tells.
+// that of a tar archive, what has other signs of one, and whatever of a block or more is none of
+// the others, is one: without members, or its first header is damaged, which reading it tells.
 //
 // DataLoss: none of these, so neither TFRecord, tar, MDS nor ArrayRecord; the message quotes its
 // first bytes. A raw TFRecord shard whose first header is damaged is still recognized by a later

@@ -118,7 +118,11 @@ TEST_P(EveryForm, GivesTheContentBack) {
 }
 
 TEST_P(EveryForm, IsDetected) {
-  EXPECT_EQ(DetectFormat(GetParam().write(Content(100000)))->compression, GetParam().compression);
+  for (const bool named_tar : {false, true}) {
+    const auto format = DetectFormat(GetParam().write(Content(100000)), named_tar);
+    EXPECT_EQ(format->compression, GetParam().compression);
+    EXPECT_EQ(format->framing, Framing::kTfRecord);
+  }
 }
 
 TEST_P(EveryForm, CutAnywhereIsDataLoss) {
@@ -547,11 +551,23 @@ TEST(Detect, WhatIsNamedTarIsATarWithADamagedHeader) {
   archive[0] ^= 1;
   std::string gzip;
   AppendGzipMember(archive, 1, &gzip);
-  for (const std::string& bytes : {archive, std::string("text"), std::string(100, '\0'), gzip}) {
+  // Without the magic, a header behind it tells.
+  std::string older = testing::Member("a.tfrecord", record) + archive;
+  older[0] ^= 1;
+  older[257] = 'x';
+  for (const std::string& bytes : {archive, older, std::string(600, 'a'), gzip}) {
     EXPECT_EQ(DetectFormat(bytes, /*named_tar=*/true)->framing, Framing::kTar);
   }
   EXPECT_EQ(DetectFormat(gzip, /*named_tar=*/true)->compression, Compression::kGzip);
   EXPECT_EQ(DetectFormat(record, /*named_tar=*/true)->framing, Framing::kTfRecord);
+  EXPECT_FAILS(DetectFormat("text", /*named_tar=*/true), kDataLoss, "4 bytes, 74 65 78 74");
+}
+
+TEST(Detect, ADamagedTfRecordIsOneWhateverItsNameSays) {
+  std::string records;
+  for (int i = 0; i < 100; ++i) AppendFrame("abcdefgh" + std::to_string(i), &records);
+  records[9] ^= 1;  // the CRC of the length
+  EXPECT_EQ(DetectFormat(records, /*named_tar=*/true)->framing, Framing::kTfRecord);
 }
 
 TEST(Detect, OtherFilesAreNotTFRecord) {
