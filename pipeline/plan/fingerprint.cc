@@ -24,9 +24,20 @@ Identity OrderIdentity(const OrderSpec& order) {
   return identity;
 }
 
+// The ranges as numbers: the first record and the count of each.
+std::vector<uint64_t> Numbers(const std::vector<RecordRange>& ranges, uint64_t num_records) {
+  std::vector<uint64_t> numbers;
+  for (const RecordRange& range : ranges) {
+    numbers.push_back(range.first);
+    numbers.push_back(range.count == RecordRange::kToEnd ? num_records - range.first : range.count);
+  }
+  return numbers;
+}
+
 // Weights and sources of a mixture may be added after what a state has delivered, so states keep
 // what was before (Stage::Save); the rest covers all of it.
-void AddMixture(const Mixture& mixture, Coverage coverage, Identity* identity) {
+void AddMixture(const Mixture& mixture, const ShardTable& table, Coverage coverage,
+                Identity* identity) {
   Identity mix("mixture");
   if (coverage > Coverage::kSequence) {
     mix.Add("length", mixture.length)
@@ -34,14 +45,14 @@ void AddMixture(const Mixture& mixture, Coverage coverage, Identity* identity) {
     for (const MixSegment& segment : mixture.schedule) {
       mix.Add("position", segment.position).Add("weights", segment.weights);
     }
+    size_t shard = 0;
     for (const MixSource& source : mixture.sources) {
       mix.Add("shards", source.shards);
-      std::vector<uint64_t> ranges;
-      for (const RecordRange& range : source.records.value_or(std::vector<RecordRange>())) {
-        ranges.push_back(range.first);
-        ranges.push_back(range.count);
+      uint64_t records = 0;
+      for (size_t i = 0; i < source.shards && shard < table.num_shards(); ++i) {
+        records += table.summary(shard++).records;
       }
-      mix.AddIf(source.records.has_value(), "ranges", ranges);
+      if (source.records) mix.Add("ranges", Numbers(*source.records, records));
     }
   }
   identity->Add("mixture", mix);
@@ -58,16 +69,8 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
       .Add("end", reader.end)
       .Add("epochs", reader.epochs.value_or(0))
       .Add("skip_damaged", reader.skip_damaged);
-  if (mixture != nullptr) AddMixture(*mixture, coverage, identity);
-  if (reader.records) {
-    std::vector<uint64_t> ranges;
-    for (const RecordRange& range : *reader.records) {
-      ranges.push_back(range.first);
-      ranges.push_back(range.count == RecordRange::kToEnd ? (*table)->num_records() - range.first
-                                                          : range.count);
-    }
-    identity->Add("ranges", ranges);
-  }
+  if (mixture != nullptr) AddMixture(*mixture, **table, coverage, identity);
+  if (reader.records) identity->Add("ranges", Numbers(*reader.records, (*table)->num_records()));
   if (reader.pack) {
     const PackSpec& pack = *reader.pack;
     identity->Add("pack", Identity("pack")

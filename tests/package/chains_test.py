@@ -166,6 +166,9 @@ def test_ranges_of_records_as_the_program_has_them(dataset):
     assert open_ended.place(4) == sf.read(dataset).place(990)
     # The same records by other words: their states are of one chain.
     assert _state_after_one(chosen) == _state_after_one(sf.read(dataset, records=f"7,2-4,990-{RECORDS - 1}").parse(parse))
+    mixtures = [sf.mix({"a": sf.read(dataset, records=records), "b": dataset}, length=20)
+                for records in ("990-", f"990-{RECORDS - 1}")]
+    assert len({ds._plan.fingerprint() for ds in mixtures}) == 1
     with pytest.raises(ValueError, match=f"record {RECORDS} does not exist: the dataset has {RECORDS} records"):
         list(sf.read(dataset, records=f"{RECORDS}-"))
     for wrong in ("-5", "1--", "1-2-3", "", "1,", "a"):
