@@ -8,6 +8,7 @@ namespace {
 
 thread_local const std::stop_token* current = nullptr;
 std::atomic<bool (*)()> interrupt_check = nullptr;
+std::atomic<std::thread::id> handling = std::thread::id();
 
 }  // namespace
 
@@ -29,5 +30,13 @@ bool WorkStop::Requested() {
 }
 
 void WorkStop::SetInterruptCheck(bool (*check)()) { interrupt_check = check; }
+
+SignalHandling::SignalHandling() : outer_(handling.exchange(std::this_thread::get_id())) {}
+
+SignalHandling::~SignalHandling() { handling = outer_; }
+
+bool SignalHandling::Pauses(std::thread::id thread) {
+  return thread != std::thread::id() && handling.load() == thread;
+}
 
 }  // namespace shardfeed

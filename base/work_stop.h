@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <stop_token>
+#include <thread>
 
 #include "base/mutex.h"
 
@@ -28,12 +29,30 @@ class WorkStop {
   static bool Requested();
   static constexpr std::chrono::milliseconds kInterval{50};
 
-  // Sets the function that says whether the user has interrupted what the calling thread does.
+  // Sets the function that says whether the user has interrupted what the calling thread does. It
+  // may run signal handlers, which may use the library: within a SignalHandling.
   static void SetInterruptCheck(bool (*check)());
 
  private:
   const std::stop_token token_;
   const std::stop_token* const outer_;
+};
+
+// While it exists, signal handlers run on the thread that created it, and what that thread did
+// before does not go on: others must not wait for it, since a handler may wait for them. One thread
+// at most runs handlers.
+class SignalHandling {
+ public:
+  SignalHandling();
+  ~SignalHandling();
+  SignalHandling(const SignalHandling&) = delete;
+  SignalHandling& operator=(const SignalHandling&) = delete;
+
+  // Whether handlers run on `thread`.
+  static bool Pauses(std::thread::id thread);
+
+ private:
+  const std::thread::id outer_;
 };
 
 // Waits until it is `ready`, which is called with the lock held, or the work of this thread is not

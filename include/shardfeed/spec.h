@@ -64,9 +64,9 @@ class DatasetVersion {
   // `so_far` is the result of an operation on the dataset's files, which may have failed because
   // the dataset was replaced.
   //
-  // Aborted: the dataset has been, or is being, replaced. Otherwise, or if the operation was
-  // cancelled, returns `so_far`. Files of the dataset that were opened before an OK belong to this
-  // version.
+  // Aborted: the dataset has been, or is being, replaced. Cancelled: the work is not needed any
+  // more, so that the store was not waited for. Otherwise, or if the operation was cancelled,
+  // returns `so_far`. Files of the dataset that were opened before an OK belong to this version.
   absl::Status CheckUnchanged(absl::Status so_far = absl::OkStatus()) const;
 
  private:

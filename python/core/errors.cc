@@ -122,7 +122,9 @@ void HoldInterrupt(const nb::python_error& raised) {
 bool IsInterrupted() {
   if (!IsMainThread()) return false;
   WithGil([] {
-    if (interrupt != nullptr || PyErr_Occurred() != nullptr || PyErr_CheckSignals() == 0) return;
+    if (interrupt != nullptr || PyErr_Occurred() != nullptr) return;
+    const SignalHandling handling;
+    if (PyErr_CheckSignals() == 0) return;
     HoldInterrupt(nb::python_error());
   });
   return interrupt != nullptr;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/work_stop.h"
+#include "io/thread.h"
 
 namespace shardfeed {
 
@@ -41,16 +43,38 @@ absl::StatusOr<std::shared_ptr<LazyShardTable>> LazyShardTable::Open(ShardSet se
 absl::StatusOr<std::shared_ptr<const ShardTable>> LazyShardTable::Get(std::stop_token stop) const {
   Making* making = making_.load();
   if (!making->made && making->process != ::getpid()) {
-    // A thread that holds the lock does not exist in this process, so the old object is abandoned.
+    // A thread that makes it does not exist in this process, so the old object is abandoned.
     auto fresh = std::make_unique<Making>(::getpid());
     if (making_.compare_exchange_strong(making, fresh.get())) making = fresh.release();
   }
   if (making->made) return making->table;
+  const std::thread::id self = std::this_thread::get_id();
   MutexLock lock(making->mutex);
+  // A thread that runs signal handlers goes on only after them, and they may use this object.
+  const auto idle = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(making->mutex) {
+    return making->maker == std::thread::id() || SignalHandling::Pauses(making->maker);
+  };
+  const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(making->mutex) {
+    return idle() || stop.stop_requested();
+  };
+  if (!AwaitWanted(making->changed, lock, ready) || !idle()) {
+    return absl::CancelledError("interrupted");
+  }
   if (making->made) return making->table;
+  making->maker = self;
+  lock.Unlock();
   ShardTableOptions opening = options_;
-  opening.stop = std::move(stop);
-  absl::StatusOr<std::shared_ptr<const ShardTable>> table = ShardTable::Open(set_, opening);
+  opening.stop = stop;
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table;
+  const absl::Status thrown = CatchAll([&] { table = ShardTable::Open(set_, opening); });
+  lock.Lock();
+  if (making->maker == self) {
+    making->maker = std::thread::id();
+    making->changed.NotifyAll();
+  }
+  // Another thread, or a signal handler, may have made it meanwhile.
+  if (making->made) return making->table;
+  if (!thrown.ok()) return thrown;
   if (absl::IsCancelled(table.status())) return table;
   making->table = std::move(table);
   making->made = true;

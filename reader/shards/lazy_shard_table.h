@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <stop_token>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
@@ -29,7 +30,9 @@ class LazyShardTable {
   LazyShardTable& operator=(const LazyShardTable&) = delete;
 
   // Builds what is missing, or waits for the thread that does. Errors: see ShardTable::Open; every
-  // call returns the same, except that after Cancelled the next call starts again.
+  // call returns the same, except that after Cancelled the next call starts again. Cancelled:
+  // `stop` was asked for, or the work of the thread is not needed any more (see WorkStop). If the
+  // thread that builds runs signal handlers (see SignalHandling), another one builds as well.
   absl::StatusOr<std::shared_ptr<const ShardTable>> Get(std::stop_token stop = {}) const;
   // Whether Get would return immediately.
   bool made() const { return making_.load()->made.load(); }
@@ -43,10 +46,12 @@ class LazyShardTable {
     explicit Making(int by) : process(by) {}
 
     const int process;
-    Mutex mutex;  // held by the thread that makes the table
+    Mutex mutex;
     std::atomic<bool> made = false;
     // Written once, under the mutex and before `made` is set; read only when that is set.
     absl::StatusOr<std::shared_ptr<const ShardTable>> table;
+    CondVar changed;
+    std::thread::id maker ABSL_GUARDED_BY(mutex);  // the thread that makes the table, if one does
   };
 
   LazyShardTable(ShardSet set, ShardTableOptions options);

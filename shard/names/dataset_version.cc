@@ -13,10 +13,12 @@
 namespace shardfeed {
 namespace {
 
-// Empty for a dataset without a manifest, or whose manifest cannot be looked up.
-std::vector<uint64_t> IdentityOrNone(const std::string& manifest) {
+// Empty for a dataset without a manifest, or whose manifest cannot be looked up. Cancelled: the
+// look was broken off, which says nothing about the manifest.
+absl::StatusOr<std::vector<uint64_t>> IdentityOrNone(const std::string& manifest) {
   absl::StatusOr<std::vector<uint64_t>> identity = FileIdentity(manifest);
-  return identity.ok() ? *std::move(identity) : std::vector<uint64_t>();
+  if (identity.ok() || absl::IsCancelled(identity.status())) return identity;
+  return std::vector<uint64_t>();
 }
 
 }  // namespace
@@ -27,7 +29,10 @@ DatasetVersion::DatasetVersion(std::string directory, std::string stem,
 
 DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
   const std::string manifest = ManifestPath(directory, stem);
-  if (!IsRemote(manifest)) return DatasetVersion(directory, stem, IdentityOrNone(manifest));
+  if (!IsRemote(manifest)) {
+    return DatasetVersion(directory, stem,
+                          IdentityOrNone(manifest).value_or(std::vector<uint64_t>()));
+  }
   const absl::StatusOr<ObjectInfo> info = StatObject(manifest);
   if (!info.ok()) return DatasetVersion(directory, stem);
   return OfObject(directory, stem, *info);
@@ -49,7 +54,11 @@ absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
   // In a store, the old manifest is removed before anything else is touched.
   const bool being_replaced =
       !IsRemote(directory_) && ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
-  if (!being_replaced && IdentityOrNone(manifest) == manifest_) return so_far;
+  if (!being_replaced) {
+    const absl::StatusOr<std::vector<uint64_t>> now = IdentityOrNone(manifest);
+    if (!now.ok()) return now.status();
+    if (*now == manifest_) return so_far;
+  }
   return absl::AbortedError(
       fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
 }

@@ -500,7 +500,7 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
       unchanged = set->version.CheckUnchanged();
     }
     if (unchanged.ok()) return set;
-    if (attempt == kMaxListings) return unchanged;
+    if (attempt == kMaxListings || absl::IsCancelled(unchanged)) return unchanged;
   }
 }
 

@@ -1,10 +1,16 @@
 // Datasets in a store whose indexes come from an index pack, from files beside the shards, or both.
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <set>
+#include <thread>
+#include <utility>
 
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "reader/shards/lazy_shard_table.h"
 #include "reader/shards/shard_table.h"
 #include "shard/indexing/index_pack_write.h"
 #include "shard/names/names.h"
@@ -171,6 +177,90 @@ TEST_F(PackedIndexesTest, ServersWithoutRangesSendSmallPacksWhole) {
     return request.target.ends_with(".indexes") ? Fault{.kind = Fault::kIgnoreRange} : Fault();
   });
   EXPECT_EQ(ReadAll(), 0);
+}
+
+TEST_F(PackedIndexesTest, WhoWaitsForTheThreadThatBuildsIndexesCanStop) {
+  fs::remove_all(folder_ / ".shardfeed");
+  const auto lazy = LazyShardTable::Open(*ResolveSpec(server_.url() + "/d@20"));
+  ASSERT_OK(lazy);
+  std::atomic<bool> asked = false;
+  server_.SetFaults([&](const SeenRequest&) {
+    asked = true;
+    return Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(60)};
+  });
+  std::stop_source building;
+  absl::Status built;
+  std::thread builds([&] {
+    const WorkStop wanted(building.get_token());
+    built = (*lazy)->Get().status();
+  });
+  while (!asked) std::this_thread::yield();
+  std::stop_source waiting;
+  waiting.request_stop();
+  EXPECT_FAILS((*lazy)->Get(waiting.get_token()), kCancelled, "interrupted");
+  {
+    const WorkStop unwanted(waiting.get_token());
+    EXPECT_FAILS((*lazy)->Get(), kCancelled, "interrupted");
+  }
+  building.request_stop();
+  builds.join();
+  EXPECT_TRUE(absl::IsCancelled(built)) << built;
+  server_.SetFaults(nullptr);
+  const auto table = (*lazy)->Get();
+  ASSERT_OK(table);
+  EXPECT_EQ((*table)->num_records(), kRecords);
+}
+
+// What the next signal handler does.
+std::function<void()> on_signal;
+std::thread::id handles_signals;
+
+// The handler may also wait for other threads that use it.
+TEST_F(PackedIndexesTest, SignalHandlersMayUseTheTableThatTheirThreadMakes) {
+  fs::remove_all(folder_ / ".shardfeed");
+  const auto lazy = LazyShardTable::Open(*ResolveSpec(server_.url() + "/d@20"));
+  ASSERT_OK(lazy);
+  std::atomic<bool> handled = false;
+  server_.SetFaults([&](const SeenRequest&) {
+    if (handled) return Fault();
+    return Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(2)};
+  });
+  absl::Status own;
+  absl::Status of_other;
+  on_signal = [&] {
+    handled = true;
+    std::thread([&] { of_other = (*lazy)->Get().status(); }).join();
+    own = (*lazy)->Get().status();
+  };
+  handles_signals = std::this_thread::get_id();
+  WorkStop::SetInterruptCheck([] {
+    if (std::this_thread::get_id() != handles_signals || on_signal == nullptr) return false;
+    const SignalHandling handling;
+    std::exchange(on_signal, nullptr)();
+    return false;
+  });
+  const auto table = (*lazy)->Get();
+  WorkStop::SetInterruptCheck(nullptr);
+  server_.SetFaults(nullptr);
+  EXPECT_TRUE(handled);
+  EXPECT_OK(of_other);
+  EXPECT_OK(own);
+  ASSERT_OK(table);
+  EXPECT_EQ((*table)->num_records(), kRecords);
+}
+
+TEST_F(PackedIndexesTest, WhatIsBrokenOffDoesNotCountAsReplaced) {
+  const auto set = ResolveSpec(server_.url() + "/d@20");
+  ASSERT_OK(set);
+  std::stop_source stop;
+  server_.SetFaults([stop](const SeenRequest&) mutable {
+    stop.request_stop();
+    return Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(60)};
+  });
+  const WorkStop wanted(stop.get_token());
+  EXPECT_FAILS(set->version.CheckUnchanged(), kCancelled, "interrupted");
+  EXPECT_FAILS(set->version.CheckUnchanged(absl::NotFoundError("gone")), kCancelled, "interrupted");
+  server_.SetFaults(nullptr);
 }
 
 }  // namespace
