@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/count_text.h"
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "pipeline/rows/row_step.h"
@@ -33,13 +34,24 @@ class RecordNames {
   }
 
   std::string Name(uint64_t epoch, uint64_t position) {
-    std::call_once(once_, [&] { reader_ = Open(); });
-    if (!reader_.ok()) return std::string(reader_.status().message());
-    return (*reader_)->NameAt(epoch, position);
+    std::shared_ptr<Reader> reader;
+    {
+      MutexLock lock(mutex_);
+      reader = reader_;
+    }
+    if (reader == nullptr) {
+      // Without the mutex, since signal handlers may run. Another time, it may not be interrupted.
+      absl::StatusOr<std::shared_ptr<Reader>> opened = Open();
+      if (!opened.ok()) return std::string(opened.status().message());
+      MutexLock lock(mutex_);
+      if (reader_ == nullptr) reader_ = *std::move(opened);
+      reader = reader_;
+    }
+    return reader->NameAt(epoch, position);
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<Reader>> Open() const {
+  absl::StatusOr<std::shared_ptr<Reader>> Open() const {
     absl::StatusOr<std::shared_ptr<const ShardTable>> table = table_->Get();
     if (!table.ok()) return table.status();
     return Reader::Open(*std::move(table), options_);
@@ -47,8 +59,8 @@ class RecordNames {
 
   const std::shared_ptr<const LazyShardTable> table_;
   ReaderOptions options_;
-  std::once_flag once_;
-  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // for its order only; reads nothing
+  Mutex mutex_;
+  std::shared_ptr<Reader> reader_ ABSL_GUARDED_BY(mutex_);  // for its order only; reads nothing
 };
 
 class ShardsStage : public Stage {

@@ -36,6 +36,7 @@ absl::Status JoinedDeclarations::AddOf(const ShardSet& set) {
     absl::StatusOr<Manifest> manifest =
         shard ? ReadManifest(ManifestPath(parts.directory, shard->stem))
               : absl::StatusOr<Manifest>(absl::NotFoundError(""));
+    if (absl::IsCancelled(manifest.status())) return manifest.status();
     if (absl::IsDataLoss(manifest.status())) {
       notes_.push_back(
           fmt::format("the names of classes and types in a damaged manifest are lost: "

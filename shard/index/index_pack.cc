@@ -7,6 +7,7 @@
 
 #include "base/fork_count.h"
 #include "base/little_endian.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "net/open.h"
@@ -240,16 +241,26 @@ absl::StatusOr<std::shared_ptr<const std::string>> IndexPack::Fetch(uint64_t beg
   MutexLock lock(mutex_);
   std::shared_ptr<Block>& known = blocks_[begin];
   // What threads of a parent process began, they do not deliver here. What failed may succeed now.
-  const bool usable =
-      known != nullptr && (known->done ? known->status.ok() : known->forks == ForkCount());
-  if (usable) {
+  // A thread that runs signal handlers fetches only after them.
+  const auto usable = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (known == nullptr) return false;
+    if (known->done) return known->status.ok();
+    return known->forks == ForkCount() && !SignalHandling::Pauses(known->fetcher);
+  };
+  while (usable()) {
     const std::shared_ptr<Block> block = known;
-    fetched_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return block->done; });
+    const auto ended = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return block->done || SignalHandling::Pauses(block->fetcher);
+    };
+    if (!AwaitWanted(fetched_, lock, ended)) return absl::CancelledError("interrupted");
+    // If the work of the thread that fetches is not needed any more, that of this one still is.
+    if (!block->done || absl::IsCancelled(block->status)) continue;
     if (block->status.ok()) return block->bytes;
     return absl::Status(block->status.code(), std::string(block->status.message()));
   }
   const auto block = std::make_shared<Block>();
   block->forks = ForkCount();
+  block->fetcher = std::this_thread::get_id();
   known = block;
   lock.Unlock();
   auto bytes = std::make_shared<std::string>();

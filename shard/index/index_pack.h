@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -85,13 +86,15 @@ class IndexPack {
   // neighbors, in ranges of 8 MiB, which stay in memory as long as the pack.
   //
   // DataLoss: the index is damaged, or not the one of the directory. Others: those of File::ReadAt;
-  // Aborted: the pack was replaced since it was opened.
+  // Aborted: the pack was replaced since it was opened; Cancelled: the work of this thread is not
+  // needed any more (see WorkStop).
   absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
 
  private:
   // A range of the pack that has been fetched, or is being fetched by a thread of this process.
   struct Block {
     uint64_t forks = 0;  // ForkCount() when it was begun
+    std::thread::id fetcher;
     bool done = false;
     absl::Status status;
     std::shared_ptr<const std::string> bytes;

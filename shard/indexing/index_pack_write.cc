@@ -67,10 +67,14 @@ absl::Status WriteToStore(const ShardSet& set, const std::stop_token& stop,
   return status.ok() ? UploadFile(**file, IndexPackPath(set.directory, set.stem), stop) : status;
 }
 
-bool IsOutOfDate(const IndexPack& pack, size_t shard, const std::string& index_path) {
+// Cancelled: the look was broken off.
+absl::StatusOr<bool> IsOutOfDate(const IndexPack& pack, size_t shard,
+                                 const std::string& index_path) {
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> own = ShardIndex::Open(index_path);
+  if (absl::IsCancelled(own.status())) return own.status();
   if (!own.ok()) return false;
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> packed = pack.Index(shard);
+  if (absl::IsCancelled(packed.status())) return packed.status();
   return !packed.ok() || (*packed)->bytes() != (*own)->bytes();
 }
 
@@ -103,15 +107,19 @@ absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std:
     const auto& [directory, stem, suffix, count] = key;
     const absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
         IndexPack::Open(directory, stem, count, suffix);
+    if (absl::IsCancelled(pack.status())) return pack.status();
     if (!pack.ok()) continue;  // none, or none that is used
     const auto path_of = [&, &directory = directory, &stem = stem, &suffix = suffix,
                           count = count](uint64_t i) {
       return JoinPath(directory, ShardName(stem, i, count, suffix));
     };
-    if (std::none_of(shards.begin(), shards.end(),
-                     [&](uint64_t i) { return IsOutOfDate(**pack, i, IndexPath(path_of(i))); })) {
-      continue;
+    bool out_of_date = false;
+    for (size_t i = 0; i < shards.size() && !out_of_date; ++i) {
+      absl::StatusOr<bool> is = IsOutOfDate(**pack, shards[i], IndexPath(path_of(shards[i])));
+      if (!is.ok()) return is.status();
+      out_of_date = *is;
     }
+    if (!out_of_date) continue;
     ShardSet set;
     set.directory = directory;
     set.stem = stem;

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <random>
 #include <thread>
 
 #include "base/little_endian.h"
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "shard/indexing/index_pack_write.h"
@@ -16,6 +18,7 @@
 #include "shard/writing/writer.h"
 #include "shardfeed/index.h"
 #include "shardfeed/verify.h"
+#include "tests/net/fault_server.h"
 #include "tests/testing/files.h"
 #include "tfrecord/crc32c.h"
 
@@ -24,7 +27,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::Fault;
+using testing::FaultServer;
 using testing::ReadBytes;
+using testing::SeenRequest;
 using testing::TestFolder;
 
 constexpr size_t kShards = 5;
@@ -74,6 +80,28 @@ class IndexPackTest : public ::testing::Test {
       EXPECT_EQ((*packed)->bytes(), ReadBytes(IndexPath(set.paths[i])));
       EXPECT_EQ((*pack)->summary(i).shard_bytes, fs::file_size(set.paths[i]));
     }
+  }
+
+  // Makes a pack of four indexes of about 5 MB, and small ones between them.
+  std::vector<std::shared_ptr<const ShardIndex>> WriteLarge() {
+    std::mt19937 random(1);
+    std::vector<std::shared_ptr<const ShardIndex>> indexes;
+    for (int i = 0; i < 8; ++i) {
+      IndexBuilder builder;
+      for (int n = i % 2 == 0 ? 1'500'000 : 10; n > 0; --n) {
+        EXPECT_OK(builder.AddFrame(16 + random() % 200'000));
+      }
+      IndexSummary summary;
+      summary.shard_bytes = builder.stream_bytes();
+      summary.records_digest = i;
+      indexes.push_back(*ShardIndex::FromBytes(*builder.Finish(summary), "index"));
+    }
+    auto file = OutputFile::Create(Path());
+    EXPECT_OK(file);
+    IndexPackWriter writer(file->get(), indexes.size(), "");
+    for (const auto& index : indexes) EXPECT_OK(writer.Add(*index));
+    EXPECT_OK(writer.Finish());
+    return indexes;
   }
 
   TestFolder folder_;
@@ -186,24 +214,7 @@ TEST_F(IndexPackTest, LiesAreRefused) {
 }
 
 TEST_F(IndexPackTest, LargePacksAreReadInBlocks) {
-  // Four indexes of about 5 MB, and small ones between them.
-  std::mt19937 random(1);
-  std::vector<std::shared_ptr<const ShardIndex>> indexes;
-  for (int i = 0; i < 8; ++i) {
-    IndexBuilder builder;
-    for (int n = i % 2 == 0 ? 1'500'000 : 10; n > 0; --n) {
-      EXPECT_OK(builder.AddFrame(16 + random() % 200'000));
-    }
-    IndexSummary summary;
-    summary.shard_bytes = builder.stream_bytes();
-    summary.records_digest = i;
-    indexes.push_back(*ShardIndex::FromBytes(*builder.Finish(summary), "index"));
-  }
-  auto file = OutputFile::Create(Path());
-  ASSERT_OK(file);
-  IndexPackWriter writer(file->get(), indexes.size(), "");
-  for (const auto& index : indexes) ASSERT_OK(writer.Add(*index));
-  ASSERT_OK(writer.Finish());
+  const auto indexes = WriteLarge();
   ASSERT_GT(fs::file_size(Path()), 16 << 20);
   const auto pack = Open(8);
   ASSERT_OK(pack);
@@ -218,6 +229,47 @@ TEST_F(IndexPackTest, LargePacksAreReadInBlocks) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(IndexPackTest, WhoIsNotNeededDoesNotEndTheFetchingOfOthers) {
+  const auto indexes = WriteLarge();
+  std::atomic<bool> asked = false;
+  std::atomic<bool> stalls = true;
+  FaultServer server;
+  server.ServeFolder(folder_.path());
+  const auto pack = IndexPack::Open(server.url(), "d", indexes.size(), "");
+  ASSERT_OK(pack);
+  server.SetFaults([&](const SeenRequest&) {
+    asked = true;
+    if (!stalls) return Fault();
+    return Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(60)};
+  });
+  std::stop_source fetching;
+  std::stop_source waiting;
+  absl::Status fetched;
+  absl::Status waited;
+  absl::Status other;
+  const auto get = [&](std::stop_token stop, absl::Status* status) {
+    return std::thread([&pack, stop = std::move(stop), status] {
+      const WorkStop wanted(stop);
+      *status = (*pack)->Index(0).status();
+    });
+  };
+  std::thread fetches = get(fetching.get_token(), &fetched);
+  while (!asked) std::this_thread::yield();
+  std::thread waits = get(waiting.get_token(), &waited);
+  std::thread stays = get({}, &other);
+  std::this_thread::sleep_for(4 * WorkStop::kInterval);
+  // One that waits for the thread that fetches ends, too.
+  waiting.request_stop();
+  waits.join();
+  EXPECT_FAILS(waited, kCancelled, "interrupted");
+  stalls = false;
+  fetching.request_stop();
+  fetches.join();
+  EXPECT_FAILS(fetched, kCancelled, "interrupted");
+  stays.join();
+  EXPECT_OK(other);
 }
 
 TEST_F(IndexPackTest, WriterWithTooFewIndexesFails) {
