@@ -112,6 +112,11 @@ class Group {
       const uint64_t bytes = status.ok() ? BytesOf(*read) : 0;
       lock.Lock();
       reading_ = false;
+      if (absl::IsCancelled(status)) {
+        // This member is not needed any more; another one reads what it did not wait for.
+        changed_.NotifyAll();
+        return false;
+      }
       if (!status.ok()) {
         broken_ = true;  // each member finds out alone whether the error concerns it
       } else if (read->records.empty()) {

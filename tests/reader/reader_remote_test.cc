@@ -20,6 +20,7 @@
 #include "net/transfers.h"
 #include "reader/epoch_cost.h"
 #include "reader/reader.h"
+#include "reader/run/shared_run.h"
 #include "shard/indexing/index_build.h"
 #include "shardfeed/index.h"
 #include "tests/net/fault_server.h"
@@ -32,6 +33,7 @@ namespace shardfeed {
 namespace {
 
 using testing::Deflate;
+using testing::Drain;
 using testing::ExpectAll;
 using testing::Fault;
 using testing::FaultServer;
@@ -134,6 +136,52 @@ TEST_F(ReaderRemoteTest, AReaderThatIsNotNeededDoesNotWaitForTheStore) {
     EXPECT_FAILS(reader->Next(&block), kCancelled, "interrupted");
     // The reader is destroyed with requests in progress.
   }
+}
+
+TEST_F(ReaderRemoteTest, AReaderThatIsNotNeededLeavesOthersTheRunTheyShare) {
+  Write(Form::kRaw);
+  const auto table = Table();
+  ReaderOptions options;
+  options.threads = 1;
+  options.world = 2;
+  options.budget_bytes = 64 << 10;
+  ShareReads(2);
+  std::vector<std::unique_ptr<Reader>> readers;
+  for (options.rank = 0; options.rank < 2; ++options.rank) {
+    readers.push_back(MakeReader(table, options));
+  }
+  size_t taken = 0;
+  ReadBlock block;
+  for (const auto& reader : readers) ASSERT_OK(reader->Next(&block));
+  taken += block.records.size();
+  std::stop_source stop;
+  std::atomic<bool> slow = true;
+  server_.SetFaults([&, stop](const SeenRequest&) mutable {
+    stop.request_stop();
+    if (!slow) return Fault();
+    return Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(1)};
+  });
+  absl::Status status;
+  while (true) {
+    {
+      const WorkStop wanted(stop.get_token());
+      status = readers[0]->Next(&block);
+    }
+    if (!status.ok()) break;
+    ASSERT_FALSE(block.records.empty());
+    ASSERT_OK(readers[1]->Next(&block));
+    taken += block.records.size();
+  }
+  EXPECT_FAILS(status, kCancelled, "interrupted");
+  slow = false;
+  readers[0] = nullptr;
+  const auto rest = Drain(*readers[1]);
+  ASSERT_OK(rest);
+  EXPECT_EQ(taken + rest->records.size(), kRecords / 2);
+  // Only a reader that reads alone, or the first of those who share, has threads.
+  EXPECT_EQ(readers[1]->stats().threads, 0);
+  ShareReads(0);
+  server_.SetFaults(nullptr);
 }
 
 TEST_F(ReaderRemoteTest, FaultsThatPassChangeNothing) {
