@@ -146,9 +146,68 @@ def test_ctrl_c_ends_random_access(store):
 
 def test_ctrl_c_ends_building_indexes(store, objects):
     """Threads read the shards, and the one that is interrupted waits for them."""
-    store.objects = {key: value for key, value in objects.items() if not key.startswith(".shardfeed")}
-    ds = sf.read(DATASET)
+    ds = without_indexes(store, objects)
     store.silent = ("d-",)
+    with interrupted(store):
+        len(ds)
+
+
+def without_indexes(store, objects):
+    store.objects = {key: value for key, value in objects.items() if not key.startswith(".shardfeed")}
+    return sf.read(DATASET)
+
+
+def test_ctrl_c_while_another_thread_builds_indexes(store, objects):
+    ds = without_indexes(store, objects)
+    store.silent = ("d-",)
+    lengths = []
+    other = threading.Thread(target=lambda: lengths.append(len(ds)))
+    other.start()
+    assert store.asked.wait(PATIENCE)
+    with interrupted(store):
+        len(ds)
+    store.silent = ()
+    store.released.set()
+    other.join()
+    assert lengths == [RECORDS]
+
+
+@pytest.mark.parametrize("use", [len, lambda ds: len(list(ds)), lambda ds: len(list(ds.batch(10))) * 10],
+                         ids=["len", "records", "batches"])
+def test_handlers_of_signals_may_use_the_dataset_that_they_interrupt(store, objects, use):
+    """Neither they nor the threads they wait for wait for what is interrupted."""
+    ds = without_indexes(store, objects)
+    store.silent = ("d-",)
+    lengths = []
+
+    def handle(*_):
+        store.silent = ()
+        lengths.append(use(ds))
+        store.released.set()
+
+    def interrupt():
+        assert store.asked.wait(PATIENCE)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    previous = signal.signal(signal.SIGTERM, handle)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    began = time.monotonic()
+    try:
+        assert len(ds) == RECORDS
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    thread.join()
+    assert lengths == [RECORDS]
+    assert time.monotonic() - began < SOON
+
+
+def test_ctrl_c_while_the_manifest_is_looked_up_again(store, objects):
+    """What is broken off does not count as a dataset that was replaced."""
+    store.objects = {key: value for key, value in objects.items() if ".index" not in key}
+    ds = sf.read(DATASET)
+    store.silent = (".shardfeed/d.manifest.json",)
     with interrupted(store):
         len(ds)
 
