@@ -257,20 +257,21 @@ class ShardVerifier {
 };
 
 // Compares the manifest of the set, if there is one, with the `report` of the shards, and with the
-// `schema` and the statistics of their records unless these are null.
-void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStatistics* values,
-                     VerifyReport* report) {
+// `schema` and the statistics of their records unless these are null. Cancelled: it was not read.
+absl::Status CompareManifest(const ShardSet& set, const Schema* schema,
+                             const ValueStatistics* values, VerifyReport* report) {
   const std::string manifest_path = ManifestPath(set.directory, set.stem);
   const auto add = [&](std::string detail, const char* kind = "manifest") {
     report->manifest_defects.push_back({manifest_path, kind, 0, 0, std::move(detail)});
   };
   absl::StatusOr<Manifest> manifest = ReadManifest(manifest_path);
-  if (absl::IsNotFound(manifest.status())) return;
+  if (absl::IsCancelled(manifest.status())) return manifest.status();
+  if (absl::IsNotFound(manifest.status())) return absl::OkStatus();
   report->has_manifest = true;
   if (!manifest.ok()) {
     add(std::string(manifest.status().message()),
         absl::IsDataLoss(manifest.status()) ? "manifest" : "unreadable");
-    return;
+    return absl::OkStatus();
   }
   if (!Describes(*manifest, set)) {
     add(fmt::format(
@@ -278,7 +279,7 @@ void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStati
         manifest->shards.size(),
         FormatSpec(set.directory, manifest->stem, manifest->shards.size(), manifest->suffix),
         set.paths.size()));
-    return;
+    return absl::OkStatus();
   }
   for (size_t i = 0; i < set.paths.size(); ++i) {
     const ManifestShard& stored = manifest->shards[i];
@@ -311,7 +312,7 @@ void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStati
       report->manifest_defects.empty() &&
       std::all_of(report->shards.begin(), report->shards.end(),
                   [](const ShardReport& shard) { return shard.records_digest.has_value(); });
-  if (schema == nullptr || !is_about_these) return;
+  if (schema == nullptr || !is_about_these) return absl::OkStatus();
   const std::string difference = DifferenceOf(manifest->schema, *schema);
   if (!difference.empty()) {
     add(fmt::format("{}: does not match the records: {}", manifest_path, difference));
@@ -321,23 +322,26 @@ void CompareManifest(const ShardSet& set, const Schema* schema, const ValueStati
       add(fmt::format("{}: its statistics do not match the records: {}", manifest_path, wrong));
     }
   }
+  return absl::OkStatus();
 }
 
 // Compares what the index.json beside MDS shards says, if there is one, with the `report`.
-void CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
-  if (std::none_of(set.paths.begin(), set.paths.end(), IsNamedMds)) return;
+// Cancelled: it was not read.
+absl::Status CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
+  if (std::none_of(set.paths.begin(), set.paths.end(), IsNamedMds)) return absl::OkStatus();
   const std::string path = JoinPath(set.directory, kMdsFolderIndex);
   const auto add = [&](std::string detail, const char* kind = "manifest") {
     report->manifest_defects.push_back({path, kind, 0, 0, std::move(detail)});
   };
   const auto listed = ReadMdsFolder(set.directory);
-  if (absl::IsNotFound(listed.status())) return;
+  if (absl::IsCancelled(listed.status())) return listed.status();
+  if (absl::IsNotFound(listed.status())) return absl::OkStatus();
   if (!listed.ok()) {
     add(std::string(listed.status().message()),
         absl::IsDataLoss(listed.status()) ? "manifest" : "unreadable");
-    return;
+    return absl::OkStatus();
   }
-  if (!*listed) return;
+  if (!*listed) return absl::OkStatus();
   std::map<std::string, const MdsListed*> by_path;
   for (const MdsListed& shard : **listed) by_path[JoinPath(set.directory, shard.name)] = &shard;
   for (const ShardReport& found : report->shards) {
@@ -351,6 +355,7 @@ void CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
     add(fmt::format("{}: says that {} has {} samples in {} bytes, but it has {} in {}", path,
                     shard.name, shard.samples, shard.bytes, found.records, found.bytes));
   }
+  return absl::OkStatus();
 }
 
 // Returns the index pack of the set, or null if there is none that is sound.
@@ -433,11 +438,11 @@ absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport>
   }
   // Otherwise the results may belong to two different datasets.
   if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
-  if (set.sharded_name) {
-    CompareManifest(set, level >= VerifyLevel::kExamples ? schema : nullptr, values, &report);
-  } else {
-    CompareMdsFolder(set, &report);
-  }
+  absl::Status status =
+      set.sharded_name ? CompareManifest(set, level >= VerifyLevel::kExamples ? schema : nullptr,
+                                         values, &report)
+                       : CompareMdsFolder(set, &report);
+  if (!status.ok()) return status;
   if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
   return report;
 }

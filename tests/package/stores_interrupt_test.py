@@ -29,11 +29,14 @@ class Store(S3):
     def __init__(self):
         super().__init__("data")
         self.silent = ()
+        self.answered = 0  # how many of the silent requests still have an answer
         self.asked, self.released = threading.Event(), threading.Event()
 
     def answer(self, request, body):
         key = request.path.partition("?")[0].lstrip("/").partition("/")[2]
         if key.startswith(self.silent):
+            self.answered -= 1
+        if key.startswith(self.silent) and self.answered < 0:
             self.asked.set()
             self.released.wait(PATIENCE)
         return super().answer(request, body)
@@ -106,6 +109,34 @@ def test_ctrl_c_ends_commands(store, tmp_path, words, silent):
     assert process.returncode == INTERRUPTED, error
     assert error.endswith("interrupted\n")
     assert not harness.tree(out)
+
+
+@pytest.mark.parametrize("words", [["verify", DATASET], ["inspect", DATASET], ["reshard", DATASET, "OUT/d@2"]],
+                         ids=lambda words: words[0])
+def test_ctrl_c_at_each_look_at_the_manifest(store, tmp_path, words):
+    """What is broken off counts neither as replaced nor as unreadable."""
+    store.silent = (".shardfeed/d.manifest.json",)
+    looks = 0
+    while True:
+        store.answered = looks
+        store.asked.clear()
+        process = subprocess.Popen([str(harness.BINARY), *(word.replace("OUT", str(tmp_path)) for word in words)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            while process.poll() is None and not store.asked.wait(0.02):
+                pass
+            if not store.asked.is_set():
+                break
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=SOON)
+        finally:
+            process.kill()
+            process.communicate()
+        assert process.returncode == INTERRUPTED, (looks, error)
+        looks += 1
+    assert process.returncode == 0
+    assert looks > 1
 
 
 @pytest.mark.parametrize("silent", ["out/d-", "out/"])

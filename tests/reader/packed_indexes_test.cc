@@ -255,7 +255,7 @@ TEST_F(PackedIndexesTest, WhatIsBrokenOffDoesNotCountAsReplaced) {
   std::stop_source stop;
   server_.SetFaults([stop](const SeenRequest&) mutable {
     stop.request_stop();
-    return Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(60)};
+    return Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(2)};
   });
   const WorkStop wanted(stop.get_token());
   EXPECT_FAILS(set->version.CheckUnchanged(), kCancelled, "interrupted");
