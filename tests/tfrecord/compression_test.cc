@@ -547,12 +547,13 @@ TEST(Detect, ZerosAreAnArchiveWithoutFilesIfTheNameSaysSo) {
 TEST(Detect, WhatIsNamedTarIsATarWithADamagedHeader) {
   std::string record;
   AppendFrame("abc", &record);
-  std::string archive = testing::Member("a.tfrecord", record) + std::string(1024, '\0');
+  const std::string member = testing::Member("a.tfrecord", record);
+  std::string archive = member + std::string(1024, '\0');
   archive[0] ^= 1;
   std::string gzip;
   AppendGzipMember(archive, 1, &gzip);
   // Without the magic, a header behind it tells.
-  std::string older = testing::Member("a.tfrecord", record) + archive;
+  std::string older = member + member;
   older[0] ^= 1;
   older[257] = 'x';
   for (const std::string& bytes : {archive, older, std::string(600, 'a'), gzip}) {
