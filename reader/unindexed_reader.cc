@@ -61,7 +61,9 @@ absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
   absl::StatusOr<std::thread> indexing = StartThread([self] {
     // Callers of Get are told about errors.
     const WorkStop wanted(self->stop_.get_token());
-    CatchAll([self] { self->table_->Get(self->stop_.get_token()).IgnoreError(); }).IgnoreError();
+    const absl::Status made =
+        CatchAll([self] { return self->table_->Get(self->stop_.get_token()).status(); });
+    self->readable_ = made.ok();
     self->indexed_ = true;
   });
   // Without a thread, the indexes are built when they are needed.
@@ -99,10 +101,11 @@ absl::Status UnindexedReader::Next(ReadBlock* block) {
     const uint64_t end = front.position + (front.records.size() - 1) * front.stride + 1;
     return options_.end != EpochEnd::kDrop || RoundUp(end, round) <= position_;
   };
-  while (reader_ == nullptr && !indexed_ && options_.epochs != 0 && !certain()) {
+  // If the indexes cannot be built, what precedes the damage is delivered nevertheless.
+  while (reader_ == nullptr && !readable_ && options_.epochs != 0 && !certain()) {
     if (walked_bytes_ > budget_bytes_ / 2 || !Walk()) break;
   }
-  if (reader_ != nullptr || indexed_ || !certain()) {
+  if (reader_ != nullptr || readable_ || !certain()) {
     absl::StatusOr<Reader*> reader = Indexed();
     return reader.ok() ? (*reader)->Next(block) : reader.status();
   }
