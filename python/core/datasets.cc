@@ -203,7 +203,10 @@ std::string PathToString(nb::handle path) {
   }
   const nb::object bytes = nb::steal(PyUnicode_EncodeFSDefault(text.ptr()));
   if (!bytes.is_valid()) throw nb::python_error();
-  std::string name(PyBytes_AS_STRING(bytes.ptr()), PyBytes_GET_SIZE(bytes.ptr()));
+  char* first = nullptr;
+  Py_ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(bytes.ptr(), &first, &size) != 0) throw nb::python_error();
+  std::string name(first, size);
   if (name.find('\0') != std::string::npos) {
     throw nb::value_error("Trace.write: the path must be a str without NUL");
   }

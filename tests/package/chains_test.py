@@ -43,7 +43,7 @@ def test_lengths_that_are_asserted():
     assert len(chain) == 7 and len(list(chain)) == 7
     assert len(evens.assert_cardinality(50).repeat(2)) == len(list(evens.assert_cardinality(50).repeat(2)))
     for count, has in [(51, "50"), (49, "at least 5"), (0, "at least ")]:
-        with pytest.raises(RuntimeError, match=f"assert_cardinality: the epoch has {has}.* elements, and {count} were"):
+        with pytest.raises(RuntimeError, match=f"assert_cardinality: the epoch has {has}.* elements?, and {count} were"):
             list(evens.assert_cardinality(count))
     it = evens.assert_cardinality(50).start(epoch=0)
     first = [next(it)["value"] for _ in range(20)]

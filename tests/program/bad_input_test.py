@@ -80,7 +80,10 @@ def test_options_of_compression_need_one(tmp_path, out, option, value):
 
 def test_a_seed_and_no_shuffle_exclude_each_other(out):
     for options in (["--shuffle", "1", "--no-shuffle"], ["--no-shuffle", "--shuffle", "1"]):
-        assert harness.fail(USAGE, "convert", "text", POEM, out / "x@2", *options) == "text: --shuffle excludes --no-shuffle"
+        result = harness.run("convert", "text", POEM, out / "x@2", *options)
+        assert result.status == USAGE
+        assert result.err == ("shardfeed: text: --shuffle excludes --no-shuffle\n"
+                              "Run 'shardfeed convert text --help' for usage.\n")
     assert not out.exists()
 
 

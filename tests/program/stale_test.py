@@ -235,6 +235,7 @@ def test_manifest_of_another_number_of_shards_is_told(dataset):
         shard["file"] = f"events-{i:05}-of-00002"
     for feature in manifest["features"].values():
         feature["records"] = min(feature["records"], manifest["records"])
+        feature.pop("kinds", None)  # counts of other records, too
     harness.write_manifest(path, manifest)
     assert "describes 2 shards" in defects(dataset)["manifest"]["detail"]
 
