@@ -61,9 +61,9 @@ absl::StatusOr<std::string> SplitAt(simdjson::dom::object object, const std::str
   std::string_view text;
   if (value.get(text) == simdjson::SUCCESS) return std::string(text);
   if (value.is_int64() || value.is_bool()) return JsonText(value);
+  // As without a schema of bytes.
+  if (value.is_double() && IsJsonMinusZero(value)) return std::string("0");
   const std::string written = JsonText(value);
-  if (value.is_double() && IsJsonMinusZero(value))
-    return std::string("0");  // as without a schema of bytes
   return absl::DataLossError(
       fmt::format("{}: expected text or an integer that names the split, "
                   "got {}",
