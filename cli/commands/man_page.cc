@@ -132,10 +132,9 @@ std::string ManPage(const CommandDescription& program, std::string_view version)
   const Options common = CommonOptions(program, /*of_python=*/false);
   page +=
       ".SH COMMON OPTIONS\n"
-      "Every command below has these options. Where its section describes one again, that is what "
-      "it "
-      "means there. They may also precede the command; \\fB\\-\\-help\\fR then describes all of "
-      "them.\n" +
+      "Every command below has these options. Where its section describes one again, that is\n"
+      "what it means there. They may also precede the command; \\fB\\-\\-help\\fR then\n"
+      "describes all of them.\n" +
       DescribeOptions(common, {});
   page += ".TP\n\\fB\\-\\-version\\fR\nPrint the version and exit; given without a command.\n";
   page += ".SH COMMANDS\n" + DescribeCommands(program, common);
