@@ -1,5 +1,6 @@
 #include "cli/commands/command_description.h"
 
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/str_split.h"
@@ -37,10 +38,11 @@ OptionDescription DescribeOption(const CLI::Option& option) {
   return described;
 }
 
-// Returns the command of the Python package with the path "shardfeed NAME", or null.
-const PythonCommand* PythonCommandAt(std::string_view path) {
+// Returns the command of the Python package with the path "shardfeed NAME", if it is one.
+std::optional<PythonCommand> PythonCommandAt(std::string_view path) {
   const size_t space = path.find(' ');
-  return space == path.npos ? nullptr : FindPythonCommand(path.substr(space + 1));
+  if (space == path.npos) return std::nullopt;
+  return FindPythonCommand(path.substr(space + 1));
 }
 
 CommandDescription Describe(const CLI::App& app, const std::string& above) {
@@ -52,7 +54,7 @@ CommandDescription Describe(const CLI::App& app, const std::string& above) {
   for (const CLI::Option* option : app.get_options()) {
     described.options.push_back(DescribeOption(*option));
   }
-  if (const PythonCommand* const python = PythonCommandAt(described.path)) {
+  if (const auto python = PythonCommandAt(described.path)) {
     if (described.text.empty()) described.text = python->text + " (with the Python package)";
     described.details = python->details;
     described.options = python->options;
@@ -60,7 +62,7 @@ CommandDescription Describe(const CLI::App& app, const std::string& above) {
   }
   const auto shown = [&described](const CLI::App* command) {
     return !command->get_group().empty() ||
-           PythonCommandAt(described.path + " " + command->get_name()) != nullptr;
+           PythonCommandAt(described.path + " " + command->get_name()).has_value();
   };
   for (const CLI::App* command : app.get_subcommands(shown)) {
     described.commands.push_back(Describe(*command, described.path));

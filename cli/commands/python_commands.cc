@@ -1,7 +1,10 @@
 #include "cli/commands/python_commands.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "cli/terminal/console.h"
@@ -11,9 +14,14 @@
 namespace shardfeed {
 namespace {
 
-constexpr char kPythonCommands[] =
+// A command's JSON is parsed when it is asked for, since each start of the program passes here.
+struct CommandJson {
+  std::string_view name;
+  std::string_view json;
+};
+constexpr CommandJson kCommands[] = {
 #include "cli/commands/python_options.inc"
-    ;
+};
 
 OptionDescription OptionFromJson(const nlohmann::json& json) {
   OptionDescription option;
@@ -27,58 +35,50 @@ OptionDescription OptionFromJson(const nlohmann::json& json) {
   return option;
 }
 
-// The command is listed by the help if `description` is not empty.
+// Adds the command of the package called `full_name`, such as "convert parquet". The help lists it
+// if `description` is not empty.
 void AddCommandOfPython(CLI::App& parent, const std::string& name, const std::string& description,
-                        const PythonCommand& python, int* exit) {
+                        std::string_view full_name, int* exit) {
   CLI::App* command = parent.add_subcommand(name, description)->prefix_command();
   if (description.empty()) command->group("");
   command->set_help_flag();
-  command->callback([&python, exit] {
+  command->callback([full_name, exit] {
     *exit = ReportError(absl::InvalidArgumentError(
         fmt::format("{0} comes with the Python package: pip install {1}, then python -m "
                     "shardfeed {0}",
-                    python.name, python.package)));
+                    full_name, FindPythonCommand(full_name)->package)));
   });
 }
 
 }  // namespace
 
-const std::vector<PythonCommand>& PythonCommands() {
-  static const auto* const kCommands = [] {
-    auto* const commands = new std::vector<PythonCommand>();
-    for (const nlohmann::json& json : nlohmann::json::parse(kPythonCommands)) {
-      PythonCommand command = {
-          json.at("name"), json.at("package"), json.at("text"), json.at("details"), {}};
-      for (const nlohmann::json& option : json.at("options")) {
-        command.options.push_back(OptionFromJson(option));
-      }
-      commands->push_back(std::move(command));
-    }
-    return commands;
-  }();
-  return *kCommands;
-}
-
-const PythonCommand* FindPythonCommand(std::string_view name) {
-  const auto& commands = PythonCommands();
-  const auto found = std::ranges::find(commands, name, &PythonCommand::name);
-  return found == commands.end() ? nullptr : &*found;
+std::optional<PythonCommand> FindPythonCommand(std::string_view name) {
+  const auto* const found = std::ranges::find(kCommands, name, &CommandJson::name);
+  if (found == std::end(kCommands)) return std::nullopt;
+  const auto json = nlohmann::json::parse(found->json);
+  PythonCommand command = {
+      std::string(name), json.at("package"), json.at("text"), json.at("details"), {}};
+  for (const nlohmann::json& option : json.at("options")) {
+    command.options.push_back(OptionFromJson(option));
+  }
+  return command;
 }
 
 void AddViewCommands(CLI::App& app, int* exit) {
-  AddCommandOfPython(app, "view", "Show datasets in a browser (with the Python package)",
-                     *FindPythonCommand("view"), exit);
+  AddCommandOfPython(app, "view", "Show datasets in a browser (with the Python package)", "view",
+                     exit);
   AddCommandOfPython(app, "report",
                      "Write a dataset's schema, statistics and some records as one HTML file "
                      "(with the Python package)",
-                     *FindPythonCommand("report"), exit);
+                     "report", exit);
 }
 
 void AddPythonKinds(CLI::App& convert, int* exit) {
   constexpr std::string_view kConvert = "convert ";
-  for (const PythonCommand& command : PythonCommands()) {
+  for (const CommandJson& command : kCommands) {
     if (!command.name.starts_with(kConvert)) continue;
-    AddCommandOfPython(convert, command.name.substr(kConvert.size()), "", command, exit);
+    AddCommandOfPython(convert, std::string(command.name.substr(kConvert.size())), "", command.name,
+                       exit);
   }
 }
 

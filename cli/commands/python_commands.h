@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_CLI_COMMANDS_PYTHON_COMMANDS_H_
 #define SHARDFEED_CLI_COMMANDS_PYTHON_COMMANDS_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +21,9 @@ struct PythonCommand {
   std::vector<OptionDescription> options;
 };
 
-// Returns all of them, as the package's own parsers define them.
-const std::vector<PythonCommand>& PythonCommands();
-
-// Null: the package has no such command.
-const PythonCommand* FindPythonCommand(std::string_view name);
+// Returns a command as the package's own parser defines it. Nothing: the package has no such
+// command.
+std::optional<PythonCommand> FindPythonCommand(std::string_view name);
 
 // Accept `view`, `report` and the kinds of `convert` that the package reads, with any arguments,
 // and say how to install it. `exit` must outlive the parsing. The help does not list the kinds.
