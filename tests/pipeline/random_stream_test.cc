@@ -151,6 +151,10 @@ std::map<std::string, Draws> DrawsOfAllSteps() {
       [](const Batch& batch, size_t row) { return batch.Row<int64_t>(0, row)[0] < kRows ? 0 : 1; });
   all["rejection_resample"] = Delivered(Rows().RejectionResample(
       [](RowContext&) { return int64_t{1}; }, {0.5, 0.25}, {0.5, 0.5}, kSeed));
+  all["slices"] = OfRows(Dataset::Slices(std::vector<uint64_t>(kRows, 1), kSeed, 0, 1),
+                         [](const Batch& batch, size_t row) {
+                           return static_cast<double>(batch.Row<int64_t>(0, row)[0]);
+                         });
   all["shuffle"] = OfRows(Rows().Shuffle(kSeed, 500), [](const Batch& batch, size_t row) {
     return static_cast<double>(batch.Row<int64_t>(0, row)[0] % 500);
   });
@@ -193,7 +197,7 @@ double Correlation(const Draws& a, const Draws& b) {
 
 TEST(RandomStreamTest, StepsOfOneSeedDrawIndependently) {
   const std::map<std::string, Draws> all = DrawsOfAllSteps();
-  ASSERT_EQ(all.size(), 16);
+  ASSERT_EQ(all.size(), 17);
   for (auto a = all.begin(); a != all.end(); ++a) {
     ASSERT_TRUE(a->second.size() == kRows || a->second.size() == kRows / 2) << a->first;
     EXPECT_NEAR(Correlation(a->second, a->second), 1, 1e-9) << a->first;
