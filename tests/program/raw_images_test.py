@@ -268,7 +268,7 @@ def test_huge_tiles(tmp_path):
     tags = [(322, 4, [16 << 14]), (323, 4, [16 << 14]), (324, 4, [8]), (325, 4, [8])]
     (tmp_path / "a.tiff").write_bytes(tiff_of(1, 8, tags=tags))
     assert raw_error_of(tmp_path / "a.tiff", size=(2, 4)) == (
-        "tiff of 4 x 2 pixels with tiles of 262144 x 262144\n")
+        "tiff of 4 x 2 pixels with tiles of 262144 x 262144, which are too large\n")
 
 
 # ---- Geometry
@@ -358,7 +358,7 @@ def test_limits(tmp_path):
     data = np.zeros((2, 4, 5), "<u2").tobytes()
     (tmp_path / "a.tiff").write_bytes(tiff_of(5, 16, extra=[0] * 4, data=data))
     assert raw_error_of(tmp_path / "a.tiff", 5, size=(2, 4), dtype="uint16", max_pixels=8) == (
-        "tiff of 4 x 2 pixels with 5 channels takes 80 bytes, but the limit is 64 "
+        "tiff of 4 x 2 pixels with 5 channels is too large: it takes 80 bytes, and the limit is 64 "
         "(8 for each of max_pixels)\n")
 
 

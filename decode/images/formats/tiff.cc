@@ -290,8 +290,9 @@ absl::Status ReadTiles(const Library& library, TIFF* tiff, const Storage& storag
     return Damaged(input);
   }
   if (static_cast<uint64_t>(size) > std::max<uint64_t>(samples->size(), kMaxTile)) {
-    return absl::ResourceExhaustedError(fmt::format("tiff of {} x {} pixels with tiles of {} x {}",
-                                                    storage.width, storage.height, width, height));
+    return absl::UnimplementedError(
+        fmt::format("tiff of {} x {} pixels with tiles of {} x {}, which are too large",
+                    storage.width, storage.height, width, height));
   }
   std::vector<uint8_t> tile(size);
   for (uint16_t plane = 0; plane < storage.times(); ++plane) {
