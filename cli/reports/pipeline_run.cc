@@ -17,6 +17,7 @@
 #include "fmt/format.h"
 #include "io/output_file.h"
 #include "io/remedy.h"
+#include "media/image_limit.h"
 #include "nlohmann/json.hpp"
 
 namespace shardfeed {
@@ -162,8 +163,9 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   if (!first.empty()) status.Update(SaveGrid(first, run.image, run.grid));
   if (!status.ok()) {
     const int exit = ReportError(status);
-    // An image of a kind that cannot be decoded: the data is to blame, not the system.
-    return absl::IsUnimplemented(status) ? kExitDefects : exit;
+    // An image that is too large or of a kind that cannot be decoded: the data is to blame, not the
+    // system.
+    return absl::IsUnimplemented(status) || IsImageLimit(status) ? kExitDefects : exit;
   }
   if (running.trace != nullptr) {
     if (status = running.trace->Write(run.trace); !status.ok()) return ReportError(status);

@@ -11,6 +11,7 @@
 #include "decode/images/pixels/gather_samples.h"
 #include "fmt/format.h"
 #include "media/image_header.h"
+#include "media/image_limit.h"
 
 namespace shardfeed {
 namespace {
@@ -162,8 +163,8 @@ absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) return header.status();
   if (header->decoded_pixels() > options_.jpeg.max_pixels) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "{} of {} x {} pixels{}, but the limit is {} in all (max_pixels)", header->format,
+    return ImageLimitError(fmt::format(
+        "{} of {} x {} pixels{} is too large: the limit is {} in all (max_pixels)", header->format,
         header->width, header->height,
         header->hidden_pixels > 0 ? fmt::format(" and {} hidden ones", header->hidden_pixels) : "",
         options_.jpeg.max_pixels));

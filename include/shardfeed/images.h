@@ -90,8 +90,9 @@ enum class CropKind {
   kRandom,  // see RandomResizedCrop
 };
 
-// What to do with an image that cannot be decoded. A library that is missing on this machine, and
-// an image that does not store what ImageOptions::raw or a mask asks for, end the run in any case.
+// What to do with an image that cannot be decoded or exceeds a limit of JpegDecoderOptions. A
+// library or memory that is missing on this machine, and an image that does not store what
+// ImageOptions::raw or a mask asks for, end the run in any case.
 enum class OnDamage {
   kFail,     // the run ends with an error that names the record
   kReplace,  // another row of the same batch takes its place, with all its columns

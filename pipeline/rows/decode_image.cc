@@ -14,6 +14,8 @@
 #include "base/work_stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "io/remedy.h"
+#include "media/image_limit.h"
 #include "pipeline/data/random_stream.h"
 #include "pipeline/rows/boxes_and_points.h"
 #include "pipeline/rows/joint_columns.h"
@@ -112,10 +114,11 @@ class DecodeImageMemory : public StepMemory {
   const size_t first_box_output_;
 };
 
-// Whether a row with this error is one that on_damage is about. A library that is missing here is
-// no damage of the image, nor are options that ask for other samples than it stores: every image of
-// its kind would fail.
+// Whether a row with this error is one that on_damage is about. A library or memory that is missing
+// here is no damage of the image, nor are options that ask for other samples than it stores: every
+// image of its kind would fail.
 bool IsDamage(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) return IsImageLimit(status);
   return !absl::IsFailedPrecondition(status) && !absl::IsInvalidArgument(status);
 }
 
@@ -249,8 +252,8 @@ class DecodeImageStep : public RowStep {
         }
       }
       if (status.ok()) continue;
-      return absl::Status(status.code(), fmt::format("feature '{}': {}", images_[i].first,
-                                                     std::string(status.message())));
+      return WithMessage(status, fmt::format("feature '{}': {}", images_[i].first,
+                                             std::string(status.message())));
     }
     return absl::OkStatus();
   }

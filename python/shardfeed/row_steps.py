@@ -105,8 +105,8 @@ class RowSteps(Chain):
           zeros; "accept" uses what can be decoded of a damaged JPEG. "replace" and "zero" add a
           uint8 column OUTPUT/valid, which is 1 for each decoded image. `channels`, `dtype` and
           `masks` that do not fit an image are no damage, but a ValueError in any case.
-        - `max_pixels`, `max_scans`: images with more are an error before they take memory and
-          time.
+        - `max_pixels` (134 million), `max_scans` (500): images with more cannot be decoded, so that
+          they do not take memory and time.
 
         Other columns change with the image, by the same draw, as in augment: `masks` and `views`
         are encoded images of the same size, which become columns without "/encoded"; masks become
@@ -117,8 +117,8 @@ class RowSteps(Chain):
 
         ValueError: an option is invalid and named, or the column does not exist. From iterators,
         DataLossError: the bytes are not an image; RuntimeError: it is of a format or kind that is
-        not supported; OSError: it has more pixels than max_pixels; ValueError: raw samples do not
-        fit `channels` or `dtype`.
+        not supported; OSError: it has more pixels than max_pixels or more scans than max_scans;
+        ValueError: raw samples do not fit `channels` or `dtype`.
         """
         if self._structure == "record" and feature != "record":
             return self.parse().decode_image(

@@ -165,6 +165,24 @@ TEST(JpegResizeTest, DamageIsAnError) {
   for (size_t i = 0; i < 4; ++i) huge[at + i] = '\xff';
   size = ResizeJpeg(huge, {}, &resized);
   EXPECT_EQ(size.status().code(), absl::StatusCode::kUnimplemented) << size.status();
+  EXPECT_EQ(size.status().message(), "more than 134217728 pixels");
+}
+
+// A conversion keeps such images as they are.
+TEST(JpegResizeTest, ScansHaveALimit) {
+  std::vector<jpeg_scan_info> scans = {{1, {0}, 0, 0, 0, 8}};
+  for (int low = 7; low >= 0; --low) scans.push_back({1, {0}, 0, 0, low + 1, low});
+  for (int k = 1; k < 64; ++k) {
+    scans.push_back({1, {0}, k, k, 0, 8});
+    for (int low = 7; low >= 0; --low) scans.push_back({1, {0}, k, k, low + 1, low});
+  }
+  ASSERT_GT(scans.size(), 500);
+  std::string resized;
+  const absl::StatusOr<ResizedJpeg> size = ResizeJpeg(
+      MakeJpeg({.width = 60, .height = 40, .sampling = {{1, 1}}, .scans = scans}),
+      {.shorter_side = 20}, &resized);
+  EXPECT_EQ(size.status().code(), absl::StatusCode::kUnimplemented) << size.status();
+  EXPECT_EQ(size.status().message(), "more than 500 scans");
 }
 
 TEST(JpegResizeTest, TheSameBytesEachTime) {

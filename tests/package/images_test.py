@@ -1,6 +1,8 @@
 """Images in the package's chains: beside Pillow's, resumed, on any number of threads, damaged."""
 
 import io
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -181,6 +183,40 @@ def test_of_batches_there_are_no_rows(images):
 def test_too_many_pixels(images):
     with pytest.raises(OSError, match=r"good-00000-of-00003: record 0 .*max_pixels"):
         list(images.decode_image(size=8, max_pixels=100))
+
+
+@pytest.mark.parametrize("policy", ["replace", "zero"])
+def test_too_many_pixels_are_filled_in(images, policy):
+    """The images are 100 to 139 pixels wide and 90 high."""
+    for batch in images.decode_image(size=8, max_pixels=120 * 90, on_damage=policy).batch(COUNT):
+        assert sorted(batch["image/valid"]) == [0] * 19 + [1] * 21
+
+
+NO_MEMORY = """
+import resource, sys, zlib
+import shardfeed as sf
+def chunk(kind, data):
+    return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+packer = zlib.compressobj(1)
+rows = b"".join(packer.compress(bytes(3 * 10_000 + 1)) for _ in range(10_000)) + packer.flush()
+png = (b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", bytes([0, 0, 39, 16] * 2 + [8, 2, 0, 0, 0])) + chunk(b"IDAT", rows) +
+       chunk(b"IEND", b""))
+ds = sf.from_arrays({"image/encoded": [png]}).decode_image(size=8, on_damage=sys.argv[1]).batch(1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (250 << 20), -1))
+with ds.start(threads=1) as it:
+    try:
+        next(it)
+    except OSError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("policy", ["fail", "zero"])
+def test_a_lack_of_memory_is_no_damage(policy):
+    done = subprocess.run([sys.executable, "-c", NO_MEMORY, policy], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")})
+    assert done.stdout.endswith("'image/encoded': no memory for a png of 10000 x 10000 pixels\n"), done
 
 
 def test_damage_ends_the_run(damaged):

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "media/image_limit.h"
 #include "pipeline/dataset.h"
 #include "tests/decode/jpeg_images.h"
 #include "tests/testing/files.h"
@@ -290,6 +291,28 @@ TEST(DecodeImageTest, OptionsThatDoNotFitAnImageAreNoDamage) {
     EXPECT_FAILS((*it)->Next(&batch), kInvalidArgument,
                  "feature 'encoded': jpeg stores 3 channels, but channels is 4");
   }
+}
+
+// As images of a kind that cannot be decoded; the error says that the system is not to blame.
+TEST(DecodeImageTest, ImagesThatAreTooLargeAreToldOrFilledIn) {
+  std::vector<std::string> images = Make(2);
+  images.push_back(MakeJpeg({.width = 64, .height = 40}));
+  DecodeImageOptions options = Options(CropKind::kNone);
+  options.image.jpeg.max_pixels = 46 * 32;
+  const auto batch_of = [&](OnDamage on_damage, Batch* batch) {
+    options.on_damage = on_damage;
+    absl::StatusOr<std::unique_ptr<Iterator>> it =
+        Images(images).DecodeImage("encoded", options).Batch(3).Start();
+    return it.ok() ? (*it)->Next(batch) : it.status();
+  };
+  Batch batch;
+  const absl::Status status = batch_of(OnDamage::kFail, &batch);
+  EXPECT_FAILS(status, kResourceExhausted,
+               "element 2 of epoch 0: feature 'encoded': jpeg of 64 x 40 pixels is too large: the "
+               "limit is 1472 in all (max_pixels)");
+  EXPECT_TRUE(IsImageLimit(status));
+  ASSERT_OK(batch_of(OnDamage::kZero, &batch));
+  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image/valid")), ElementsAre(1, 1, 0));
 }
 
 TEST(DecodeImageTest, RawAndLevelsAreTheSamePart) {

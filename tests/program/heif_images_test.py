@@ -136,7 +136,7 @@ def test_only_the_part_that_clap_names_is_shown(tmp_path, part, turned):
     job = {"path": path, "size": wanted.shape[:2], "orient": True}
     assert np.abs(decode(job) - wanted).max() <= 2
     assert np.abs(decode({**job, "raw": True, "channels": 3}) - wanted).max() <= 2
-    assert "hidden ones, but the limit is 6143" in error_of(**job, max_pixels=6143) or part[0] == 192
+    assert "hidden ones is too large: the limit is 6143" in error_of(**job, max_pixels=6143) or part[0] == 192
 
 
 def exchanged(data, *kinds):
@@ -254,7 +254,7 @@ def test_alpha_beside_halved_chroma_in_a_turned_image(orient):
 def test_damage_and_limits(tmp_path):
     path = tmp_path / "a.avif"
     write(path)
-    assert "avif of 96 x 64 pixels, but the limit is 6143" in error_of(
+    assert "avif of 96 x 64 pixels is too large: the limit is 6143" in error_of(
         path=path, size=(64, 96), max_pixels=6143)
     whole = bytearray(path.read_bytes())
     for at in range(8, len(whole), len(whole) // 60):

@@ -184,7 +184,7 @@ def test_huge_headers_are_refused(tmp_path):
     header = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 65535, 65535, 8, 2, 0, 0, 0))
     (tmp_path / "huge.png").write_bytes(header)
     message = error_of(path=tmp_path / "huge.png", size=(32, 32))
-    assert "65535 x 65535 pixels" in message and "max_pixels" in message
+    assert message == "png of 65535 x 65535 pixels is too large: the limit is 134217728 in all (max_pixels)\n"
 
 
 def test_accepting_damage(tmp_path):
@@ -272,6 +272,27 @@ def test_read_image_names_what_is_broken(tmp_path):
     out = succeed("bench", broken, "--image", 32, "--batch", 6, "--on-damage", "accept",
                   "--json").json
     assert sum(stage["invalid_rows"] for stage in out["stages"]) == 0
+
+
+def test_read_image_names_what_is_too_large(tmp_path):
+    """For verify it is no damage; it ends bench, or is filled in, as do images of a kind that cannot be decoded."""
+    (tmp_path / "in").mkdir()
+    make_image(40, 30).save(tmp_path / "in" / "a.png")
+    whole = (tmp_path / "in" / "a.png").read_bytes()
+    size = struct.pack(">IIBBBBB", 40000, 30000, 8, 2, 0, 0, 0)
+    (tmp_path / "in" / "b.png").write_bytes(whole[:8] + chunk(b"IHDR", size) + whole[33:])
+    (tmp_path / "in" / "c.png").write_bytes(whole)
+    convert("images", tmp_path / "in", tmp_path / "out@1", "--no-shuffle")
+    message = fail(DEFECTS, "bench", tmp_path / "out@1", "--image", 32, "-q")
+    assert "out-00000-of-00001: record 1 at byte" in message
+    assert message.endswith("feature 'image/encoded': png of 40000 x 30000 pixels is too large: the limit is "
+                            "134217728 in all (max_pixels)")
+    for policy in ["replace", "zero"]:
+        result = run("bench", tmp_path / "out@1", "--image", 32, "--on-damage", policy, "--json")
+        assert result.status == DEFECTS, result.err
+        assert sum(stage["invalid_rows"] for stage in result.json["stages"]) == 1
+    images = succeed("verify", tmp_path / "out@1", "--level", "images", "--json").json["images"]
+    assert images == {"sound": 2, "broken": 0, "not_decoded": {"png: more than 134217728 pixels": 1}}
 
 
 def test_read_image_wrong_use(dataset):

@@ -1,6 +1,7 @@
 #include "decode/images/formats/raw_samples.h"
 
 #include "fmt/format.h"
+#include "media/image_limit.h"
 
 namespace shardfeed {
 
@@ -19,9 +20,9 @@ absl::Status RawSamples::Start(std::string_view name, uint32_t width, uint32_t h
   sample_bytes_ = bits > 8 ? 2 : 1;
   row_bytes_ = size_t{width} * channels * sample_bytes_;
   if (row_bytes_ > format_.max_bytes / height) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} of {} x {} pixels with {} channels takes {} bytes, but the limit is {} "
-                    "(8 for each of max_pixels)",
+    return ImageLimitError(
+        fmt::format("{} of {} x {} pixels with {} channels is too large: it takes {} bytes, and "
+                    "the limit is {} (8 for each of max_pixels)",
                     name, width, height, channels, row_bytes_ * height, format_.max_bytes));
   }
   samples_.assign(row_bytes_ * height, 0);

@@ -14,6 +14,7 @@
 #include "jerror.h"
 // libjpeg's internal interface, for struct jpeg_entropy_decoder.
 #include "jpegint.h"
+#include "media/image_limit.h"
 
 namespace shardfeed {
 namespace {
@@ -131,9 +132,9 @@ absl::Status JpegDecoder::Impl::Check(uint32_t image_width, uint32_t image_heigh
         fmt::format("JPEG says that it is {} pixels wide and {} high", image_width, image_height));
   }
   if (pixels > options_.max_pixels) {
-    return absl::ResourceExhaustedError(
-        fmt::format("JPEG of {} x {} pixels, but the limit is {} in all (max_pixels)", image_width,
-                    image_height, options_.max_pixels));
+    return ImageLimitError(
+        fmt::format("JPEG of {} x {} pixels is too large: the limit is {} in all (max_pixels)",
+                    image_width, image_height, options_.max_pixels));
   }
   const uint32_t denominator = crop_.scale_denominator;
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
@@ -192,7 +193,7 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
 
 absl::Status JpegDecoder::Impl::LibjpegError(size_t num_bytes) const {
   if (errors_.too_many_scans) {
-    return absl::ResourceExhaustedError(fmt::format(
+    return ImageLimitError(fmt::format(
         "JPEG of more than {} scans, which is the limit (max_scans)", options_.max_scans));
   }
   return errors_.ToStatus(num_bytes);

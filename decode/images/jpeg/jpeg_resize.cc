@@ -13,6 +13,7 @@
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "decode/images/pixels/resample.h"
 #include "fmt/format.h"
+#include "media/image_limit.h"
 #include "media/jpeg_markers.h"
 
 namespace shardfeed {
@@ -136,6 +137,10 @@ absl::StatusOr<ResizedJpeg> ResizeJpeg(std::string_view jpeg, const JpegResizeOp
   const size_t row_bytes = size_t{whole.width} * whole.channels;
   whole.values.resize(row_bytes * whole.height);
   absl::Status status = decoder->DecodeCrop(jpeg, all, whole.values.data(), row_bytes);
+  if (IsImageLimit(status)) {  // that of pixels is checked above
+    return absl::UnimplementedError(
+        fmt::format("more than {} scans", JpegDecoderOptions().max_scans));
+  }
   if (!status.ok()) return status;
   const size_t small_row_bytes = size_t{small.width} * small.channels;
   small.values.resize(small_row_bytes * small.height);

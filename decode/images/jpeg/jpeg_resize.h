@@ -36,7 +36,7 @@ struct ResizedJpeg {
 // alone.
 //
 // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind that cannot be decoded, or more
-// than 128 Mi pixels. ResourceExhausted: no memory, or too many scans.
+// than 128 Mi pixels or 500 scans. ResourceExhausted: no memory.
 absl::StatusOr<ResizedJpeg> ResizeJpeg(std::string_view jpeg, const JpegResizeOptions& options,
                                        std::string* resized);
 
