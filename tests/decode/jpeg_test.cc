@@ -378,6 +378,11 @@ TEST_F(JpegTest, WhatCannotBeDecodedIsTold) {
   behind += std::string("\0\x0b\x08\0\x28\0\x3c\1\1\x11\0\xff\xd9", 13);
   EXPECT_FAILS(DecodeAll(decoder_, behind, 60, 40), kDataLoss,
                "JPEG is damaged: Unsupported JPEG process: SOF type 0xc6");
+  // So it is as a second one in the header.
+  std::string second = jpeg;
+  second.insert(sof, std::string("\xff\xc0\0\x0b\x08\0\x28\0\x3c\1\1\x11\0", 13));
+  second[sof + 14] = '\xc6';
+  EXPECT_FAILS(DecodeAll(decoder_, second, 60, 40), kDataLoss, "invalid second frame header");
   std::string fractional = patched(11, 0x31);
   fractional[sof + 14] = 0x21;
   EXPECT_FAILS(DecodeAll(decoder_, fractional, 60, 40), kUnimplemented, "Fractional sampling");

@@ -186,8 +186,11 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
     read = DecodeWhole();
   }
   absl::Status status = read ? absl::OkStatus() : LibjpegError(jpeg.size());
-  // Damage of the header is described better by ReadJpegLayout, which knows where it is.
-  if (absl::IsDataLoss(status) && !layout.ok()) return layout.status();
+  // Damage of the header is described better by ReadJpegLayout, which knows where it is. What kind
+  // of image such a header announces does not matter.
+  if (!layout.ok() && (absl::IsDataLoss(status) || absl::IsUnimplemented(status))) {
+    return layout.status();
+  }
   return status;
 }
 
