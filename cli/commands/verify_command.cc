@@ -112,10 +112,10 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   if (!options.json && !options.quiet) {
     PrintNotes(notes, "--json shows all");
     if (flags.level == VerifyLevel::kImages) {
-      fmt::print("{} images decoded, {} of them broken\n",
-                 FormatCount(counts.sound + counts.broken), FormatCount(counts.broken));
+      fmt::print("{} decoded, {} of them broken\n", Counted(counts.sound + counts.broken, "image"),
+                 FormatCount(counts.broken));
       for (const auto& [why, count] : counts.not_decoded) {
-        fmt::print("{} images not decoded: {}\n", FormatCount(count), why);
+        fmt::print("{} not decoded: {}\n", Counted(count, "image"), why);
       }
     }
     std::string kinds;

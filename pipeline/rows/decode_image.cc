@@ -252,8 +252,8 @@ class DecodeImageStep : public RowStep {
         }
       }
       if (status.ok()) continue;
-      return WithMessage(status, fmt::format("feature '{}': {}", images_[i].first,
-                                             std::string(status.message())));
+      return WithMessage(
+          status, fmt::format("feature '{}': {}", images_[i].first, std::string(status.message())));
     }
     return absl::OkStatus();
   }

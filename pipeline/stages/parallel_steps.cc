@@ -73,8 +73,7 @@ absl::Status OutputMaker::At(const Batch& batch, size_t row, std::string_view be
                              const absl::Status& status) const {
   const std::string prefix = context_.Prefix(batch, row);
   if (prefix.empty()) return status;
-  return WithMessage(status,
-                     fmt::format("{}{}{}", before, prefix, std::string(status.message())));
+  return WithMessage(status, fmt::format("{}{}{}", before, prefix, std::string(status.message())));
 }
 
 // Assembles the output of the row steps. If rows are elements, it has the rows before the failed

@@ -178,9 +178,9 @@ TEST(JpegResizeTest, ScansHaveALimit) {
   }
   ASSERT_GT(scans.size(), 500);
   std::string resized;
-  const absl::StatusOr<ResizedJpeg> size = ResizeJpeg(
-      MakeJpeg({.width = 60, .height = 40, .sampling = {{1, 1}}, .scans = scans}),
-      {.shorter_side = 20}, &resized);
+  const absl::StatusOr<ResizedJpeg> size =
+      ResizeJpeg(MakeJpeg({.width = 60, .height = 40, .sampling = {{1, 1}}, .scans = scans}),
+                 {.shorter_side = 20}, &resized);
   EXPECT_EQ(size.status().code(), absl::StatusCode::kUnimplemented) << size.status();
   EXPECT_EQ(size.status().message(), "more than 500 scans");
 }

@@ -293,6 +293,8 @@ def test_read_image_names_what_is_too_large(tmp_path):
         assert sum(stage["invalid_rows"] for stage in result.json["stages"]) == 1
     images = succeed("verify", tmp_path / "out@1", "--level", "images", "--json").json["images"]
     assert images == {"sound": 2, "broken": 0, "not_decoded": {"png: more than 134217728 pixels": 1}}
+    text = succeed("verify", tmp_path / "out@1", "--level", "images").out.decode()
+    assert "2 images decoded, 0 of them broken\n1 image not decoded: png: more than 134217728 pixels\n" in text
 
 
 def test_read_image_wrong_use(dataset):

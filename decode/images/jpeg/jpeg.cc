@@ -196,8 +196,8 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
 
 absl::Status JpegDecoder::Impl::LibjpegError(size_t num_bytes) const {
   if (errors_.too_many_scans) {
-    return ImageLimitError(fmt::format(
-        "JPEG of more than {} scans, which is the limit (max_scans)", options_.max_scans));
+    return ImageLimitError(fmt::format("JPEG of more than {} scans, which is the limit (max_scans)",
+                                       options_.max_scans));
   }
   return errors_.ToStatus(num_bytes);
 }
