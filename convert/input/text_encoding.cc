@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "base/utf8.h"
+#include "fmt/format.h"
 
 namespace shardfeed {
 namespace {
@@ -136,6 +137,28 @@ std::optional<ByteOrderMark> FindByteOrderMark(std::string_view text) {
   if (text.starts_with("\xff\xfe"sv)) return ByteOrderMark{TextEncoding::kUtf16Le, 2};
   if (text.starts_with("\xfe\xff"sv)) return ByteOrderMark{TextEncoding::kUtf16Be, 2};
   return std::nullopt;
+}
+
+std::string_view FindWideEncoding(std::string_view text) {
+  // The mark of UTF-32 in little endian begins with that of UTF-16.
+  if (text.starts_with("\xff\xfe\0\0"sv) || text.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
+  if (text.starts_with("\xff\xfe"sv) || text.starts_with("\xfe\xff"sv)) return "UTF-16";
+  const auto has_nuls = [text](std::string_view pattern) {
+    for (size_t i = 0; i < pattern.size(); ++i) {
+      if (i >= text.size() || (text[i] == '\0') != (pattern[i] == '0')) return false;
+    }
+    return true;
+  };
+  if (has_nuls("x000x000")) return "UTF-32LE";
+  if (has_nuls("000x000x")) return "UTF-32BE";
+  if (has_nuls("x0x0")) return "UTF-16LE";
+  if (has_nuls("0x0x")) return "UTF-16BE";
+  return "";
+}
+
+absl::Status WideEncodingError(std::string_view path, std::string_view encoding) {
+  return absl::DataLossError(fmt::format(
+      "{}: looks like {}; convert it to UTF-8 (iconv -f {} -t UTF-8)", path, encoding, encoding));
 }
 
 ConvertedText ConvertToUtf8(TextEncoding encoding, std::string_view text, char* to) {

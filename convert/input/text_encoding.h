@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/status/status.h"
+
 namespace shardfeed {
 
 enum class TextEncoding { kUtf8, kUtf16Le, kUtf16Be, kLatin1, kWindows1252 };
@@ -25,6 +27,13 @@ struct ByteOrderMark {
   size_t bytes;
 };
 std::optional<ByteOrderMark> FindByteOrderMark(std::string_view text);
+
+// Returns the encoding of text in units of two or four bytes, as iconv calls it: "UTF-16" or
+// "UTF-32" if the text starts with a byte order mark, "UTF-16LE", "UTF-16BE", "UTF-32LE" or
+// "UTF-32BE" if its first two characters are below U+0100. Empty: neither.
+std::string_view FindWideEncoding(std::string_view text);
+// Returns the error of a file in such an encoding where UTF-8 is expected.
+absl::Status WideEncodingError(std::string_view path, std::string_view encoding);
 
 struct ConvertedText {
   size_t read = 0;

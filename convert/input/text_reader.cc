@@ -153,6 +153,7 @@ std::string TextReader::EncodingText() const {
 }
 
 absl::Status TextReader::CheckStart() {
+  std::string_view wide = FindWideEncoding(unread());
   const std::optional<ByteOrderMark> mark = FindByteOrderMark(unread());
   const bool utf8 = mark && mark->encoding == TextEncoding::kUtf8;
   if (utf8 || (mark && options_.encoding != TextEncoding::kUtf8)) {
@@ -160,6 +161,7 @@ absl::Status TextReader::CheckStart() {
     checked_ = begin_;
     encoding_ = mark->encoding;
     has_mark_ = true;
+    if (utf8) wide = FindWideEncoding(unread());  // which may follow by mistake
   } else if (!mark) {
     std::string_view start = unread();
     if (!stream_->at_end()) start.remove_suffix(CutCharacter(start));
@@ -178,20 +180,14 @@ absl::Status TextReader::CheckStart() {
       return absl::DataLossError(fmt::format("{}: {}", stream_->path(), magic.what));
     }
   }
-  if (encoding_ != TextEncoding::kUtf8) return absl::OkStatus();
-  // UTF-16 text of Latin letters may have no byte order mark.
-  if ((mark && !utf8) ||
-      (text.size() >= 4 && (text[0] == '\0') != (text[1] == '\0') &&
-       (text[0] == '\0') == (text[2] == '\0') && (text[1] == '\0') == (text[3] == '\0'))) {
-    constexpr std::string_view kWhat = "looks like UTF-16";
-    if (options_.offers_encodings) {
-      return WithRemedy(absl::DataLossError(fmt::format("{}: {}", stream_->path(), kWhat)),
-                        {"encoding", text[0] == '\0' ? "utf-16be" : "utf-16le", "read it as such"});
-    }
-    return absl::DataLossError(fmt::format("{}: {}; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
-                                           stream_->path(), kWhat));
+  const bool utf32 = wide.starts_with("UTF-32");
+  if (wide.empty() || (encoding_ != TextEncoding::kUtf8 && !utf32)) return absl::OkStatus();
+  if (options_.offers_encodings && !utf32) {
+    return WithRemedy(absl::DataLossError(fmt::format("{}: looks like {}", stream_->path(), wide)),
+                      {"encoding", text[0] == '\0' || text[0] == '\xfe' ? "utf-16be" : "utf-16le",
+                       "read it as such"});
   }
-  return absl::OkStatus();
+  return WideEncodingError(stream_->path(), wide);
 }
 
 absl::StatusOr<size_t> TextReader::ReadConverted(absl::Span<char> to) {

@@ -30,12 +30,10 @@ static_assert(WholeFile::kPadding >= kJsonPadding);
 constexpr std::array<std::string_view, 6> kOwnFeatures = {
     "text", "image/encoded", "image/filename", "image/format", "image/height", "image/width"};
 
-// DataLoss: the text has the byte order mark of UTF-16.
-absl::Status CheckMark(std::string_view path, std::string_view text) {
-  const std::optional<ByteOrderMark> mark = FindByteOrderMark(text);
-  if (!mark || mark->encoding == TextEncoding::kUtf8) return absl::OkStatus();
-  return absl::DataLossError(
-      fmt::format("{}: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)", path));
+// DataLoss: the text is UTF-16 or UTF-32.
+absl::Status CheckEncoding(std::string_view path, std::string_view text) {
+  const std::string_view wide = FindWideEncoding(text);
+  return wide.empty() ? absl::OkStatus() : WideEncodingError(path, wide);
 }
 
 // An image and the texts beside it.
@@ -161,7 +159,7 @@ std::string CaptionsSource::PathOfRecord(uint64_t number) const {
 absl::Status CaptionsSource::ScanJson(const std::string& path) {
   absl::StatusOr<std::string_view> text = json_.Read(path);
   if (!text.ok()) return text.status();
-  if (absl::Status status = CheckMark(path, *text); !status.ok()) return status;
+  if (absl::Status status = CheckEncoding(path, *text); !status.ok()) return status;
   absl::StatusOr<simdjson::dom::object> object = ParseJsonObject(
       WithoutByteOrderMark(*text), path, 1, "the file must hold one JSON object", schema_.digits());
   if (!object.ok()) return object.status();
@@ -338,12 +336,18 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     const std::string text_path = stem + ".txt";
     absl::StatusOr<std::string_view> text = text_file.Read(text_path);
     if (!text.ok()) return text.status();
-    if (status = CheckMark(text_path, *text); !status.ok()) return status;
+    if (status = CheckEncoding(text_path, *text); !status.ok()) return status;
+    const char* const begin = text->data();
     *text = WithoutByteOrderMark(*text);
     while (text->ends_with('\n') || text->ends_with('\r')) text->remove_suffix(1);
     if (!IsUtf8(*text)) {
       return absl::DataLossError(fmt::format(
           "{}: not UTF-8; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8", text_path));
+    }
+    if (const size_t nul = text->find('\0'); nul != text->npos) {
+      return absl::DataLossError(
+          fmt::format("{}: a NUL byte at byte {}, which may be binary or UTF-16", text_path,
+                      text->data() + nul - begin));
     }
     builder.AddBorrowedBytes("text", *text);
   }

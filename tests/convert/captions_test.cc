@@ -96,6 +96,12 @@ TEST_F(CaptionsTest, DefectsAreTold) {
   Write("in/a.txt", "\xff\xfe\x68");
   ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
               "in/a.txt: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  Write("in/a.txt", "h\0i\0"s);
+  ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
+              "in/a.txt: looks like UTF-16LE; convert it to UTF-8 (iconv -f UTF-16LE -t UTF-8)");
+  Write("in/a.txt", "hi\0there"s);
+  ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
+              "in/a.txt: a NUL byte at byte 2, which may be binary or UTF-16");
   Write("in/a.JPG", kPng);
   ExpectScanError("in/a.JPG: a.png has the same name except for the suffix");
   std::filesystem::remove(Path("in/a.JPG"));

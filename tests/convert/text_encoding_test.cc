@@ -33,6 +33,20 @@ TEST(TextEncodingTest, ConvertsPairsOfBytes) {
             "a\u00e4\u20ac\U0001f600");
 }
 
+TEST(TextEncodingTest, FindsEncodingsOfWideUnits) {
+  EXPECT_EQ(FindWideEncoding("\xff\xfeh\0"s), "UTF-16");
+  EXPECT_EQ(FindWideEncoding("\xfe\xff\0h"s), "UTF-16");
+  EXPECT_EQ(FindWideEncoding("\xff\xfe\0\0h\0\0\0"s), "UTF-32");
+  EXPECT_EQ(FindWideEncoding("\0\0\xfe\xff\0\0\0h"s), "UTF-32");
+  EXPECT_EQ(FindWideEncoding("h\0i\0"s), "UTF-16LE");
+  EXPECT_EQ(FindWideEncoding("\0h\0i"s), "UTF-16BE");
+  EXPECT_EQ(FindWideEncoding("h\0\0\0i\0\0\0"s), "UTF-32LE");
+  EXPECT_EQ(FindWideEncoding("\0\0\0h\0\0\0i"s), "UTF-32BE");
+  for (const std::string& text : {""s, "hi"s, "h\0i"s, "\0\0\0\0\0\0\0\0"s, "\xef\xbb\xbfhi"s}) {
+    EXPECT_EQ(FindWideEncoding(text), "") << text;
+  }
+}
+
 TEST(TextEncodingTest, StopsBeforeACharacterThatIsCutOrInvalid) {
   EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0b"s), "a+1");
   EXPECT_EQ(Convert(TextEncoding::kUtf16Le, "a\0\x3d\xd8"s), "a+2");

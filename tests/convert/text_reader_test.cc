@@ -132,8 +132,11 @@ TEST_F(TextReaderTest, RecognizesWhatIsNotUtf8Text) {
   ExpectError(Failure("\xff\xfeh\0i\0"s), absl::StatusCode::kDataLoss,
               "a.txt: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
   ExpectError(Failure("\xfe\xff\0h\0i"s), absl::StatusCode::kDataLoss, "looks like UTF-16");
-  ExpectError(Failure("h\0i\0"s), absl::StatusCode::kDataLoss, "looks like UTF-16");
-  ExpectError(Failure("\0h\0i"s), absl::StatusCode::kDataLoss, "looks like UTF-16");
+  ExpectError(Failure("h\0i\0"s), absl::StatusCode::kDataLoss, "looks like UTF-16LE");
+  ExpectError(Failure("\0h\0i"s), absl::StatusCode::kDataLoss, "looks like UTF-16BE");
+  ExpectError(Failure("\xef\xbb\xbfh\0i\0"s), absl::StatusCode::kDataLoss, "looks like UTF-16LE");
+  ExpectError(Failure("\xff\xfe\0\0h\0\0\0"s), absl::StatusCode::kDataLoss,
+              "a.txt: looks like UTF-32; convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)");
   ExpectError(Failure("\x04\x22\x4d\x18\x64"), absl::StatusCode::kDataLoss, "with LZ4");
   ExpectError(Failure("PK\x03\x04"), absl::StatusCode::kDataLoss, "an Excel workbook");
 }

@@ -202,8 +202,8 @@ def test_tables(tmp_path, kind, delimiter, text, message):
     (b"a\n\xff\n", ":2: not UTF-8 at byte 2 of the file (found 0xff); convert it, for example with "
      "iconv -f WINDOWS-1252 -t UTF-8"),
     (b"a\n1\0\n", ":2: a NUL byte at byte 3 of the file, which may be binary or UTF-16"),
-    ("a\n1\n".encode("utf-16-le"), ": looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t "
-     "UTF-8)"),
+    ("a\n1\n".encode("utf-16-le"), ": looks like UTF-16LE; convert it to UTF-8 (iconv -f UTF-16LE "
+     "-t UTF-8)"),
     (b"\x04\x22\x4d\x18", ": is compressed with LZ4; decompress it first (lz4 -d)"),
     (gzip.compress(gzip.compress(b"a\n1\n")), ": is compressed twice; decompress it once (gzip -d)")],
     ids=["latin1", "nul", "utf16", "lz4", "gzip"])
@@ -215,7 +215,7 @@ def test_what_is_not_text(tmp_path, kind, content, message):
         message = message.replace("; convert it, for example with iconv -f WINDOWS-1252 -t UTF-8",
                                   "; it is damaged, or of another encoding, which iconv -t UTF-8 converts; "
                                   "pass --on-error skip to leave out such rows")
-        message = message.replace("; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
+        message = message.replace("; convert it to UTF-8 (iconv -f UTF-16LE -t UTF-8)",
                                   "; pass --encoding utf-16le to read it as such")
     refuse(tmp_path, kind, {"t": content}, ["t"], "IN/t" + message)
 

@@ -103,11 +103,12 @@ def test_utf16_is_told_as_such(out, tmp_path):
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
         (tmp_path / "t.txt").write_bytes("a,b\r\n1,2\r\n".encode(encoding))
         message = fail(DEFECTS, "convert", "text", tmp_path / "t.txt", out / "x@1", "-q")
-        assert "t.txt: looks like UTF-16; convert it to UTF-8 (iconv" in message
+        name = encoding.replace("-le", "le").replace("-be", "be")
+        assert f"t.txt: looks like {name.upper()}; convert it to UTF-8 (iconv -f {name.upper()} -t UTF-8)" in message
         if encoding == "utf-16":
             continue  # its byte order mark tells tables
         message = fail(DEFECTS, "convert", "csv", tmp_path / "t.txt", out / "x@1", "-q")
-        assert message.endswith(f"t.txt: looks like UTF-16; pass --encoding {encoding.replace('-le', 'le').replace('-be', 'be')} to read it as such")
+        assert message.endswith(f"t.txt: looks like {name.upper()}; pass --encoding {name} to read it as such")
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "json", "text", "tar"])
