@@ -7,7 +7,8 @@
 
 namespace shardfeed {
 
-// A number that is another one in a child after fork. Counts from the first call on.
+// Counts the forks that led to this process since the first call: a child has another number than
+// its parent.
 uint64_t ForkCount();
 
 }  // namespace shardfeed

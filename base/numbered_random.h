@@ -7,7 +7,7 @@
 
 namespace shardfeed {
 
-// The uniformly distributed number at the place `number` of the sequence of `seed`: two rounds of
+// Returns number `number` of the uniformly distributed sequence that `seed` selects: two rounds of
 // SplitMix64's output function (Steele, Lea, Flood 2014) over a counter.
 inline uint64_t NumberedRandom(uint64_t seed, uint64_t number) {
   uint64_t z = seed * 0xd1342543de82ef95u + (number + 1) * 0x9e3779b97f4a7c15u;

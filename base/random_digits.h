@@ -1,4 +1,4 @@
-// Names that no other process has.
+// Random digits for names that no other process uses.
 
 #ifndef SHARDFEED_BASE_RANDOM_DIGITS_H_
 #define SHARDFEED_BASE_RANDOM_DIGITS_H_
@@ -9,7 +9,7 @@
 
 namespace shardfeed {
 
-// Returns so many random hexadecimal digits.
+// Returns `count` random hexadecimal digits.
 inline std::string RandomDigits(size_t count) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::random_device random;

@@ -51,8 +51,8 @@ std::string NameOf(const OutputSpec& output) {
 }
 
 // Returns the mean size of the records' frames: the source's own figure, or that of the first
-// records. Also compares these with the dataset that the output shall be like, since the whole is
-// known only when everything is written.
+// records. Also compares these with the dataset that the output is to be like, because all records
+// are known only when everything is written.
 absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& options) {
   const uint64_t mean = source.mean_record_bytes();
   if (mean > 0 && !options.like) return mean + kFrameBytes;
@@ -143,11 +143,11 @@ class Output {
   ConvertProgress& progress_;
   OutputSpec spec_;
   std::unique_ptr<Staging> staging_;
-  const PartStaging* attempts_ = nullptr;  // with a job: staging_
+  const PartStaging* attempts_ = nullptr;  // staging_ if a job is written, otherwise null
   std::optional<Manifest> complete_;
   std::unique_ptr<DatasetWriter> writer_;
   std::unique_ptr<ItemShuffler> shuffler_;
-  std::vector<uint64_t> parts_;  // with a job: the parts that are not finished yet
+  std::vector<uint64_t> parts_;  // parts of the job that are not finished yet
   size_t num_taken_over_ = 0;
   uint64_t counted_ = 0;  // records written that progress_ includes
   uint64_t total_ = 0;

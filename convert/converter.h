@@ -72,8 +72,8 @@ struct ConvertOptions {
   std::vector<uint64_t> only_shards;
   // Options of the source that it does not include in its own fingerprint; used by `resume`.
   std::string fingerprint;
-  // A dataset that these shall be like: other kinds of features than its own are an error, as early
-  // as they can be seen.
+  // A dataset whose features these are to match: a feature of another kind is an error, which is
+  // reported as early as possible.
   std::optional<NamedManifest> like;
   std::stop_token stop;
   std::map<std::string, std::string> made_by;  // recorded in the manifest

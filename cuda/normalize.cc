@@ -136,7 +136,7 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
     *lambda = args.lambda = static_cast<float>(share);
     return args;
   }
-  // A box of the image's shape, centred anywhere and clipped at the edges (Yun et al., CutMix,
+  // A box of the image's shape, centered anywhere and clipped at the edges (Yun et al., CutMix,
   // 2019).
   args.mix = 2;
   const double side = std::sqrt(1 - share);

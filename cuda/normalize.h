@@ -1,4 +1,4 @@
-// Normalises images on the device, so that they cross the bus as bytes.
+// Normalizes images on the device, so that they cross the bus as bytes.
 
 #ifndef SHARDFEED_CUDA_NORMALIZE_H_
 #define SHARDFEED_CUDA_NORMALIZE_H_
@@ -29,7 +29,7 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
                                                 const Normalize& normalize, const Batch& batch,
                                                 std::vector<uint8_t>* flips, float* lambda);
 
-// The kernels, loaded on a device. Thread safe.
+// The kernels, loaded on a device. Thread-safe.
 class NormalizeKernels {
  public:
   static absl::StatusOr<std::unique_ptr<NormalizeKernels>> Load(

@@ -19,13 +19,13 @@ namespace {
 struct Reference {
   std::string_view type;
   uint32_t from = 0;
-  uint32_t to = 0;  // the first
+  uint32_t to = 0;  // the first item referred to
 };
 
 // A property that an item has.
 struct Association {
-  uint32_t number = 0;      // of the property, from 1
-  std::string_view stored;  // where the file says so
+  uint32_t number = 0;      // number of the property, from 1
+  std::string_view stored;  // the bytes of the file that say so
 };
 
 // Whether a property crops or turns the image.

@@ -112,8 +112,8 @@ void SkipExtraChannel(BitReader& in) {
   if (in.Bool()) return;  // alpha of 8 bits
   const uint32_t type = in.Enum();
   SkipBitDepth(in);
-  in.U32({{{0}, {3}, {4}, {1, 3}}});                                  // how much smaller it is
-  in.Skip(uint64_t{8} * in.U32({{{0}, {0, 4}, {16, 5}, {48, 10}}}));  // its name
+  in.U32({{{0}, {3}, {4}, {1, 3}}});                                  // how much smaller the channel is
+  in.Skip(uint64_t{8} * in.U32({{{0}, {0, 4}, {16, 5}, {48, 10}}}));  // the name of the channel
   if (type == kAlpha) in.Bool();
   if (type == kSpotColor) in.Skip(4 * 16);
   if (type == kCfa) in.U32({{{1}, {0, 2}, {3, 4}, {19, 8}}});
@@ -144,19 +144,19 @@ bool ReadColors(BitReader& in, JxlHeader* header) {
       in.Enum();
     }
   }
-  in.Enum();  // how it should be rendered
+  in.Enum();  // the rendering intent
   return false;
 }
 
 // Returns whether the header ends there. Otherwise, what follows is of a kind that few files have.
 bool ReadMetadata(BitReader& in, JxlHeader* header) {
-  if (in.Bool()) return true;  // all as usual
+  if (in.Bool()) return true;  // all fields have their defaults
   const bool extra_fields = in.Bool();
   if (extra_fields) {
     header->orientation = 1 + static_cast<int>(in.Bits(3));
     uint32_t height = 0;
     uint32_t width = 0;
-    if (in.Bool()) ReadSize(in, &height, &width);  // in which it should be shown
+    if (in.Bool()) ReadSize(in, &height, &width);  // the size in which the image should be shown
     if (in.Bool()) SkipPreview(in);
     if (in.Bool()) SkipAnimation(in);
   }
@@ -164,9 +164,9 @@ bool ReadMetadata(BitReader& in, JxlHeader* header) {
   in.Bool();  // whether 16 bits suffice
   header->extra_channels = in.U32({{{0}, {1}, {2, 4}, {1, 12}}});
   for (uint32_t i = 0; i < header->extra_channels && in.ok(); ++i) SkipExtraChannel(in);
-  in.Bool();  // whether it is stored as XYB
+  in.Bool();  // whether the pixels are stored as XYB
   const bool profile = ReadColors(in, header);
-  if (extra_fields && !in.Bool()) in.Skip(3 * 16 + 1);  // how bright it is
+  if (extra_fields && !in.Bool()) in.Skip(3 * 16 + 1);  // the tone mapping
   const bool extensions = in.Bits(2) != 0;
   return !profile && !extensions;
 }

@@ -46,7 +46,7 @@ class FlightRecorder {
   const double starved_seconds_;
   std::deque<LiveRun> seconds_;
   bool recorded_ = false;      // whether the present wait has been written
-  double waited_seconds_ = 0;  // at the last call
+  double waited_seconds_ = 0;  // how long the consumer had waited at the last call
   uint64_t records_ = 0;
 };
 

@@ -37,7 +37,7 @@ StateWords WordsOf(const std::vector<RankPart>& parts) {
   return words;
 }
 
-// The waits of a thread, at which another may look.
+// Measures how long a thread waits. Other threads may read the result at any time.
 class WaitClock {
  public:
   struct Waits {
@@ -77,7 +77,7 @@ class WaitClock {
 
  private:
   static constexpr int kMostTries = 1000;
-  // Between two waits for the same element.
+  // The longest pause between two waits for the same element.
   static constexpr uint64_t kPauseNs = 1'000'000'000;
   static uint64_t Since(uint64_t then, uint64_t now) { return now - std::min(then, now); }
 

@@ -157,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   if (mixture != nullptr) {
     if (options.records) {
       return absl::InvalidArgumentError(
-          "mix: which records are read is said of each source of a mixture");
+          "mix: records are selected in each source of a mixture, not in the whole mixture");
     }
     absl::StatusOr<Selection> of_sources = SelectSources(*table, *mixture, &parts);
     if (!of_sources.ok()) return of_sources.status();

@@ -94,7 +94,7 @@ class UnindexedReader {
   std::unique_ptr<Reader> reader_;
   absl::Status error_;
   std::atomic<bool> indexed_ = false;
-  std::atomic<bool> readable_ = false;  // by a Reader, as the indexes are there
+  std::atomic<bool> readable_ = false;  // whether all indexes exist, so that a Reader can read
   std::stop_source stop_;
   std::unique_ptr<std::stop_callback<std::function<void()>>> stop_from_;
   std::thread indexing_;

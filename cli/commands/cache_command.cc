@@ -145,7 +145,7 @@ void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit) {
   const auto add = [&](const char* name, const char* description,
                        int (*run)(const CacheFlags&, const CommandOptions&)) {
     CLI::App* sub = command->add_subcommand(name, description);
-    sub->add_option("DIR", flags->folder, "folder of the cache, as --cache had it")->required();
+    sub->add_option("DIR", flags->folder, "folder of the cache, as given to --cache")->required();
     AddCommonOptions(*sub, options);
     sub->callback([flags, run, &options, exit] { *exit = run(*flags, options); });
     return sub;

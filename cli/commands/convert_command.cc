@@ -263,9 +263,9 @@ uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) 
   return sum;
 }
 
-// Why a dataset that was kept, because it was complete, may be out of date: the first of the paths
-// that was modified after it was written, or is a pipe, whose content is not known any more; empty:
-// nothing tells. A folder is modified when files are added to it.
+// Returns why a dataset that was kept because it was complete may be out of date: it names the first
+// path that was modified after the dataset was written, or that is a pipe, whose content is not
+// known any more. Empty if there is no such path. A folder is modified when files are added to it.
 std::string WhyOutOfDate(const std::vector<std::string>& paths, const Inputs& inputs,
                          const std::string& manifest) {
   struct stat written;
@@ -435,7 +435,7 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
                                        converting.like->name));
   }
   AddSuffixNote(spec->suffix, converting.encode.compression, &report.notes);
-  // Whoever has chosen the numbers of the classes knows them.
+  // A user who has chosen the numbers of the classes needs no note about them.
   if (converting.only_shards.empty() && !converting.like && !IsGiven(command, "--class-map")) {
     AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
                     &report.notes);

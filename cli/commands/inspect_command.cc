@@ -379,7 +379,7 @@ absl::Status PrintText(const Inspected& found, const InspectFlags& flags) {
   });
 }
 
-// InvalidArgument: `path`, which shall be written, is one of the shards.
+// InvalidArgument: `path`, which is to be written, is one of the shards.
 absl::Status CheckIsNoShard(const std::string& path, const std::vector<std::string>& shards) {
   for (const std::string& shard : shards) {
     std::error_code error;

@@ -189,7 +189,7 @@ struct EpochPlan {
   bool shuffled = false;
   bool exact = false;  // a shuffle of all records
   uint64_t window = 1;
-  uint64_t batches = 0;    // of each rank
+  uint64_t batches = 0;    // batches of each rank
   uint64_t left_over = 0;  // records that no rank gets
   uint64_t padding = 0;    // records that appear twice
   std::optional<PackedEpoch> packed;

@@ -214,8 +214,8 @@ uint64_t CountRecords(const std::vector<Part>& parts, const ReshardOptions& resh
 }
 
 struct Written {
-  std::vector<Manifest> manifests;    // of the datasets
-  std::vector<uint64_t> only_shards;  // of --only-shards
+  std::vector<Manifest> manifests;    // manifests of the datasets written
+  std::vector<uint64_t> only_shards;  // numbers given by --only-shards
 };
 
 absl::StatusOr<Written> Write(const ReshardCommand& command, const ReshardFlags& flags,

@@ -34,7 +34,7 @@ constexpr size_t kValueColumns = 60;
 
 struct Sample {
   Schema schema;
-  std::map<std::string, std::string> first_values;  // by feature
+  std::map<std::string, std::string> first_values;  // first value of each feature
   std::vector<std::string> first;                   // the records that are shown
   uint64_t records = 0;
   uint64_t bytes = 0;

@@ -25,7 +25,8 @@ bool HasColors(int stream) {
   return ::isatty(stream) != 0 && !terminal.empty() && terminal != "dumb";
 }
 
-// Parameters of the terminal's sequence for it. All are readable on light and dark backgrounds.
+// Returns the parameters of the escape sequence that selects the color. All colors are readable on
+// light and on dark backgrounds.
 std::string_view CodeOf(Paint paint) {
   switch (paint) {
     case Paint::kError:

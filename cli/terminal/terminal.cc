@@ -112,7 +112,8 @@ std::vector<Character> CharactersOf(std::string_view text) {
 }
 
 constexpr std::string_view kCut = "...";
-constexpr const char* kToLineStart = "\r\033[K";  // and erases the line
+// Moves to the beginning of the line and erases it.
+constexpr const char* kToLineStart = "\r\033[K";
 
 struct StatusLine {
   Mutex mutex;

@@ -39,7 +39,8 @@ class ClassMap {
   // The name is valid as long as the map.
   std::optional<std::string_view> NameOf(int64_t number) const;
   ClassNames classes() const { return {name_of_number_.begin(), name_of_number_.end()}; }
-  // Says of a class `what`, "the class "cat"", that the map does not have it, and what to do.
+  // Returns a message that the map lacks a class, and what to do about it. `what` names the class:
+  // "the class \"cat\"".
   std::string Lacks(std::string_view what) const;
   // A note on the classes of the map that are not among the `used` numbers; empty if all are.
   std::string NoteOfUnused(const std::set<int64_t>& used) const;

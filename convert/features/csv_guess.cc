@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// The beginning that is looked at.
+// How much of the beginning of a file is examined.
 constexpr size_t kMaxRows = 100;
 constexpr size_t kMaxBytes = 256 << 10;
 // A delimiter fits if this share of the rows has the same number of cells.
@@ -46,7 +46,7 @@ Sample Split(std::string_view text, bool at_end, CsvDialect dialect) {
 
 // Whether the second row has a blank after its first delimiter.
 bool MayHaveBlanks(std::string_view text, char delimiter) {
-  // The header often has none.
+  // Skip the header, which often has no blanks.
   const size_t second = text.find('\n');
   if (second != text.npos && second + 1 < text.size()) text.remove_prefix(second + 1);
   const size_t at = text.substr(0, text.find('\n')).find(delimiter);

@@ -134,7 +134,7 @@ class JsonSchema {
   size_t num_listed_keys_ = 0;  // keys of objects in lists
   std::vector<Column> columns_;
   std::unordered_map<std::string, size_t> column_of_name_;
-  std::unordered_map<std::string, size_t> column_of_lengths_;  // by the names of its lengths
+  std::unordered_map<std::string, size_t> column_of_lengths_;  // keyed by NAME_lengths
   uint64_t record_ = 0;                                        // counts from 1
   uint64_t object_ = 0;                                        // counts from 1
 };

@@ -137,15 +137,15 @@ class LabelFile {
   std::vector<Column> columns_;
   size_t label_column_ = 1;
   size_t split_column_ = 0;              // 0: none, since the first column is the image's name
-  std::vector<std::string_view> cells_;  // row by row
+  std::vector<std::string_view> cells_;  // cells of all rows, row by row
   std::vector<uint64_t> lines_;          // line of each row
-  std::unordered_map<std::string_view, size_t> rows_;  // by the image's name
+  std::unordered_map<std::string_view, size_t> rows_;  // row of each image's name
   Labels labels_ = Labels::kNames;
   std::vector<std::string_view> class_names_;
   bool has_header_ = false;
   uint64_t num_padded_ = 0;         // labels that had blanks around them
   uint64_t first_padded_ = 0;       // line of the first of them
-  std::vector<std::string> notes_;  // without the name of the file
+  std::vector<std::string> notes_;  // notes without the name of the file
 };
 
 }  // namespace shardfeed

@@ -26,14 +26,14 @@ std::string NoteOfMissing(std::string_view column, uint64_t count, std::string_v
                      count == 1 ? "1 value is" : fmt::format("{} values are", count), first);
 }
 
-// Whether the first of `a` precedes the first of `b`, if there is one.
+// Whether the first cell of `a` precedes the first cell of `b`. Cells of which there are none come last.
 bool IsBefore(const Cells& a, const Cells& b) {
   if (a.count == 0 || b.count == 0) return a.count > 0;
   if (a.place.file != b.place.file) return a.place.file < b.place.file;
   return a.place.line < b.place.line;
 }
 
-// The cells of both sorts.
+// Returns the cells of both sorts together.
 Cells Joined(const Cells& a, const Cells& b) {
   Cells both = IsBefore(b, a) ? b : a;
   both.count = a.count + b.count;
@@ -351,13 +351,13 @@ std::string TableColumn::ReasonOfTexts(const std::function<std::string(const Cel
   return fmt::format("{}", fmt::join(reasons, ", and "));
 }
 
-// Why the column is text, if that is worth telling.
+// Returns notes that say why the column is text, if that is worth telling.
 std::vector<std::string> TableColumn::NotesOfBytes(
     const std::string& column, const Cells& missing,
     const std::function<std::string(const Cells&)>& first, const SpellOption& spell) const {
   std::vector<std::string> notes;
   const uint64_t numbers = ints_ + floats_;
-  // Where numbers are more, it is no column of dates.
+  // A column with more numbers than dates is not a column of dates.
   const bool of_dates = rules_->counts_dates() && dates_.count > 0 && dates_.count >= numbers;
   Cells others = texts_;
   if (of_dates) {
@@ -377,7 +377,7 @@ std::vector<std::string> TableColumn::NotesOfBytes(
     remedy = fmt::format("; {} reads them as numbers", spell("thousands", other));
   } else if (spell && !of_dates && with_decimal_ > 0 && with_decimal_ == others.count &&
              floats_ == 0) {
-    // With another decimal mark, numbers that have this one would be text.
+    // With the other decimal mark, numbers that have this one would become text.
     const std::string thousands(1, rules_->options().decimal);
     remedy = with_both_ == 0 ? fmt::format("; {} reads them as numbers", spell("decimal", other))
                              : fmt::format("; {} and {} read them as numbers",

@@ -48,7 +48,7 @@ class InputFiles {
     uint64_t size = 0;
     int64_t seconds = 0;
     int64_t nanoseconds = 0;
-    std::string version;  // of an object
+    std::string version;  // version of an object; empty for a file
     bool operator==(const State&) const = default;
   };
   static absl::StatusOr<State> StateOf(const std::string& path);

@@ -87,7 +87,7 @@ class MemberDecompressor : public Decompressor {
     // At the end of a short file there are fewer bytes.
     if (absl::Status status = input_.Ensure(kCodecMagicBytes).status(); !status.ok()) return status;
     if (began_ && codec_ == Codec::kXz) {
-      // Zeros, four at a time, may follow a stream.
+      // A stream may be followed by zeros, a multiple of four (stream padding).
       constexpr std::string_view kPadding = "\0\0\0\0"sv;
       while (input_.view().starts_with(kPadding)) {
         input_.Consume(kPadding.size());

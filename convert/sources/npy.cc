@@ -109,10 +109,10 @@ class NpySource : public Source {
   std::vector<std::shared_ptr<File>> open_;
   std::vector<Array> arrays_;  // arrays sorted by name
   uint64_t num_records_ = 0;
-  // Of each array of float64, the values that lost digits.
+  // The values of an array of float64 that lost digits.
   struct Lossy {
     uint64_t count = 0;
-    uint64_t row = UINT64_MAX;  // of the first one
+    uint64_t row = UINT64_MAX;  // row of the first such value
     std::string first;          // "1e-50 in row 3 of a.npy"
   };
   mutable Mutex mutex_;

@@ -80,7 +80,7 @@ class TarSource : public Source {
     bool is_json = false;
     TextColumn column;  // values of a class ending
     uint64_t records = 0;
-    uint64_t empty = 0;  // of a class ending: records without a value
+    uint64_t empty = 0;  // records without a value of a class ending
   };
   struct Part {
     uint32_t extension;

@@ -86,7 +86,7 @@ class YoloSource : public AnnotatedImages {
   uint32_t num_keypoints_ = 0;
   uint32_t keypoint_values_ = 0;
   ObjectColumns columns_;
-  std::vector<std::string> found_notes_;  // on where the folders were found
+  std::vector<std::string> found_notes_;  // notes on where folders were found
   YoloLabel label_;                       // for Scan
   WholeFile file_;
   std::unordered_set<std::string> used_;  // the label files of images

@@ -119,7 +119,7 @@ absl::StatusOr<std::vector<int64_t>> ShapeOfExtension(std::string_view name,
   return shape;
 }
 
-// Checks what a type says of its array's structure.
+// Checks that an array has the structure that its type requires.
 absl::Status CheckShape(std::string_view name, const ArrowArray& array, int64_t buffers,
                         int64_t children) {
   if (array.n_buffers != buffers || array.n_children != children || array.length < 0 ||
@@ -129,7 +129,8 @@ absl::Status CheckShape(std::string_view name, const ArrowArray& array, int64_t 
   return absl::OkStatus();
 }
 
-// Says what a type is that no feature has a counterpart of, and what to make of it.
+// Returns the message for a type that has no counterpart in records: its name, and what to convert
+// it to.
 std::string NoCounterpart(std::string_view format) {
   struct Name {
     std::string_view prefix;
@@ -162,15 +163,16 @@ std::string NoCounterpart(std::string_view format) {
       format);
 }
 
-// The values of categories, of which a column has the number of one for each element.
+// The decoded values of a dictionary-encoded column, which holds the number of a category for each
+// element.
 template <typename T>
 struct Decoded {
   std::vector<T> values;
   std::vector<uint8_t> is_set;  // bits
 };
 
-// The elements of `indices` from its offset up to its length: whether each has a value, and which
-// one of the dictionary's.
+// Visits the elements of `indices` from its offset up to its length: whether each has a value, and
+// the number of that value in the dictionary.
 template <typename Index>
 absl::Status VisitIndices(std::string_view name, const ArrowArray& indices, uint64_t values,
                           const BitView& value_is_set, const auto& visit) {
@@ -182,8 +184,9 @@ absl::Status VisitIndices(std::string_view name, const ArrowArray& indices, uint
     uint64_t value = 0;
     if (has_value) {
       if (std::cmp_less(numbers[at], 0) || std::cmp_greater_equal(numbers[at], values)) {
-        return Refuse(
-            name, fmt::format("row {}: category {} of {} that there are", i, numbers[at], values));
+        return Refuse(name, fmt::format("row {}: category {} does not exist: there are {}, numbered "
+                                        "from 0",
+                                        i, numbers[at], values));
       }
       value = static_cast<uint64_t>(numbers[at]);
       has_value = value_is_set[value];
@@ -214,8 +217,7 @@ absl::Status VisitIndices(std::string_view name, std::string_view format, const 
 absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,
                         ExampleColumn* column);
 
-// Makes a column of the values of categories. `is_set`: bits of elements, counted from the array's
-// offset.
+// Makes a column of the values that the categories of a dictionary-encoded array stand for.
 absl::Status TakeDictionary(std::string_view name, const ArrowSchema& schema,
                             const ArrowArray& array, ExampleColumn* column) {
   if (schema.dictionary == nullptr || array.dictionary == nullptr ||
@@ -288,7 +290,7 @@ absl::Status TakeDictionary(std::string_view name, const ArrowSchema& schema,
   return status;
 }
 
-// Takes the values of an array that is no list. If they are categories, `column` also gets the
+// Takes the values of an array that is not a list. If they are categories, `column` also gets the
 // bits of those that have a value.
 absl::Status TakeValues(std::string_view name, const ArrowSchema& schema, const ArrowArray& array,
                         ExampleColumn* column) {
@@ -415,7 +417,7 @@ absl::StatusOr<ExampleColumn> ColumnOf(const ArrowSchema& schema, const ArrowArr
       column.splits64 = static_cast<const int64_t*>(array.buffers[1]) + begin;
       sound = check(column.splits64);
     }
-    if (!sound) return Refuse(column.name, "the offsets of its lists fall");
+    if (!sound) return Refuse(column.name, "the offsets of its lists decrease");
     if (!even) {
       return Refuse(column.name, "its lists do not have the size of its tensors");
     }

@@ -67,8 +67,8 @@ struct ExampleColumn {
   const int32_t* splits32 = nullptr;
   const int64_t* splits64 = nullptr;
   uint64_t width = 1;
-  bool is_list = false;        // Whether a row is a list, even if it has one element.
-  std::vector<int64_t> shape;  // of a row's elements; empty: they are a list, or one value
+  bool is_list = false;        // whether a row is a list, even if it has one element
+  std::vector<int64_t> shape;  // shape of a row's elements; empty: a list, or one value
 
   // A row that is not set has no value: its record lacks the feature. Elements must all be set.
   BitView row_is_set;

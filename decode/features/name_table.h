@@ -74,7 +74,7 @@ class NameTable {
     return static_cast<uint32_t>(hash >> 32) & mask_;
   }
 
-  std::vector<Entry> entries_;  // by number
+  std::vector<Entry> entries_;  // entries in the order of their numbers
   std::vector<uint32_t> buckets_;
   uint32_t mask_ = 0;
 };

@@ -104,7 +104,7 @@ typedef struct shardfeed_run_options {
   uint64_t epoch;        /* the first epoch */
 } shardfeed_run_options;
 
-/* "0.1.0" */
+/* The version of the library: "MAJOR.MINOR.PATCH". */
 const char* shardfeed_version(void);
 /* What the calling thread's last failing call reported; "" if none failed. Valid until this
  * thread's next failing call. */

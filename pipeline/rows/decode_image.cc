@@ -316,7 +316,7 @@ class DecodeImageStep : public RowStep {
   const BoxesAndPoints boxes_;
   // Columns of encoded images and the outputs of their pixels: the image, views, masks.
   std::vector<std::pair<std::string, size_t>> images_;
-  size_t num_views_ = 0;  // with the image
+  size_t num_views_ = 0;  // number of views, the image included
   size_t first_box_output_ = 0;
   mutable Mutex mutex_;
   mutable std::vector<Decoders> idle_ ABSL_GUARDED_BY(mutex_);

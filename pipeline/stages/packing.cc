@@ -118,7 +118,7 @@ absl::StatusOr<int64_t> LengthOf(const Batch& batch, size_t row, const PackLayou
   return length;
 }
 
-// The length with the separator, which an empty sequence has not.
+// The length with the separator, which an empty sequence does not have.
 int64_t SequenceOf(int64_t length, const PackLayout& layout) {
   return length + (length > 0 && !layout.separator.empty());
 }
@@ -249,7 +249,7 @@ class PlannedStage : public Stage {
     std::deque<Batch> batches;  // one row for each part
   };
 
-  // Makes `*out`, which is empty, of a row.
+  // Fills `*out`, which is empty, with a row.
   virtual absl::Status Make(const Row& row, Batch* out) = 0;
 
   // InvalidArgument: the record does not have the length on which the plan is based. `name` is that

@@ -207,7 +207,7 @@ struct Rest {
   std::vector<uint64_t> next;          // each rank's first place that was not taken completely
   std::set<uint64_t> held;             // earlier positions that were not delivered completely
   std::set<uint64_t> whole;            // those of which no row was delivered
-  std::map<uint64_t, uint64_t> begun;  // by position, the number of flat_map's rows taken
+  std::map<uint64_t, uint64_t> begun;  // number of flat_map's rows taken, by position
   MergedPlace merged;
 };
 

@@ -110,7 +110,7 @@ class ElementQueue {
  private:
   // Where element at() - 1 of head_ comes from, if it is a row.
   std::optional<RowOrigin> OriginOfLast() const;
-  // Keeps that before head_ goes.
+  // Keeps that origin before head_ is dropped.
   void RememberLast();
   void Drop() {
     RememberLast();
@@ -123,7 +123,7 @@ class ElementQueue {
   uint64_t beyond_ = 0;  // Beyond() of that state
   Batch head_;
   size_t at_ = 0;
-  std::optional<RowOrigin> last_;  // of the last element taken before head_, if that is known
+  std::optional<RowOrigin> last_;  // origin of the last element taken before head_, if known
   uint64_t skip_ = 0;              // elements to drop, after Load
   bool ended_ = false;
 };

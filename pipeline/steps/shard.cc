@@ -107,7 +107,8 @@ Dataset Dataset::Shard(uint64_t rank, uint64_t world) const {
     const uint64_t outer = shards->reader.world;
     if (outer > UINT32_MAX / world) {
       return Dataset(absl::InvalidArgumentError(
-          fmt::format("shard: {} times {} parts are more than {}", world, outer, UINT32_MAX)));
+          fmt::format("shard: the ranks of two parts, {} times {}, must be at most {} together",
+                      outer, world, UINT32_MAX)));
     }
     Step step = *step_;
     ReaderOptions& reader = std::get<ShardsWork>(step.work).reader;

@@ -43,7 +43,7 @@ struct Slices {
     std::vector<int64_t> items;
     std::vector<int64_t> begins;
     std::vector<int64_t> ends;
-    uint64_t at = 0;  // where the item begins in the order
+    uint64_t at = 0;  // the place in the order at which the item begins
     for (const size_t item : OrderOf(epoch)) {
       const uint64_t begin = std::max(at, from);
       const uint64_t end = std::min(at + sizes[item], to);
@@ -70,13 +70,13 @@ Dataset Dataset::Slices(std::vector<uint64_t> sizes, std::optional<uint64_t> see
   }
   if (world > UINT32_MAX) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("slices: {} parts are more than {}", world, UINT32_MAX)));
+        fmt::format("slices: world must be at most {}, got {}", UINT32_MAX, world)));
   }
   uint64_t all = 0;
   for (const uint64_t size : sizes) {
     if (size > kMostInAll - all) {
       return Dataset(absl::InvalidArgumentError(
-          fmt::format("slices: the sizes are more than {} together", kMostInAll)));
+          fmt::format("slices: the sum of the sizes must be at most {}", kMostInAll)));
     }
     all += size;
   }

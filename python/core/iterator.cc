@@ -127,7 +127,7 @@ struct PyIterator::Run {
   bool busy ABSL_GUARDED_BY(mutex) = false;  // whether work is pending or running
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   absl::Status status ABSL_GUARDED_BY(mutex);  // status of the finished work
-  std::stop_source stop;                       // of the thread
+  std::stop_source stop;                       // stops the thread
   std::thread thread;
 };
 

@@ -94,7 +94,7 @@ class PyIterator {
   std::vector<uint32_t> damaged_rows_;  // the damaged ones among the rows
   size_t at_ = 0;
   std::atomic<uint64_t> padded_ = 0;
-  std::vector<uint32_t> last_damaged_;  // with the GIL
+  std::vector<uint32_t> last_damaged_;  // accessed with the GIL held
   // Counts of delivered batches.
   uint64_t elements_ = 0;
   uint64_t batch_rows_ = 0;

@@ -38,7 +38,7 @@ _SCHEMES = [("s3:",), ("gs:",), ("az:",), ("abfss:",), ("http:",), ("https:",)]
 
 Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]
-Position = Annotated[int, Whole(0, 1 << 60)]  # of a mixture's schedule
+Position = Annotated[int, Whole(0, 1 << 60)]  # a position in the schedule of a mixture
 Seed = Annotated[int, Whole(0, (1 << 64) - 1)]
 Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: chosen automatically
 Scans = Annotated[int, Whole(1, (1 << 31) - 1)]

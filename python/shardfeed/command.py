@@ -349,14 +349,14 @@ class Inspection:
     def _images(self, most: int = 4) -> str:
         import itertools
         from .sources import read
-        from .viewer import examples, pictures
+        from .viewer import examples, images
         tags = []
         for record in read(self._spec)[:most] if self.records else ():
             features = examples.features_or_whole(record)
-            for place in itertools.islice(pictures.places(features, most), most):
+            for place in itertools.islice(images.places(features, most), most):
                 try:
-                    url, _ = pictures.picture_url(features, place)
-                except pictures.Unshown:
+                    url, _ = images.image_url(features, place)
+                except images.Unshown:
                     continue
                 tags.append(f'<img height="96" src="{url}"/>')
         return "".join(tags)

@@ -197,7 +197,8 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
   constexpr uint64_t kMost = uint64_t{1} << 40;
   if (size > kMost || items > kMost) {
     return absl::InvalidArgumentError(
-        fmt::format("mix: an epoch of {} of {} records has too many", size, items));
+        fmt::format("mix: an epoch of {} of {} records is too long: each must be at most {}", size,
+                    items, kMost));
   }
   for (size_t s = 0; s < sources.size(); ++s) {
     if (sources[s].items == 0) continue;

@@ -22,8 +22,8 @@ constexpr uint64_t kLeastEntries = 16;
 // Weights as integers, so that all machines round alike.
 constexpr int kWeightBits = 40;
 
-// Counts whose sum is `period`, in proportion to `weights`, whose greatest is below 2^41; none that
-// has a weight is 0.
+// Returns counts in proportion to `weights`, the largest of which is below 2^41. Their sum is
+// `period`, and the count of a weight above 0 is above 0.
 std::vector<uint64_t> Quantize(const std::vector<uint64_t>& weights, uint64_t total,
                                uint64_t period) {
   std::vector<uint64_t> counts(weights.size());
@@ -37,7 +37,7 @@ std::vector<uint64_t> Quantize(const std::vector<uint64_t>& weights, uint64_t to
     if (whole > 0) rests.emplace_back(static_cast<uint64_t>(product % total), s);
     left -= counts[s];  // may wrap around below 0, and back
   }
-  // The greatest rests are rounded up.
+  // Round up the largest remainders.
   std::stable_sort(rests.begin(), rests.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   for (size_t i = 0; static_cast<int64_t>(left) > 0; i = (i + 1) % rests.size(), --left) {
@@ -49,10 +49,10 @@ std::vector<uint64_t> Quantize(const std::vector<uint64_t>& weights, uint64_t to
   return counts;
 }
 
-// A sequence of counts[0] times 0, counts[1] times 1 ..., in which every prefix has each less than
-// one time more or less than its share. The i-th time of a number with share w lies between (i - 1)
-// / w and i / w; the earliest deadline comes first (Tijdeman, "The chairman assignment problem",
-// 1980).
+// Returns a sequence of counts[0] times 0, counts[1] times 1 ..., in every prefix of which the count
+// of each number differs from its share by less than one. The i-th occurrence of a number with share
+// w lies between (i - 1) / w and i / w; the one with the earliest deadline comes first (Tijdeman,
+// "The chairman assignment problem", 1980).
 std::vector<uint16_t> SmoothSequence(const std::vector<uint64_t>& counts, uint64_t length) {
   struct Next {
     uint64_t deadline;
@@ -99,12 +99,13 @@ absl::Status MixSchedule::Check(const std::vector<std::string>& names,
   if (names.empty()) return absl::InvalidArgumentError("mix: there are no sources");
   if (names.size() > kMostSources) {
     return absl::InvalidArgumentError(
-        fmt::format("mix: {} sources are more than {}; join some", names.size(), kMostSources));
+        fmt::format("mix: expected at most {} sources, got {}; join some", kMostSources,
+                    names.size()));
   }
   if (names.size() * lanes > kMostCells) {
     return absl::InvalidArgumentError(
-        fmt::format("mix: {} times {} are more than {}; use fewer lanes",
-                    CountText(names.size(), "source"), CountText(lanes, "lane"), kMostCells));
+        fmt::format("mix: sources times lanes must be at most {}, got {} times {}; use fewer lanes",
+                    kMostCells, names.size(), lanes));
   }
   if (segments.empty()) return absl::InvalidArgumentError("mix: there are no weights");
   if (segments.size() > kMostSegments) {
@@ -314,7 +315,7 @@ uint64_t MixSchedule::PositionOf(uint32_t source, uint64_t number) const {
   const uint64_t within = of_lane - segment.taken[of.first_cell + lane];
   const uint64_t rounds = within / count;
   const uint64_t rest = within % count;
-  // The greatest number of cells that have no more than the rest.
+  // Find the largest number of cells that have no more entries than the remainder.
   uint64_t low = 0;
   uint64_t high = of.lanes.divisor();
   while (low + 1 < high) {

@@ -82,12 +82,12 @@ class MixSchedule {
     uint64_t rows = 0;
     Divider row_divider{1};
     std::vector<uint64_t> counts;   // number of entries of each source in the table
-    std::vector<uint16_t> sources;  // by row and column
+    std::vector<uint16_t> sources;  // source of each cell of the table, row by row
     std::vector<uint32_t> ranks;    // rank of an entry in its cell
     std::vector<uint32_t> entries;  // the entries of each cell, ascending
     std::vector<uint32_t>
         begins;  // where each cell begins in `entries`, and the end of the last one
-    std::vector<uint64_t> taken;  // by a source's lane before the segment; numbered as cells
+    std::vector<uint64_t> taken;  // numbers taken before the segment, per cell
   };
   struct Source {
     uint64_t first_cell = 0;

@@ -14,6 +14,7 @@ namespace {
 constexpr uint64_t kDefaultChunkBytes = 1 << 20;
 constexpr uint64_t kDefaultWindowBytes = 256 << 20;
 constexpr uint64_t kMaxLanes = 1 << 16;
+constexpr uint64_t kMaxRecords = uint64_t{1} << 40;
 
 class SequentialOrder : public Order {
  public:
@@ -53,8 +54,9 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
     return absl::InvalidArgumentError(
         fmt::format("lanes must be from 1 to {}, got {}", kMaxLanes, spec.lanes));
   }
-  if (size > (uint64_t{1} << 40)) {
-    return absl::InvalidArgumentError(fmt::format("{} records are too many", size));
+  if (size > kMaxRecords) {
+    return absl::InvalidArgumentError(
+        fmt::format("an order must have at most {} records, got {}", kMaxRecords, size));
   }
   const bool any_chunk = spec.chunk == 0;
   if (any_chunk) {

@@ -48,8 +48,8 @@ bool IsFetched(const ShardTable& table) {
     blocks += CeilDivide(table.summary(i).shard_bytes, kCacheBlockBytes);
   }
   if (blocks == 0) return true;
-  // One block of each stretch of `step`, at random: a cache that lacks a hundredth of the data is
-  // seen to with near certainty.
+  // Look at a random block of each stretch of `step` blocks: it is nearly certain that this finds a
+  // cache that lacks a hundredth of the data.
   const uint64_t step = CeilDivide(blocks, kBlocksLookedAt);
   std::minstd_rand random(static_cast<uint32_t>(blocks));
   uint64_t next = random() % step;
@@ -67,7 +67,7 @@ bool IsFetched(const ShardTable& table) {
       const auto& object = static_cast<const RemoteFile&>(*file).cached();
       if (object == nullptr || !object->cache().Has(*object, next - begin)) return true;
     }
-    // The next look of a stretch that was broken off is in another shard.
+    // If the rest of the shard was skipped, continue with the next shard.
     if (next < end) next = std::max(next, end);
     begin = end;
   }

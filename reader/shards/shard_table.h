@@ -131,7 +131,7 @@ class ShardTable {
     // The index in memory, for a shard whose index could not be stored.
     std::shared_ptr<const ShardIndex> built;
     std::shared_ptr<const SoundCopy> copy;
-    std::vector<std::string> notes;  // from building its index; empty once they are told
+    std::vector<std::string> notes;  // notes from building its index; empty once told
   };
   struct Opened {
     std::shared_ptr<const ShardIndex> index;

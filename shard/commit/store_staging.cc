@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
 constexpr char kRecordHead[] = R"({"format":"shardfeed store commit 1",)";
-// Of what takes the place of the record WhileNothingIsCommitted.
+// The beginning of the object that takes the place of the record in WhileNothingIsCommitted.
 constexpr char kLockHead[] = R"({"format":"shardfeed store lock 1",)";
 constexpr std::chrono::milliseconds kLockPoll(250);
 constexpr int kMaxLocks = 100;

@@ -1,4 +1,4 @@
-// The manifest of a dataset that another one shall be like.
+// The manifest of a dataset that another one is to match.
 
 #ifndef SHARDFEED_SHARD_DECLARATIONS_NAMED_MANIFEST_H_
 #define SHARDFEED_SHARD_DECLARATIONS_NAMED_MANIFEST_H_
@@ -18,8 +18,8 @@ struct NamedManifest {
   Manifest manifest;
 };
 
-// Whether `name` cannot be a file with something else: it is a folder, a URL or a manifest, has an
-// '@', or is the stem of a dataset with a manifest.
+// Whether `name` can only be that of a dataset: it is a folder, a URL or a manifest, has an '@', or
+// is the stem of a dataset with a manifest.
 bool NamesDataset(const std::string& name);
 
 // Reads the manifest that `name` names: a spec (shardfeed/spec.h), a dataset's stem without its

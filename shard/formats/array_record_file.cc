@@ -42,7 +42,7 @@ absl::StatusOr<uint64_t> ReadFooterOffset(const File& file) {
 // The header of the first chunk with records before the footer.
 struct FirstChunk {
   std::optional<RiegeliChunkHeader> header;  // nullopt: there is no such chunk, or it is unknown
-  uint64_t begin = 0;                        // of that chunk
+  uint64_t begin = 0;                        // where that chunk begins
   bool unknown =
       false;  // a header is damaged, which reading the chunk reports, or too many precede
 };

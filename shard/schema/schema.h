@@ -75,7 +75,7 @@ struct FoundFeature {
   size_t position;     // its place in the record, or in a similar one that has more features
   FeatureKind kind;    // kNone: without values
   uint64_t count = 0;  // number of values
-  size_t end = 0;      // of its spans, which begin where those of the feature before it end
+  size_t end = 0;      // end of its spans, which begin at the end of the preceding feature's
   // Sizes of the shortest and the longest value of bytes.
   uint64_t min_bytes = 0;
   uint64_t max_bytes = 0;

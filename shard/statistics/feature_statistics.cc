@@ -39,7 +39,7 @@ uint32_t KeyOfFloat(uint32_t bits) {
   return magnitude == 0 ? 0 : magnitude > kInfinity ? kNaN : bits;
 }
 
-// What is seen of floats, but of the last ones that do not fill all lanes.
+// What a scan finds in floats, except for the last ones, which do not fill all lanes.
 struct FloatLanes {
   static constexpr size_t kLanes = 8;
 
@@ -183,7 +183,7 @@ class SomePlaces {
   uint64_t at_ = 0;
   uint64_t begin_ = 0;  // where the piece of chosen_ begins
   uint64_t chosen_ = 0;
-  uint64_t next_rank_ = 0;  // of the value at chosen_
+  uint64_t next_rank_ = 0;  // rank of the value at chosen_
   uint64_t rank_ = 0;
 };
 

@@ -337,7 +337,7 @@ void FrequentValues::Read(StatisticsReader& in, bool has_text) {
 }
 
 void FrequentValues::SampleCounted() {
-  // Values at equal distances of all, so that each is in the sample as often as it should be.
+  // Take values at equal distances, so that each is in the sample in proportion to its count.
   const uint64_t sampled = std::min<uint64_t>(total_, kSampled);
   uint64_t passed = 0;
   for (const auto& [key, count] : counts_.Sorted()) {

@@ -46,7 +46,7 @@ class ValueCollector {
     // of many features do not fit into a processor's fastest cache, but that of one does.
     std::unique_ptr<char[]> gathered;
     char* next = nullptr;  // the end of these values
-    char* end = nullptr;   // of the memory
+    char* end = nullptr;   // the end of the memory
     FeatureKind kind = FeatureKind::kNone;
     uint64_t seed_limit = 0;
 

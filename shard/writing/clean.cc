@@ -172,7 +172,7 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
                                          &summary->removed, &summary->kept, &used);
     if (!status.ok()) return status;
   }
-  std::map<std::string, std::vector<UnfinishedUpload>> abandoned;  // by the stem
+  std::map<std::string, std::vector<UnfinishedUpload>> abandoned;  // keyed by the stem
   for (const std::string& folder : {directory, SidecarPath(directory)}) {
     const absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
     if (!uploads.ok()) return uploads.status();

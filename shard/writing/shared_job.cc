@@ -35,7 +35,8 @@ constexpr std::string_view kTemporaryEnding = ".tmp";
 constexpr int kMaxBeginnings = 100;
 constexpr std::string_view kRemoveFolder =
     "remove the folder of the one that is wrong, and write its parts again";
-constexpr size_t kHostBytes = 40;  // with a process's number, less than an attempt's name may have
+// Together with the number of a process, this is shorter than the name of an attempt may be.
+constexpr size_t kHostBytes = 40;
 
 // Tells people which process wrote an attempt.
 std::string NameOfProcess() {

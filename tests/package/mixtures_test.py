@@ -466,7 +466,7 @@ def test_plan_and_replay_know_mixtures(folder):
     (["--weights", "x:1,1"], "such as 0.8,0.2, or 1000000:0.5,0.5 from a position on"),
     (["--weights", "1,-1"], "must be a number of at least 0, got -1"),
     (["--length", "5"], "--weights"),
-    (["--weights", "1,1", "--records", "0-3"], "which records are read is said of each source"),
+    (["--weights", "1,1", "--records", "0-3"], "records are selected in each source of a mixture"),
 ])
 def test_wrong_options_are_refused(folder, options, message):
     done = run("plan", f"{folder}/a@3", f"{folder}/b@3", *options)

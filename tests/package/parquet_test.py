@@ -202,7 +202,7 @@ def test_wrong_orders_of_row_groups(many):
         stream.shard(2, 2)
     with pytest.raises(ValueError, match="shuffle: seed must be"):
         stream.shuffle(-1)
-    with pytest.raises(ValueError, match="slices: 4294967296 parts are more than 4294967295"):
+    with pytest.raises(ValueError, match="slices: world must be at most 4294967295, got 4294967296"):
         stream.shard(0, 2**32)
 
 

@@ -124,7 +124,7 @@ def test_ragged_columns(tmp_path):
                             "m": sf.Ragged(np.arange(6).reshape(3, 2), splits)})
         for values, bad, message in [
                 (np.arange(3), np.array([1, 3]), "row_splits must begin with 0"),
-                (np.arange(3), np.array([0, 2, 1, 3]), "row_splits fall at 2"),
+                (np.arange(3), np.array([0, 2, 1, 3]), "row_splits decrease at 2"),
                 (np.arange(3), np.array([0, 2]), "row_splits end at 2, and there are 3 elements"),
                 (np.arange(3), np.array([0, 4]), "row_splits end at 4, and there are 3 elements")]:
             with pytest.raises(ValueError, match=f"feature 'f': {message}"):
@@ -191,7 +191,7 @@ def test_categories_that_do_not_exist(tmp_path):
     pa = pytest.importorskip("pyarrow")
     wrong = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int8()), pa.array(["a"]), safe=False)
     with sf.write(tmp_path / "a@1") as writer:
-        with pytest.raises(ValueError, match="column 'x': row 1: category 5 of 1 that there are"):
+        with pytest.raises(ValueError, match="column 'x': row 1: category 5 does not exist: there are 1, numbered from 0"):
             writer.write_batch(pa.table({"x": wrong}))
         with pytest.raises(ValueError, match="column 'x': row 0: None in a list|element 1 is missing"):
             writer.write_batch(pa.table({"x": pa.array([["a", None]], pa.list_(pa.dictionary(pa.int8(), pa.string())))}))

@@ -253,9 +253,9 @@ TEST(DatasetTest, SlicesRefuseWrongRanksAndSizes) {
                "slices: rank 2 of 2: ranks are numbered from 0");
   EXPECT_FAILS(Dataset::Slices({1}, std::nullopt, 0, 0).status(), kInvalidArgument, "rank 0 of 0");
   EXPECT_FAILS(Dataset::Slices({uint64_t{1} << 62, 1}).status(), kInvalidArgument,
-               "slices: the sizes are more than 4611686018427387904 together");
+               "slices: the sum of the sizes must be at most 4611686018427387904");
   EXPECT_FAILS(Dataset::Slices({1}, std::nullopt, 0, uint64_t{1} << 32).status(), kInvalidArgument,
-               "slices: 4294967296 parts are more than 4294967295");
+               "slices: world must be at most 4294967295, got 4294967296");
 }
 
 }  // namespace

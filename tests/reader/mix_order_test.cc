@@ -271,7 +271,8 @@ TEST(MixOrder, RefusesWhatIsNoMixture) {
   same.mixture = twice;
   ExpectRefused(same, {1, 1}, "mix: two sources are named 'a'");
   ExpectRefused(Spec({{0, {1}}}, uint64_t{1} << 41), {1},
-                "mix: an epoch of 2199023255552 of 1 records has too many");
+                "mix: an epoch of 2199023255552 of 1 records is too long: each must be at most "
+                "1099511627776");
   ExpectRefused(Spec({{0, {1, 1}}}, uint64_t{1} << 39), {1, uint64_t{1} << 39},
                 "mix: the 1 record of 's0' may be repeated 549755813890 times in an epoch of "
                 "549755813888; make the epoch shorter");

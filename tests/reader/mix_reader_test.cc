@@ -355,7 +355,7 @@ TEST_F(MixReaderTest, RefusesSourcesThatDoNotFitTheShards) {
   ReaderOptions options = Options(MixtureOf({{0, {1, 1, 1}}}, 0));
   options.records = {{0, 2}};
   EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument,
-               "mix: which records are read is said of each source of a mixture");
+               "mix: records are selected in each source of a mixture, not in the whole mixture");
 }
 
 }  // namespace

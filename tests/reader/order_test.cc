@@ -378,6 +378,8 @@ TEST(Order, DefaultsComeFromTheData) {
 TEST(Order, WrongLengthsAreRefused) {
   EXPECT_FAILS(Order::Make(Interleave(0, 1), {0, 5}, 1), kInvalidArgument, "at least 1");
   EXPECT_FAILS(Order::Make(Shuffle(0, 0, 0, 0), {0, 5}, 1), kInvalidArgument, "lanes must be");
+  EXPECT_FAILS(Order::Make(Shuffle(0, 0, 0, 64), {0, (uint64_t{1} << 40) + 1}, 1), kInvalidArgument,
+               "an order must have at most 1099511627776 records, got 1099511627777");
 }
 
 TEST(Order, NoRecordsAtAll) {

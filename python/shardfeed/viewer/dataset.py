@@ -13,14 +13,14 @@ from .._core import DataLossError
 from ..command import program
 from ..exit_status import DEFECTS
 from ..sources import read
-from . import examples, pictures
+from . import examples, images
 from .search import BadSearch, Search
 from .values import SHOWN_BYTES, SHOWN_VALUES, feature_shown
 
-MAX_AT_ONCE = 200  # records of one answer
+MAX_AT_ONCE = 200  # an answer has at most this many records
 RECORD_VALUES = 1000  # a single record shows this many values of a feature
 TEXT_BYTES = 64 << 10  # and this many bytes of a text
-_BYTES_AT_ONCE = 32 << 20  # of records, as far as those before tell their size
+_BYTES_AT_ONCE = 32 << 20  # size of the records of an answer, estimated from preceding ones
 
 
 class Missing(LookupError):
@@ -178,7 +178,7 @@ class ViewedDataset:
     def records(self, numbers: Sequence[int]) -> List[Dict[str, Any]]:
         """Returns records for lists: of each feature, its first values."""
         if len(numbers) > MAX_AT_ONCE:
-            raise Missing(f"{len(numbers)} records are more than {MAX_AT_ONCE} at once")
+            raise Missing(f"at most {MAX_AT_ONCE} records are read at once, got {len(numbers)}")
         shown = [_shown(row, SHOWN_VALUES, SHOWN_BYTES) for rows in self.in_parts(numbers) for row in rows]
         self._check_files()
         return shown
@@ -219,10 +219,10 @@ class ViewedDataset:
 
     def image(self, number: int, feature: str, index: int) -> Tuple[str, bytes]:
         """Returns the media type and the bytes of what a browser can show as an image. Missing: it is none."""
-        place = pictures.Place(feature, index, self.value(number, feature, index))
+        place = images.Place(feature, index, self.value(number, feature, index))
         try:
-            return pictures.picture(examples.features_or_whole(self._row(number).record), place)
-        except pictures.Unshown as error:
+            return images.image_of(examples.features_or_whole(self._row(number).record), place)
+        except images.Unshown as error:
             raise Missing(f"feature {feature!r} of record {number}: {error}") from None
 
     # ---- Searching
@@ -325,5 +325,5 @@ def _shown(row: Row, values: int, text_bytes: int) -> Dict[str, Any]:
         features = examples.features_or_whole(row.record)
         found["not_an_example"] = True
     found["features"] = [feature_shown(one, values, text_bytes) for one in features]
-    pixels = pictures.raw_pixels(features)
+    pixels = images.raw_pixels(features)
     return found if pixels is None else {**found, "raw_image": list(pixels.shape)}

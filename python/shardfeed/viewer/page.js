@@ -171,7 +171,7 @@ function fillCell(element, record) {
   const image = imagesOf(record)[0];
   element.append(
     record.error ? el("div", {class: "bad", style: "white-space:normal;height:138px"}, record.error)
-      : image ? pictureOf(record.record, ...image, {alt: captionOf(record), loading: "lazy"})
+      : image ? imageOf(record.record, ...image, {alt: captionOf(record), loading: "lazy"})
         : el("div", {class: "dim", style: "white-space:normal;height:138px"}, (record.features || []).map(textOf).join(" · ").slice(0, 200)),
     el("div", {title: captionOf(record)}, captionOf(record) || " "), el("div", {class: "dim"}, count(record.record)));
 }

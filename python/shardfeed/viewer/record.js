@@ -22,7 +22,7 @@ function mediumOf(kind, record, feature, index, d = state.d) {
   return {url: `${kind}?` + new URLSearchParams({d, n: record, f: feature, i: index})};
 }
 
-function pictureOf(record, feature, index, attributes = {}, d = state.d) {
+function imageOf(record, feature, index, attributes = {}, d = state.d) {
   const {url, left_out} = mediumOf("image", record, feature, index, d);
   return url ? el("img", {src: url, ...attributes}) : el("span", {class: "dim"}, left_out);
 }
@@ -127,7 +127,7 @@ function bytesOf(record, feature, value, i, d) {
 // An image with its name and size, and what is marked in it.
 function figureOf(record, feature, index, d, classes) {
   const {reduced} = mediumOf("image", record.record, feature, index, d);
-  const image = pictureOf(record.record, feature, index, {alt: feature}, d);
+  const image = imageOf(record.record, feature, index, {alt: feature}, d);
   const box = el("span", {class: "shown"}, image);
   const caption = el("figcaption", {class: "dim"}, featureName(feature, record));
   image.addEventListener("load", () => {

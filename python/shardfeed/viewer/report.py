@@ -8,11 +8,11 @@ import os
 import tempfile
 from typing import Any, Dict, Iterator, Tuple
 
-from . import examples, media, pictures
+from . import examples, images, media
 from .dataset import RECORD_VALUES, ViewedDataset
 from .server import SCRIPTS, page_file
 
-_TEXT_BYTES = 4 << 10  # of a text
+_TEXT_BYTES = 4 << 10  # a report shows this many bytes of a text
 
 
 def report_page(dataset: ViewedDataset, records: int) -> str:
@@ -45,18 +45,18 @@ def _media_of(dataset: ViewedDataset, number: int) -> Iterator[Tuple[str, int, D
     """Yields feature and index of the images and sounds of a record, with {"url"} of what is in the report, "reduced" if
     it is a smaller one, or {"left_out": why}."""
     features = examples.features_or_whole(dataset.rows([number])[0].record)
-    for place in pictures.places(features, RECORD_VALUES):
+    for place in images.places(features, RECORD_VALUES):
         try:
-            url, is_reduced = pictures.picture_url(features, place)
+            url, is_reduced = images.image_url(features, place)
             yield place.feature, place.number, {"url": url, **({"reduced": True} if is_reduced else {})}
-        except pictures.Unshown as error:
+        except images.Unshown as error:
             yield place.feature, place.number, {"left_out": f"cannot be shown in a report: {error}"}
     for one in features:
         for index, value in enumerate(one.values[:RECORD_VALUES] if one.kind == "bytes" else ()):
             kind = media.media_type(value) or ""
             if kind.startswith("audio/"):
-                yield one.name, index, {"url": pictures.data_url(kind, value)} if len(value) <= pictures.MAX_BYTES else {
-                    "left_out": f"too large for a report, which has sounds up to {pictures.MAX_BYTES >> 10} KiB"}
+                yield one.name, index, {"url": images.data_url(kind, value)} if len(value) <= images.MAX_BYTES else {
+                    "left_out": f"too large for a report, which has sounds up to {images.MAX_BYTES >> 10} KiB"}
 
 
 def write_report(dataset: ViewedDataset, path: str, records: int) -> int:

@@ -94,7 +94,7 @@ function virtual(scroller, total, columns, withImages, recordAt) {
       else if (record.not_an_example) element.append(el("span", {class: "whole"}, textOf(record.features[0])));
       else element.append(...columns.map((name) => {
         const text = textOf(byName.get(name));
-        return el("span", {title: text}, images.has(name) ? pictureOf(record.record, name, images.get(name), {alt: ""}) : text);
+        return el("span", {title: text}, images.has(name) ? imageOf(record.record, name, images.get(name), {alt: ""}) : text);
       }));
     } else {
       fillCell(element, record);

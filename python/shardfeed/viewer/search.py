@@ -19,9 +19,9 @@ from . import examples
 if TYPE_CHECKING:
     from .dataset import ViewedDataset
 
-_SECONDS = 1.0  # of a search, as far as one block allows
+_SECONDS = 1.0  # a search takes at most this long, as far as a block allows
 _ROWS_AT_ONCE = 4096
-_BLOCK = 1 << 16  # records of one run
+_BLOCK = 1 << 16  # a run reads this many records
 _NO_VALUE = (ValueError, RuntimeError)  # what reading or parsing a record raises, among them DataLossError
 _MOST_FLOAT = float(np.finfo(np.float32).max)
 _INT64 = np.iinfo(np.int64)

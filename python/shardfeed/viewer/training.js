@@ -43,9 +43,9 @@ function showTraining() {
 // A batch with images as a sheet, any other as a table.
 function batchOf(found) {
   const image = (row, column) => "training_image?" + new URLSearchParams({epoch: found.epoch, batch: found.batch, row, column});
-  const pictured = found.shown[0]?.some((value) => value.image);
+  const showsImages = found.shown[0]?.some((value) => value.image);
   const head = found.columns.map((column) => el("th", {}, column.name || "value", el("div", {class: "dim"}, column.type)));
-  if (!pictured) {
+  if (!showsImages) {
     return el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {},
       ...found.shown.map((row) => el("tr", {}, ...row.map((value) => el("td", {class: "mono"}, textOfBytes(value)))))));
   }

@@ -23,7 +23,7 @@ from .values import bytes_shown, number_shown
 
 _ROWS = 64  # a page shows this many rows of a batch
 _VALUES = 32  # and this many values of an array
-_KEPT = 8  # batches
+_KEPT = 8  # this many batches are kept
 _SECONDS = 1.0  # an answer takes at most this long, as far as rows allow
 
 

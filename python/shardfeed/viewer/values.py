@@ -12,7 +12,7 @@ from . import examples, media
 
 SHOWN_VALUES = 32  # the list of records shows this many values of a feature
 SHOWN_BYTES = 300  # and this many bytes of a text
-_HEX_BYTES = 64  # of what is no text
+_HEX_BYTES = 64  # and this many bytes of a value that is not text
 _ARRAY_VALUES = 8
 
 

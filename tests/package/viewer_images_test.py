@@ -15,7 +15,7 @@ from package_data import sf
 from viewer_faults_test import example
 from viewer_test import data_of, npy, shardfeed
 
-from shardfeed.viewer import media, pictures, values
+from shardfeed.viewer import media, images, values
 from shardfeed.viewer.dataset import Missing, ViewedDataset
 from shardfeed.viewer.server import SCRIPTS, Server
 
@@ -119,7 +119,7 @@ def test_a_report_says_what_it_leaves_out(tmp_path):
     assert text["values"][0]["left_out"] == 5000 - 4096
 
 
-def test_notebooks_show_the_pictures_that_the_page_shows(tmp_path):
+def test_notebooks_show_the_images_that_the_page_shows(tmp_path):
     mask = npy(np.arange(12, dtype=np.uint8).reshape(3, 4))
     noise = np.random.default_rng(1).integers(0, 256, (400, 500, 3)).astype(np.uint8)
     step = b"\x0a\x00"
@@ -138,11 +138,11 @@ def test_notebooks_show_the_pictures_that_the_page_shows(tmp_path):
         assert url and decoded(base64.b64decode(url[1])).shape == shape, name
 
 
-def test_reduced_pictures_fit_into_a_report():
+def test_reduced_images_fit_into_a_report():
     noise = np.random.default_rng(1).integers(0, 256, (600, 600, 3)).astype(np.uint8)
-    assert len(pictures.reduced(media.png(noise))) < pictures.MAX_BYTES
-    with pytest.raises(pictures.Unshown):
-        pictures.reduced(b"nothing")
+    assert len(images.reduced(media.png(noise))) < images.MAX_BYTES
+    with pytest.raises(images.Unshown):
+        images.reduced(b"nothing")
 
 
 def test_no_name_of_the_scripts_is_defined_twice():

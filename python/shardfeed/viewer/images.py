@@ -1,4 +1,4 @@
-"""Pictures of values for browsers: encoded images, raw pixels and arrays."""
+"""Images of values for browsers: encoded images, raw pixels and arrays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .. import _core
 from ..sources import from_arrays
 from . import examples, media, values
 
-MAX_BYTES = 256 << 10  # of a picture in a report, which is for mailing, or in a notebook
-_MOST_PIXELS = 4096  # of a side of a decoded image
-_REDUCED_PIXELS = 256  # of a side, so that any picture of this size has less than MAX_BYTES
+MAX_BYTES = 256 << 10  # size of an image in a notebook, or in a report, which is to be mailed
+_MOST_PIXELS = 4096  # the longer side of a decoded image
+_REDUCED_PIXELS = 256  # the longer side of a reduced image: at this size, any PNG is below MAX_BYTES
 _NO_IMAGE = (_core.DataLossError, OSError, RuntimeError, TypeError, ValueError)
 
 
 class Unshown(ValueError):
-    """A value is no image, or cannot be decoded. The message is for users."""
+    """A value is not an image, or cannot be decoded. The message is for users."""
 
 
 class Place(NamedTuple):
@@ -42,9 +42,9 @@ def places(features: Sequence[examples.Feature], most: int) -> Iterator[Place]:
                 yield Place(one.name, index, value)
 
 
-def picture(features: Sequence[examples.Feature], place: Place) -> Tuple[str, bytes]:
-    """Returns the media type and the bytes of what a browser can show: encoded images as they are, others, raw pixels
-    and arrays as PNG. Unshown: the value is no image."""
+def image_of(features: Sequence[examples.Feature], place: Place) -> Tuple[str, bytes]:
+    """Returns the media type and the bytes of what a browser can show: encoded images unchanged if browsers show
+    them; others, raw pixels and arrays as PNG. Unshown: the value is not an image."""
     kind = media.media_type(place.value)
     if kind is None and place.feature == "image/raw":
         pixels = raw_pixels(features)
@@ -68,9 +68,9 @@ def reduced(image: bytes) -> bytes:
     return _decoded(image, _REDUCED_PIXELS)
 
 
-def picture_url(features: Sequence[examples.Feature], place: Place) -> Tuple[str, bool]:
-    """Returns a URL that holds the picture, and whether it is reduced to less than MAX_BYTES. Unshown: as picture."""
-    kind, image = picture(features, place)
+def image_url(features: Sequence[examples.Feature], place: Place) -> Tuple[str, bool]:
+    """Returns a URL that holds the image, and whether it is reduced to less than MAX_BYTES. Unshown: as image_of."""
+    kind, image = image_of(features, place)
     if len(image) <= MAX_BYTES:
         return data_url(kind, image), False
     return data_url("image/png", reduced(image)), True
