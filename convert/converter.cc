@@ -452,6 +452,65 @@ OutputSpec SplitOutput(const OutputSpec& output, const Split& split) {
   return spec;
 }
 
+namespace {
+
+// Returns the first output that is not complete yet; null if all are.
+Output* FirstOpen(std::vector<Output>& outputs) {
+  const auto open = std::find_if_not(outputs.begin(), outputs.end(),
+                                     [](const Output& output) { return output.is_complete(); });
+  return open == outputs.end() ? nullptr : &*open;
+}
+
+// Decides which item goes to which of the outputs; nullopt if all items go to the only one.
+absl::StatusOr<std::optional<ItemSelection>> Select(Source& source, const ConvertOptions& options,
+                                                    size_t num_outputs,
+                                                    const std::string& directory,
+                                                    ConvertProgress& progress) {
+  if (!options.deduplicate && num_outputs == 1) return std::nullopt;
+  SelectionOptions selecting;
+  if (!options.splits.empty()) {
+    selecting.shares.clear();
+    for (const Split& split : options.splits) selecting.shares.push_back(split.share);
+  }
+  if (source.names_splits()) selecting.num_splits = num_outputs;
+  selecting.deduplicate = options.deduplicate;
+  selecting.skip_defects = options.skip_defects;
+  selecting.threads = options.threads;
+  selecting.directory = directory;
+  selecting.memory_bytes = kSortingBytes;
+  selecting.stop = options.stop;
+  selecting.items_passed = &progress.items_selected;
+  progress.items_to_select = source.num_records();
+  return ItemSelection::Make(source, selecting);
+}
+
+// Passes all items of the source to the outputs that `selection` chooses; `open` is one of them.
+absl::Status PassItems(Source& source, const ConvertOptions& options,
+                       const std::optional<ItemSelection>& selection, const Output& open,
+                       std::vector<Output>& outputs) {
+  const auto changed = [] {
+    return absl::FailedPreconditionError("the input changed while it was being read; run again");
+  };
+  uint64_t number = 0;
+  absl::Status status = source.ForEach([&](const Item& item) -> absl::Status {
+    size_t output = 0;
+    if (selection) {
+      if (number == selection->num_items()) return changed();
+      output = selection->OutputOf(number);
+    }
+    // Items of shards that were taken over never reach the writer, which checks for a stop, so
+    // check here.
+    if (++number % 1024 == 0 && options.stop.stop_requested()) return open.Interrupted();
+    if (output == ItemSelection::kNowhere) return absl::OkStatus();
+    return outputs[output].Add(item);
+  });
+  const bool may_stop = options.limit.has_value() || options.job != nullptr;
+  if (absl::IsOutOfRange(status)) return may_stop ? absl::OkStatus() : changed();
+  return status;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptions& options,
                                               ConvertProgress* progress) {
   ConvertProgress unseen;
@@ -468,21 +527,20 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     }
     return absl::OkStatus();
   };
-  const auto all_are_complete = [&outputs] {
-    return std::all_of(outputs.begin(), outputs.end(),
-                       [](const Output& output) { return output.is_complete(); });
-  };
-  const auto finish_complete = [&outputs] {
-    std::vector<Manifest> complete;
-    complete.reserve(outputs.size());
-    for (Output& output : outputs) complete.push_back(*output.Finish({}));
-    return complete;
+  const auto finish = [&outputs](const Manifest& shared) -> absl::StatusOr<std::vector<Manifest>> {
+    std::vector<Manifest> manifests;
+    for (Output& output : outputs) {
+      absl::StatusOr<Manifest> finished = output.Finish(shared);
+      if (!finished.ok()) return finished.status();
+      manifests.push_back(*std::move(finished));
+    }
+    return manifests;
   };
   absl::Status status;
   if (!source.names_splits()) {
     status = open_outputs(options.splits);
     if (!status.ok()) return status;
-    if (all_are_complete()) return finish_complete();
+    if (FirstOpen(outputs) == nullptr) return finish({});
   }
   SkippedRecords skipped;
   if (options.skip_defects) source.SkipDefects(options.AddTo(skipped));
@@ -494,51 +552,32 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   if (source.names_splits()) {
     status = open_outputs(SplitsOf(source, options));
     if (!status.ok()) return status;
-    if (all_are_complete()) return finish_complete();
+    if (FirstOpen(outputs) == nullptr) return finish({});
   }
-  // The first output that is not complete yet.
-  const auto open = std::find_if_not(outputs.begin(), outputs.end(),
-                                     [](const Output& output) { return output.is_complete(); });
   absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
+  Output& open = *FirstOpen(outputs);
   if (options.job != nullptr) {
-    if (status = open->OpenParts(); !status.ok()) return status;
+    if (status = open.OpenParts(); !status.ok()) return status;
   }
 
-  std::optional<ItemSelection> selection;
-  if (options.deduplicate || outputs.size() > 1) {
-    SelectionOptions selecting;
-    if (!options.splits.empty()) {
-      selecting.shares.clear();
-      for (const Split& split : options.splits) selecting.shares.push_back(split.share);
-    }
-    if (source.names_splits()) selecting.num_splits = outputs.size();
-    selecting.deduplicate = options.deduplicate;
-    selecting.skip_defects = options.skip_defects;
-    selecting.threads = options.threads;
-    selecting.directory = open->staging_directory();
-    selecting.memory_bytes = kSortingBytes;
-    selecting.stop = options.stop;
-    selecting.items_passed = &progress->items_selected;
-    progress->items_to_select = source.num_records();
-    absl::StatusOr<ItemSelection> made = ItemSelection::Make(source, selecting);
-    if (!made.ok()) return made.status();
-    selection = *std::move(made);
-  }
+  const absl::StatusOr<std::optional<ItemSelection>> selection =
+      Select(source, options, outputs.size(), open.staging_directory(), *progress);
+  if (!selection.ok()) return selection.status();
   Manifest shared;
   shared.made_by = options.made_by;
   shared.notes = source.notes();
   shared.classes = source.classes();
-  if (selection && selection->num_duplicates() > 0) {
+  if (*selection && (*selection)->num_duplicates() > 0) {
     shared.notes.push_back(fmt::format("left out {} of {} records as duplicates of earlier ones",
-                                       selection->num_duplicates(), selection->num_items()));
+                                       (*selection)->num_duplicates(), (*selection)->num_items()));
   }
   for (std::string& note : shared.notes) note = options.Reworded(std::move(note));
   progress->skipped_in_scan = skipped.count;
   shared.skipped = std::move(skipped);
   uint64_t total = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t there = selection ? selection->CountOf(i) : source.num_records();
+    const uint64_t there = *selection ? (*selection)->CountOf(i) : source.num_records();
     const uint64_t wanted = std::min(there, options.limit.value_or(there));
     const uint64_t most = options.max_skipped.Of(wanted);
     status = outputs[i].Start(wanted, *frame_bytes, FingerprintOf(source, options, wanted),
@@ -550,37 +589,12 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   }
   progress->records_to_write = total;
 
-  uint64_t number = 0;
-  const auto changed = [] {
-    return absl::FailedPreconditionError("the input changed while it was being read; run again");
-  };
-  status = source.ForEach([&](const Item& item) -> absl::Status {
-    size_t output = 0;
-    if (selection) {
-      if (number == selection->num_items()) return changed();
-      output = selection->OutputOf(number);
-    }
-    // Items of shards that were taken over never reach the writer, which checks for a stop, so
-    // check here.
-    if (++number % 1024 == 0 && options.stop.stop_requested()) return open->Interrupted();
-    if (output == ItemSelection::kNowhere) return absl::OkStatus();
-    return outputs[output].Add(item);
-  });
-  const bool may_stop = options.limit.has_value() || options.job != nullptr;
-  if (absl::IsOutOfRange(status) && may_stop) status = absl::OkStatus();
-  if (absl::IsOutOfRange(status)) return changed();
+  status = PassItems(source, options, *selection, open, outputs);
   for (Output& output : outputs) {
     if (status.ok()) status = output.End();
   }
   if (!status.ok()) return status;
-
-  std::vector<Manifest> manifests;
-  for (Output& output : outputs) {
-    absl::StatusOr<Manifest> finished = output.Finish(shared);
-    if (!finished.ok()) return finished.status();
-    manifests.push_back(*std::move(finished));
-  }
-  return manifests;
+  return finish(shared);
 }
 
 }  // namespace shardfeed

@@ -284,6 +284,141 @@ std::string WhyOutOfDate(const std::vector<std::string>& paths, const Inputs& in
   return "";
 }
 
+// Sets what the flags say about the output and how it is written.
+absl::Status SetOptions(const ConvertFlags& flags, const std::string& output,
+                        const CommandOptions& options, ConvertOptions& converting) {
+  absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
+  if (!spec.ok()) return spec.status();
+  if (flags.tfds && IsRemote(spec->directory)) return absl::InvalidArgumentError(kNoTfdsInStores);
+  if (spec->count && !flags.shard_size.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} already gives the number of shards: pass @{} or --shard-size, not both",
+                    output, *spec->count));
+  }
+  converting.output = *std::move(spec);
+  absl::StatusOr<uint64_t> size =
+      SizeOption("--shard-size", flags.shard_size, converting.shard_bytes);
+  if (!size.ok()) return size.status();
+  converting.shard_bytes = *size;
+  size = SizeOption("--member-size", flags.member_size, converting.encode.member_bytes);
+  if (!size.ok()) return size.status();
+  converting.encode.member_bytes = *size;
+  converting.encode.compression = flags.compression;
+  converting.encode.level = flags.level;
+  converting.threads = options.threads;
+  converting.limit = flags.limit;
+  converting.skip_defects = flags.on_error == "skip";
+  if (flags.max_skipped) {
+    if (!converting.skip_defects) {
+      return absl::InvalidArgumentError(
+          "--max-skipped: nothing is skipped without --on-error skip");
+    }
+    const absl::StatusOr<SkipCeiling> ceiling = ParseMaxSkipped(*flags.max_skipped);
+    if (!ceiling.ok()) return ceiling.status();
+    converting.max_skipped = *ceiling;
+  }
+  converting.deduplicate = flags.dedup;
+  converting.resume = flags.resume;
+  if (!flags.splits.empty()) {
+    absl::StatusOr<std::vector<Split>> splits = ParseSplits(flags.splits);
+    if (!splits.ok()) return splits.status();
+    converting.splits = *std::move(splits);
+  }
+  converting.overwrite = flags.overwrite;
+  converting.sync = !flags.no_sync;
+  converting.stop = InterruptToken();
+  if (!flags.no_shuffle) converting.shuffle_seed = flags.shuffle;
+  return absl::OkStatus();
+}
+
+// Takes over what --like determines, and sets what the manifest says about the origin of the dataset.
+// `files` gets the files among the values of the kind's options.
+absl::Status SetOrigin(const ConvertKind& kind, CLI::App& command,
+                       const std::set<std::string>& common, const ConvertFlags& flags,
+                       const std::vector<std::string>& sources, ConvertOptions& converting,
+                       std::vector<std::string>* files) {
+  // Record only what the result depends on, so not the number of threads.
+  converting.made_by = {
+      {"tool", std::string("shardfeed " SHARDFEED_VERSION)},
+      {"command", "convert " + kind.name},
+      {"source", fmt::format("{}", fmt::join(sources, " "))},
+      {"shuffle",
+       converting.shuffle_seed ? fmt::format("seed {}", *converting.shuffle_seed) : "no"},
+  };
+  if (converting.skip_defects) converting.made_by["on_error"] = "skip";
+  if (converting.deduplicate) converting.made_by["dedup"] = "by content";
+  if (!flags.splits.empty()) converting.made_by["split"] = flags.splits;
+  absl::Status status = ReadLike(flags, command, converting);
+  if (status.ok()) status = CheckUsed(command, converting.encode.compression);
+  if (status.ok() && converting.like) status = TakeOptionsOfLike(command, *converting.like);
+  if (!status.ok()) return status;
+  if (const std::string given = KindOptions(command, common, &converting.fingerprint, files);
+      !given.empty()) {
+    converting.made_by["options"] = given;
+  }
+  if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
+  if (flags.splits.empty() && IsGiven(command, "--split-key")) {
+    return absl::InvalidArgumentError(
+        "--split-key needs --split, such as --split train=0.9,val=0.1");
+  }
+  if (flags.tfds && converting.encode.compression != Compression::kNone) {
+    return absl::InvalidArgumentError(
+        "--tfds cannot be combined with --compression: TFDS reads raw shards only");
+  }
+  return absl::OkStatus();
+}
+
+// Describes the folder of the output for TFDS.
+absl::Status DescribeForTfds(const Source& source, const std::string& directory) {
+  const FeatureClasses classes = source.classes();
+  const auto of_label = classes.find(kClassLabel);
+  return WriteTfdsInfo(directory, of_label == classes.end() ? std::vector<std::string>()
+                                                            : NamesInOrder(of_label->second));
+}
+
+// Returns what the command prints at its end, except for how long it took. `inputs_to_resume` are
+// the paths whose changes make a dataset that was kept out of date.
+DatasetReport ReportOn(const CLI::App& command, const Source& source,
+                       const ConvertOptions& converting, const ConvertProgress& progress,
+                       const Inputs& inputs, const std::vector<std::string>& inputs_to_resume,
+                       std::vector<Manifest> manifests) {
+  DatasetReport report;
+  // Notes are about the input, so all splits have the same ones.
+  report.notes = manifests.front().notes;
+  for (std::string& note : source.built_notes()) {
+    report.notes.push_back(WithNames(inputs, std::move(note)));
+  }
+  if (converting.like && converting.encode.compression != Compression::kNone &&
+      !IsGiven(command, "--compression")) {
+    report.notes.push_back(fmt::format("compressed with {}, as {} is",
+                                       CompressionName(converting.encode.compression),
+                                       converting.like->name));
+  }
+  const OutputSpec& output = converting.output;
+  AddSuffixNote(output.suffix, converting.encode.compression, &report.notes);
+  // A user who has chosen the numbers of the classes needs no note about them.
+  if (converting.only_shards.empty() && !converting.like && !IsGiven(command, "--class-map")) {
+    AddSiblingNotes(output.directory, manifests, FindOption(command, "--class-map") != nullptr,
+                    &report.notes);
+  }
+  if (progress.datasets_complete > 0) {
+    const std::string why = WhyOutOfDate(inputs_to_resume, inputs,
+                                         ManifestPath(output.directory, manifests.front().stem));
+    if (!why.empty()) {
+      report.notes.push_back(fmt::format(
+          "the dataset was complete and is kept, although {}; pass --overwrite to convert it again",
+          why));
+    }
+  }
+  report.skipped = SkippedInAll(manifests, progress.skipped_in_scan);
+  report.manifests = std::move(manifests);
+  report.output = output;
+  report.shards_taken_over = progress.shards_taken_over;
+  report.datasets_complete = progress.datasets_complete;
+  report.only_shards = converting.only_shards;
+  return report;
+}
+
 int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::string>& common,
             const MakeSource& make_source, const ConvertFlags& flags,
             const CommandOptions& options) {
@@ -301,98 +436,24 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
         "--dry-run cannot be combined with --only-shards: it shows the whole dataset"));
   }
   ConvertOptions converting;
-  absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
-  if (!spec.ok()) return ReportError(spec.status());
-  converting.output = *spec;
-  if (flags.tfds && IsRemote(spec->directory)) {
-    return ReportError(absl::InvalidArgumentError(kNoTfdsInStores));
-  }
-  if (spec->count && !flags.shard_size.empty()) {
-    return ReportError(absl::InvalidArgumentError(
-        fmt::format("{} already gives the number of shards: pass @{} or --shard-size, not both",
-                    output, *spec->count)));
-  }
-  absl::StatusOr<uint64_t> size =
-      SizeOption("--shard-size", flags.shard_size, converting.shard_bytes);
-  if (!size.ok()) return ReportError(size.status());
-  converting.shard_bytes = *size;
-  size = SizeOption("--member-size", flags.member_size, converting.encode.member_bytes);
-  if (!size.ok()) return ReportError(size.status());
-  converting.encode.member_bytes = *size;
-  converting.encode.compression = flags.compression;
-  converting.encode.level = flags.level;
-  converting.threads = options.threads;
-  converting.limit = flags.limit;
-  converting.skip_defects = flags.on_error == "skip";
-  if (flags.max_skipped) {
-    if (!converting.skip_defects) {
-      return ReportError(
-          absl::InvalidArgumentError("--max-skipped: nothing is skipped without --on-error skip"));
-    }
-    const absl::StatusOr<SkipCeiling> ceiling = ParseMaxSkipped(*flags.max_skipped);
-    if (!ceiling.ok()) return ReportError(ceiling.status());
-    converting.max_skipped = *ceiling;
-  }
-  converting.deduplicate = flags.dedup;
-  converting.resume = flags.resume;
-  if (!flags.splits.empty()) {
-    absl::StatusOr<std::vector<Split>> splits = ParseSplits(flags.splits);
-    if (!splits.ok()) return ReportError(splits.status());
-    converting.splits = *std::move(splits);
-  }
-  converting.overwrite = flags.overwrite;
-  converting.sync = !flags.no_sync;
-  converting.stop = InterruptToken();
-  if (!flags.no_shuffle) converting.shuffle_seed = flags.shuffle;
-  // Record only what the result depends on, so not the number of threads.
-  converting.made_by = {
-      {"tool", std::string("shardfeed " SHARDFEED_VERSION)},
-      {"command", "convert " + kind.name},
-      {"source", fmt::format("{}", fmt::join(sources, " "))},
-      {"shuffle",
-       converting.shuffle_seed ? fmt::format("seed {}", *converting.shuffle_seed) : "no"},
-  };
-  if (converting.skip_defects) converting.made_by["on_error"] = "skip";
-  if (converting.deduplicate) converting.made_by["dedup"] = "by content";
-  if (!flags.splits.empty()) converting.made_by["split"] = flags.splits;
-  if (absl::Status status = ReadLike(flags, command, converting); !status.ok()) {
-    return ReportError(status);
-  }
-  if (absl::Status used = CheckUsed(command, converting.encode.compression); !used.ok()) {
-    return ReportError(used);
-  }
-  if (converting.like) {
-    const absl::Status taken = TakeOptionsOfLike(command, *converting.like);
-    if (!taken.ok()) return ReportError(taken);
-  }
+  absl::Status status = SetOptions(flags, output, options, converting);
+  if (!status.ok()) return ReportError(status);
   std::vector<std::string> inputs_to_resume;
-  if (const std::string given =
-          KindOptions(command, common, &converting.fingerprint, &inputs_to_resume);
-      !given.empty()) {
-    converting.made_by["options"] = given;
-  }
-  if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
-  if (flags.splits.empty() && IsGiven(command, "--split-key")) {
-    return ReportError(
-        absl::InvalidArgumentError("--split-key needs --split, such as --split train=0.9,val=0.1"));
-  }
-  if (flags.tfds && converting.encode.compression != Compression::kNone) {
-    return ReportError(absl::InvalidArgumentError(
-        "--tfds cannot be combined with --compression: TFDS reads raw shards only"));
-  }
-
+  status = SetOrigin(kind, command, common, flags, sources, converting, &inputs_to_resume);
+  if (!status.ok()) return ReportError(status);
   absl::StatusOr<std::optional<SharedJob>> job =
       PrepareJob(flags, sources, IsGiven(command, "--split-column"), converting);
   if (!job.ok()) return ReportError(job.status());
   if (job->has_value()) converting.job = &**job;
 
   Inputs inputs;
-  const auto report_error = [&inputs](const absl::Status& status) {
-    return ReportError(WithMessage(status, WithNames(inputs, std::string(status.message()))));
+  const auto report_error = [&inputs](const absl::Status& error) {
+    return ReportError(WithMessage(error, WithNames(inputs, std::string(error.message()))));
   };
+  const std::string& directory = converting.output.directory;
   absl::StatusOr<std::vector<std::string>> paths =
-      FindSources(kind, std::move(sources), flags.dry_run ? TemporaryFolder() : spec->directory,
-                  options, inputs);
+      FindSources(kind, std::move(sources), flags.dry_run ? TemporaryFolder() : directory, options,
+                  inputs);
   if (!paths.ok()) return report_error(paths.status());
   if (!inputs.empty()) {
     converting.reword = [&inputs](std::string text) { return WithNames(inputs, std::move(text)); };
@@ -414,48 +475,13 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
   }
   if (!manifests.ok()) return report_error(manifests.status());
   if (flags.tfds) {
-    const FeatureClasses classes = (*source)->classes();
-    const auto of_label = classes.find(kClassLabel);
-    absl::Status described =
-        WriteTfdsInfo(spec->directory, of_label == classes.end() ? std::vector<std::string>()
-                                                                 : NamesInOrder(of_label->second));
-    if (!described.ok()) return ReportError(described);
+    status = DescribeForTfds(**source, directory);
+    if (!status.ok()) return ReportError(status);
   }
   const double seconds = watch.Seconds();
-  DatasetReport report;
-  // Notes are about the input, so all splits have the same ones.
-  report.notes = manifests->front().notes;
-  for (std::string& note : (*source)->built_notes()) {
-    report.notes.push_back(WithNames(inputs, std::move(note)));
-  }
-  if (converting.like && converting.encode.compression != Compression::kNone &&
-      !IsGiven(command, "--compression")) {
-    report.notes.push_back(fmt::format("compressed with {}, as {} is",
-                                       CompressionName(converting.encode.compression),
-                                       converting.like->name));
-  }
-  AddSuffixNote(spec->suffix, converting.encode.compression, &report.notes);
-  // A user who has chosen the numbers of the classes needs no note about them.
-  if (converting.only_shards.empty() && !converting.like && !IsGiven(command, "--class-map")) {
-    AddSiblingNotes(spec->directory, *manifests, FindOption(command, "--class-map") != nullptr,
-                    &report.notes);
-  }
-  if (progress.datasets_complete > 0) {
-    const std::string why = WhyOutOfDate(inputs_to_resume, inputs,
-                                         ManifestPath(spec->directory, manifests->front().stem));
-    if (!why.empty()) {
-      report.notes.push_back(fmt::format(
-          "the dataset was complete and is kept, although {}; pass --overwrite to convert it again",
-          why));
-    }
-  }
-  report.skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
-  report.manifests = *std::move(manifests);
-  report.output = *spec;
-  report.shards_taken_over = progress.shards_taken_over;
-  report.datasets_complete = progress.datasets_complete;
+  DatasetReport report = ReportOn(command, **source, converting, progress, inputs,
+                                  inputs_to_resume, *std::move(manifests));
   report.seconds = seconds;
-  report.only_shards = converting.only_shards;
   report.job = flags.job.job;
   PrintReport(report, options);
   return report.skipped > 0 ? kExitDefects : kExitDone;
