@@ -126,6 +126,67 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
   return absl::OkStatus();
 }
 
+// InvalidArgument: the output has another number of shards than the input, or its name.
+absl::Status CheckOutput(const ShardSet& input, const OutputSpec& output) {
+  if (*output.count != input.paths.size()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the input has {} shards, so the output cannot have {}: repair does not move records "
+        "between shards; 'shardfeed reshard' changes the number of shards of an intact "
+        "dataset",
+        input.paths.size(), *output.count));
+  }
+  for (const std::string& input_path : input.paths) {
+    const fs::path path = input_path;
+    const auto shard = ParseShardName(path.filename().string());
+    const std::string stem = shard ? shard->stem : path.filename().string();
+    if (stem == output.stem && IsSameFolder(path.parent_path().string(), output.directory)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: the output has the name of the input, which repair never touches; choose "
+          "another name",
+          FormatSpec(output.directory, output.stem, output.count, output.suffix)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Returns the compression of most shards, because that of a shard whose beginning is damaged may be
+// a guess.
+absl::StatusOr<Compression> CompressionOfMost(const ShardSet& input) {
+  std::map<Compression, size_t> found;
+  for (const std::string& path : input.paths) {
+    absl::StatusOr<std::unique_ptr<ShardSalvager>> opened = ShardSalvager::Open(path, {});
+    if (absl::IsNotFound(opened.status()) || absl::IsFailedPrecondition(opened.status())) continue;
+    if (!opened.ok()) return opened.status();
+    if ((*opened)->file().size() > 0) ++found[(*opened)->compression()];
+  }
+  const auto most = std::max_element(
+      found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most != found.end() ? most->first : Compression::kNone;
+}
+
+// Returns the output's manifest as far as it is known: what the input's `manifest`, which may be
+// null, or else `tfds` declares, and notes on what was lost.
+Manifest Describe(const Manifest* manifest, const std::optional<TfdsDeclared>& tfds,
+                  const RepairAccount& account, const RepairOptions& options) {
+  Manifest described;
+  described.made_by = options.made_by;
+  if (manifest != nullptr) {
+    described.classes = manifest->classes;
+    described.notes = manifest->notes;
+    described.skipped = manifest->skipped;
+  } else if (tfds) {
+    described.classes = tfds->classes;
+    described.notes = tfds->notes;
+  }
+  for (const ShardAccount& shard : account.shards) {
+    for (const DamagedPlace& place : shard.damage) {
+      if (described.notes.size() >= SkippedRecords::kMaxFirst) break;
+      if (place.records != 0) described.notes.push_back("lost in repair: " + place.detail);
+    }
+  }
+  return described;
+}
+
 }  // namespace
 
 uint64_t RepairAccount::records() const {
@@ -181,81 +242,48 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
                                      const RepairOptions& options) {
   const size_t num_shards = input.paths.size();
   if (!output.count) output.count = num_shards;
-  if (*output.count != num_shards) {
-    return absl::InvalidArgumentError(fmt::format(
-        "the input has {} shards, so the output cannot have {}: repair does not move records "
-        "between shards; 'shardfeed reshard' changes the number of shards of an intact "
-        "dataset",
-        num_shards, *output.count));
-  }
-  for (size_t i = 0; i < num_shards; ++i) {
-    const fs::path path = input.paths[i];
-    const auto shard = ParseShardName(path.filename().string());
-    const std::string stem = shard ? shard->stem : path.filename().string();
-    if (stem == output.stem && IsSameFolder(path.parent_path().string(), output.directory)) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: the output has the name of the input, which repair never touches; choose "
-          "another name",
-          FormatSpec(output.directory, output.stem, output.count, output.suffix)));
-    }
-  }
+  if (absl::Status status = CheckOutput(input, output); !status.ok()) return status;
   const std::shared_ptr<const Manifest> manifest = FindManifest(input);
-  const auto salvaging_of = [&](size_t i) {
+  RepairAccount account;
+  account.shards.resize(num_shards);
+  const auto pass = [&](size_t i, const std::function<absl::Status(const RecordBlock&)>& take) {
     SalvageOptions salvaging;
     if (manifest) {
       salvaging.compression = manifest->compression;
       salvaging.records = manifest->shards[i].records;
     }
-    return salvaging;
-  };
-  RepairAccount account;
-  account.shards.resize(num_shards);
-  const auto pass = [&](size_t i, const auto& take) {
     account.shards[i] = {};
     account.shards[i].shard = input.paths[i];
-    return SalvageShard(input.paths[i], salvaging_of(i), options, manifest.get(),
-                        &account.shards[i], take);
+    return SalvageShard(input.paths[i], salvaging, options, manifest.get(), &account.shards[i],
+                        take);
   };
-  const size_t threads = ThreadCount(options.threads);
   if (options.dry_run) {
-    absl::Status status = ParallelFor(num_shards, threads, options.stop, [&](size_t i) {
-      return pass(i, std::function<absl::Status(const RecordBlock&)>());
-    });
+    absl::Status status =
+        ParallelFor(num_shards, ThreadCount(options.threads), options.stop,
+                    [&](size_t i) { return pass(i, /*take=*/nullptr); });
     if (status.ok()) status = input.version.CheckUnchanged();
     if (!status.ok()) return status;
     return account;
   }
-  // Use the compression of the manifest, or of most shards, because that of a shard whose beginning
-  // is damaged may be a guess.
-  std::map<Compression, size_t> found;
-  for (size_t i = 0; i < num_shards && !manifest; ++i) {
-    absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
-        ShardSalvager::Open(input.paths[i], salvaging_of(i));
-    if (absl::IsNotFound(opened.status()) || absl::IsFailedPrecondition(opened.status())) continue;
-    if (!opened.ok()) return opened.status();
-    if ((*opened)->file().size() > 0) ++found[(*opened)->compression()];
-  }
-  const auto most = std::max_element(
-      found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  const Compression compression = manifest              ? manifest->compression
-                                  : most != found.end() ? most->first
-                                                        : Compression::kNone;
+  const absl::StatusOr<Compression> compression =
+      manifest ? manifest->compression : CompressionOfMost(input);
+  if (!compression.ok()) return compression.status();
   // A dataset of TFDS has its types in a file of its own.
   absl::StatusOr<std::optional<TfdsDeclared>> tfds = std::nullopt;
   if (!manifest) tfds = FindTfdsDeclared(input);
   if (!tfds.ok()) return tfds.status();
+  if (*compression == Compression::kSnappy) {
+    return absl::InvalidArgumentError(
+        "SNAPPY can be read, but not written: convert the dataset to another compression, leaving "
+        "out broken records");
+  }
   DatasetWriterOptions writing;
-  writing.encode.compression = compression;
+  writing.encode.compression = *compression;
   writing.encode.level = options.level;
   writing.threads = options.threads;
   writing.overwrite = options.overwrite;
   writing.sync = options.sync;
   writing.stop = options.stop;
-  if (writing.encode.compression == Compression::kSnappy) {
-    return absl::InvalidArgumentError(
-        "SNAPPY can be read, but not written: convert the dataset to another compression, leaving "
-        "out broken records");
-  }
   absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(output, writing);
   if (!writer.ok()) return writer.status();
   if (manifest) {
@@ -264,35 +292,19 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     (*writer)->SetTypes(std::move((*tfds)->types));
   }
   for (size_t i = 0; i < num_shards; ++i) {
-    const auto take = [&](const RecordBlock& block) {
+    absl::Status status = pass(i, [&](const RecordBlock& block) {
       return (*writer)->Submit(i, [block](RecordBatch& out) {
         for (const Record& record : block.records) out.Add(record.payload);
         return absl::OkStatus();
       });
-    };
-    absl::Status status = pass(i, std::function<absl::Status(const RecordBlock&)>(take));
+    });
     if (status.ok()) status = (*writer)->CloseShard(i);
     if (!status.ok()) return status;
   }
   // Otherwise the saved records may belong to two different datasets.
   if (absl::Status status = input.version.CheckUnchanged(); !status.ok()) return status;
-  Manifest described;
-  described.made_by = options.made_by;
-  if (manifest) {
-    described.classes = manifest->classes;
-    described.notes = manifest->notes;
-    described.skipped = manifest->skipped;
-  } else if (*tfds) {
-    described.classes = std::move((*tfds)->classes);
-    described.notes = std::move((*tfds)->notes);
-  }
-  for (const ShardAccount& shard : account.shards) {
-    for (const DamagedPlace& place : shard.damage) {
-      if (described.notes.size() >= SkippedRecords::kMaxFirst) break;
-      if (place.records != 0) described.notes.push_back("lost in repair: " + place.detail);
-    }
-  }
-  absl::StatusOr<Manifest> finished = (*writer)->Finish(std::move(described));
+  absl::StatusOr<Manifest> finished =
+      (*writer)->Finish(Describe(manifest.get(), *tfds, account, options));
   if (!finished.ok()) return finished.status();
   return account;
 }
