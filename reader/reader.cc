@@ -120,18 +120,7 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrderOf(const OrderSpec& spec
   return made;
 }
 
-}  // namespace
-
-Reader::Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection)
-    : table_(std::move(table)), options_(std::move(options)), selection_(std::move(selection)) {}
-
-Reader::~Reader() {
-  // In a child, the threads that the destructor would wait for do not exist.
-  if (run_ != nullptr && run_process_ != ::getpid()) (void)run_.release();
-}
-
-absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const ShardTable> table,
-                                                     ReaderOptions options) {
+absl::Status CheckOptions(const ReaderOptions& options) {
   if (options.world == 0 || options.rank >= options.world) {
     return absl::InvalidArgumentError(
         fmt::format("rank {} of {}: ranks must be from 0 to the number of ranks minus 1",
@@ -150,60 +139,83 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     return absl::InvalidArgumentError(fmt::format(
         "max_skipped: the share must lie between 0 and 1, got {}", options.max_skipped.share));
   }
+  if (options.order.mixture != nullptr && options.records) {
+    return absl::InvalidArgumentError(
+        "mix: records are selected in each source of a mixture, not in the whole mixture");
+  }
+  return absl::OkStatus();
+}
+
+// Returns the first item of each shard, and at the end the number of items.
+absl::StatusOr<std::vector<uint64_t>> ItemBegins(const ShardTable& table,
+                                                 const ReaderOptions& options,
+                                                 const Selection& selection) {
+  std::vector<uint64_t> begins = table.begins();
+  if (!options.records) return begins;
+  if (options.order.kind == OrderSpec::Kind::kInterleave && !selection.sorted()) {
+    return absl::InvalidArgumentError(
+        "interleave reads shards from front to back; records in another order cannot be "
+        "interleaved");
+  }
+  for (uint64_t& begin : begins) {
+    begin = selection.sorted()             ? selection.CountBelow(begin)
+            : begin == table.num_records() ? selection.size()
+                                           : 0;
+  }
+  return begins;
+}
+
+// Returns the number of records that are read at once in an order that the size of reads does not
+// affect, so that the budget determines it: a multiple of `together`.
+uint64_t ChunkByBudget(const ShardTable& table, const ReaderOptions& options, uint64_t together) {
+  const uint64_t streams = options.order.kind == OrderSpec::Kind::kInterleave
+                               ? std::min<uint64_t>(options.order.cycle, table.num_shards())
+                               : 1;
+  // Streams side by side share the processor's caches: what is read at once, and where it is read
+  // from, fits a core's.
+  const uint64_t most = IsFetched(table) ? RangeContent(table)
+                        : streams > 4    ? kReadBlockBytes / 4
+                                         : kReadBlockBytes;
+  const uint64_t bytes =
+      std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
+  return RoundUp(std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table.mean_bytes())),
+                 together);
+}
+
+}  // namespace
+
+Reader::Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection)
+    : table_(std::move(table)), options_(std::move(options)), selection_(std::move(selection)) {}
+
+Reader::~Reader() {
+  // In a child, the threads that the destructor would wait for do not exist.
+  if (run_ != nullptr && run_process_ != ::getpid()) (void)run_.release();
+}
+
+absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const ShardTable> table,
+                                                     ReaderOptions options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   const uint64_t records = table->num_records();
-  Selection selection = Selection::All(records);
   const Mixture* const mixture = options.order.mixture.get();
   std::vector<MixPart> parts;
-  if (mixture != nullptr) {
-    if (options.records) {
-      return absl::InvalidArgumentError(
-          "mix: records are selected in each source of a mixture, not in the whole mixture");
-    }
-    absl::StatusOr<Selection> of_sources = SelectSources(*table, *mixture, &parts);
-    if (!of_sources.ok()) return of_sources.status();
-    selection = *std::move(of_sources);
-  }
-  if (options.records) {
-    absl::StatusOr<Selection> some = Selection::Ranges(*options.records, records);
-    if (!some.ok()) return some.status();
-    selection = *std::move(some);
-  }
+  absl::StatusOr<Selection> selection =
+      mixture != nullptr ? SelectSources(*table, *mixture, &parts)
+      : options.records  ? Selection::Ranges(*options.records, records)
+                         : Selection::All(records);
+  if (!selection.ok()) return selection.status();
   if (options.budget_bytes == 0) {
     options.budget_bytes = std::clamp<uint64_t>(
         FreeMemoryBytes() / 8, table->remote() ? kMinRemoteBudget : kMinBudget, kMaxDefaultBudget);
   }
-  std::vector<uint64_t> begins = table->begins();
-  if (options.records) {
-    if (options.order.kind == OrderSpec::Kind::kInterleave && !selection.sorted()) {
-      return absl::InvalidArgumentError(
-          "interleave reads shards from front to back; records in another order cannot be "
-          "interleaved");
-    }
-    for (uint64_t& begin : begins) {
-      begin = selection.sorted() ? selection.CountBelow(begin)
-              : begin == records ? selection.size()
-                                 : 0;
-    }
-  }
+  absl::StatusOr<std::vector<uint64_t>> begins = ItemBegins(*table, options, *selection);
+  if (!begins.ok()) return begins.status();
   const uint64_t together = RecordsDecodedTogether(*table);
   if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0 &&
       mixture == nullptr) {
-    // The size of reads does not affect these orders, so the budget determines it.
-    const uint64_t streams = options.order.kind == OrderSpec::Kind::kInterleave
-                                 ? std::min<uint64_t>(options.order.cycle, table->num_shards())
-                                 : 1;
-    // Streams side by side share the processor's caches: what is read at once, and where it is read
-    // from, fits a core's.
-    const uint64_t most = IsFetched(*table) ? RangeContent(*table)
-                          : streams > 4     ? kReadBlockBytes / 4
-                                            : kReadBlockBytes;
-    const uint64_t bytes =
-        std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
-    options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));
-    options.order.chunk = RoundUp(options.order.chunk, together);
+    options.order.chunk = ChunkByBudget(*table, options, together);
   }
   std::unique_ptr<Reader> reader(
-      new Reader(std::move(table), std::move(options), std::move(selection)));
+      new Reader(std::move(table), std::move(options), *std::move(selection)));
   if (mixture != nullptr) {
     absl::StatusOr<std::shared_ptr<const MixOrder>> mix =
         MixOrderOf(reader->options_.order, std::move(parts));
@@ -211,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     reader->order_ = reader->mix_ = *std::move(mix);
   } else {
     absl::StatusOr<std::shared_ptr<const Order>> order = Order::Make(
-        reader->options_.order, std::move(begins), reader->table_->mean_bytes(), together);
+        reader->options_.order, *std::move(begins), reader->table_->mean_bytes(), together);
     if (!order.ok()) return order.status();
     reader->order_ = *std::move(order);
   }
