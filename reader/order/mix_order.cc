@@ -106,6 +106,75 @@ absl::Status Check(const OrderSpec& spec, const Mixture& mixture,
   return absl::OkStatus();
 }
 
+// The order of one source.
+struct OwnOrder {
+  OrderSpec spec;
+  std::shared_ptr<const Order> order;
+  const WindowedOrder* windowed = nullptr;  // `order`, if it has a window
+};
+
+// Makes the order of source number `source` of a mixture with `spec`, whose window is the source's
+// share, weight / total, of `window`.
+absl::StatusOr<OwnOrder> MakeOwnOrder(const OrderSpec& spec, uint64_t window, size_t source,
+                                      const MixPart& part, uint64_t weight, uint64_t total) {
+  const uint64_t bytes = std::max<uint64_t>(1, part.mean_bytes);
+  const uint64_t items = std::max<uint64_t>(1, part.items);
+  OwnOrder made;
+  OrderSpec& own = made.spec;
+  own.kind = spec.kind;
+  own.seed = DeriveKey(spec.seed, source);
+  if (spec.kind != OrderSpec::Kind::kShuffle) {
+    const uint64_t most = Share(kSequentialBytes, weight, total);
+    own.chunk = spec.chunk > 0 ? spec.chunk : std::min(kChunkBytes, most) / bytes;
+    own.chunk = std::clamp<uint64_t>(own.chunk, 1, items);
+    absl::StatusOr<std::shared_ptr<const Order>> order = Order::Make(own, {0, part.items}, bytes);
+    if (!order.ok()) return order.status();
+    made.order = *std::move(order);
+  } else if (spec.window == OrderSpec::kAll) {
+    own.window = OrderSpec::kAll;
+    own.chunk = 1;
+    made.order = MakeExactShuffleOrder(own, part.items);
+  } else {
+    own.window = std::clamp<uint64_t>(Share(window, weight, total), 1, items);
+    own.lanes = spec.lanes;
+    while (own.lanes % 2 == 0 &&
+           (own.window / own.lanes < kLeastStretch || part.items / own.lanes < kLeastLane)) {
+      own.lanes /= 2;
+    }
+    const uint64_t stretch = std::max<uint64_t>(1, own.window / own.lanes);
+    own.chunk = spec.chunk > 0 ? spec.chunk : std::max<uint64_t>(1, kChunkBytes / bytes);
+    own.chunk = std::min(own.chunk, stretch);
+    own.window = stretch / own.chunk * own.chunk * own.lanes;
+    std::shared_ptr<const WindowedOrder> order = MakeShuffleOrder(own, part.items);
+    made.windowed = order.get();
+    made.order = std::move(order);
+  }
+  return made;
+}
+
+// InvalidArgument: the numbers of items of an epoch of `size` records would overflow. `items` is
+// the number of items of all parts.
+absl::Status CheckSize(uint64_t size, uint64_t items, const std::vector<std::string>& names,
+                       const std::vector<MixPart>& parts) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  if (size > kMost || items > kMost) {
+    return absl::InvalidArgumentError(
+        fmt::format("mix: an epoch of {} of {} records is too long: each must be at most {}", size,
+                    items, kMost));
+  }
+  for (size_t s = 0; s < parts.size(); ++s) {
+    if (parts[s].items == 0) continue;
+    const uint64_t passes = size / parts[s].items + 2;
+    if (passes > (uint64_t{1} << 62) / items) {
+      return absl::InvalidArgumentError(
+          fmt::format("mix: the {} of '{}' may be repeated {} times in an epoch of {}; make "
+                      "the epoch shorter",
+                      CountText(parts[s].items, "record"), names[s], passes, size));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
@@ -136,39 +205,13 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
   for (size_t s = 0; s < parts.size(); ++s) {
     const MixPart& part = parts[s];
     const auto [weight, total] = FirstShare(weights, s);
-    const uint64_t bytes = std::max<uint64_t>(1, part.mean_bytes);
-    OrderSpec own;
-    own.kind = spec.kind;
-    own.seed = DeriveKey(spec.seed, s);
+    absl::StatusOr<OwnOrder> made = MakeOwnOrder(spec, window, s, part, weight, total);
+    if (!made.ok()) return made.status();
+    const OrderSpec& own = made->spec;
     Source source = {.begin = items, .items = part.items, .mean_bytes = part.mean_bytes};
-    if (windowed) {
-      own.window =
-          std::clamp<uint64_t>(Share(window, weight, total), 1, std::max<uint64_t>(1, part.items));
-      own.lanes = spec.lanes;
-      while (own.lanes % 2 == 0 &&
-             (own.window / own.lanes < kLeastStretch || part.items / own.lanes < kLeastLane)) {
-        own.lanes /= 2;
-      }
-      const uint64_t stretch = std::max<uint64_t>(1, own.window / own.lanes);
-      own.chunk = spec.chunk > 0 ? spec.chunk : std::max<uint64_t>(1, kChunkBytes / bytes);
-      own.chunk = std::min(own.chunk, stretch);
-      own.window = stretch / own.chunk * own.chunk * own.lanes;
-      source.lanes = Divider(own.lanes);
-      std::shared_ptr<const WindowedOrder> order = MakeShuffleOrder(own, part.items);
-      source.windowed = order.get();
-      source.order = std::move(order);
-    } else if (exact) {
-      own.window = OrderSpec::kAll;
-      own.chunk = 1;
-      source.order = MakeExactShuffleOrder(own, part.items);
-    } else {
-      const uint64_t most = Share(kSequentialBytes, weight, total);
-      own.chunk = spec.chunk > 0 ? spec.chunk : std::min(kChunkBytes, most) / bytes;
-      own.chunk = std::clamp<uint64_t>(own.chunk, 1, std::max<uint64_t>(1, part.items));
-      absl::StatusOr<std::shared_ptr<const Order>> order = Order::Make(own, {0, part.items}, bytes);
-      if (!order.ok()) return order.status();
-      source.order = *std::move(order);
-    }
+    source.order = std::move(made->order);
+    source.windowed = made->windowed;
+    if (windowed) source.lanes = Divider(own.lanes);
     if (weight > 0) {
       source.span = source.order->span();
       least_chunk = std::min(least_chunk, own.chunk);
@@ -193,23 +236,7 @@ absl::StatusOr<std::shared_ptr<const MixOrder>> MixOrder::Make(OrderSpec spec,
       size = std::min(size, schedule->FirstFrom(s, sources[s].items));
     }
   }
-  // The numbers of items must not overflow.
-  constexpr uint64_t kMost = uint64_t{1} << 40;
-  if (size > kMost || items > kMost) {
-    return absl::InvalidArgumentError(
-        fmt::format("mix: an epoch of {} of {} records is too long: each must be at most {}", size,
-                    items, kMost));
-  }
-  for (size_t s = 0; s < sources.size(); ++s) {
-    if (sources[s].items == 0) continue;
-    const uint64_t passes = size / sources[s].items + 2;
-    if (passes > (uint64_t{1} << 62) / items) {
-      return absl::InvalidArgumentError(
-          fmt::format("mix: the {} of '{}' may be repeated {} times in an epoch of {}; make "
-                      "the epoch shorter",
-                      CountText(sources[s].items, "record"), names[s], passes, size));
-    }
-  }
+  if (absl::Status status = CheckSize(size, items, names, parts); !status.ok()) return status;
   spec.kind = OrderSpec::Kind::kShuffle;
   spec.window = exact ? OrderSpec::kAll : window;
   spec.chunk = std::max(std::min(least_chunk, greatest_chunk), greatest_chunk / kChunkParts);
