@@ -1,7 +1,11 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "cli/commands/commands.h"
@@ -34,6 +38,97 @@ nlohmann::ordered_json ToJson(const Defect& defect) {
           {"detail", defect.detail}};
 }
 
+// What was found, and how long that took.
+struct Findings {
+  VerifyReport report;
+  std::vector<std::string> notes;
+  std::optional<ImageCheck::Counts> images;  // with VerifyLevel::kImages
+  double seconds = 0;
+};
+
+uint64_t SkippedBytes(const VerifyReport& report) {
+  uint64_t sum = 0;
+  for (const ShardReport& shard : report.shards) sum += shard.skipped_bytes;
+  return sum;
+}
+
+std::vector<Defect> DefectsIn(const VerifyReport& report) {
+  std::vector<Defect> defects;
+  for (const ShardReport& shard : report.shards) {
+    defects.insert(defects.end(), shard.defects.begin(), shard.defects.end());
+  }
+  defects.insert(defects.end(), report.manifest_defects.begin(), report.manifest_defects.end());
+  return defects;
+}
+
+nlohmann::ordered_json ToJson(const Findings& found) {
+  const VerifyReport& report = found.report;
+  nlohmann::ordered_json defects = nlohmann::ordered_json::array();
+  for (const Defect& defect : DefectsIn(report)) defects.push_back(ToJson(defect));
+  nlohmann::ordered_json json = {
+      {"shards", report.shards.size()},      {"records", report.num_records()},
+      {"bytes", report.num_bytes()},         {"skipped_bytes", SkippedBytes(report)},
+      {"num_defects", report.num_defects()}, {"defects", defects},
+      {"manifest", report.has_manifest},     {"seconds", found.seconds},
+      {"peak_rss_bytes", PeakResidentBytes()}};
+  if (found.images) {
+    json["images"] = {{"sound", found.images->sound},
+                      {"broken", found.images->broken},
+                      {"not_decoded", found.images->not_decoded}};
+  }
+  if (!found.notes.empty()) json["notes"] = found.notes;
+  return json;
+}
+
+void PrintDefects(const VerifyReport& report) {
+  for (const ShardReport& shard : report.shards) {
+    for (const Defect& defect : shard.defects) {
+      fmt::print("{}: {}\n", defect.kind, OneLine(defect.detail));
+    }
+    if (shard.num_defects > shard.defects.size()) {
+      fmt::print("{}: {} more defects\n", OneLine(shard.shard),
+                 FormatCount(shard.num_defects - shard.defects.size()));
+    }
+  }
+  for (const Defect& defect : report.manifest_defects) {
+    fmt::print("{}: {}\n", defect.kind, OneLine(defect.detail));
+  }
+}
+
+void PrintSummary(const Findings& found) {
+  const VerifyReport& report = found.report;
+  PrintNotes(found.notes, "--json shows all");
+  if (found.images) {
+    fmt::print("{} decoded, {} of them broken\n",
+               Counted(found.images->sound + found.images->broken, "image"),
+               FormatCount(found.images->broken));
+    for (const auto& [why, count] : found.images->not_decoded) {
+      fmt::print("{} not decoded: {}\n", Counted(count, "image"), why);
+    }
+  }
+  std::map<std::string, uint64_t> compressions;
+  for (const ShardReport& shard : report.shards) {
+    ++compressions[std::string(CompressionName(shard.compression))];
+  }
+  std::string kinds;
+  for (const auto& [name, count] : compressions) {
+    if (name != "none") kinds += fmt::format(", {} {}", count, name);
+  }
+  const std::string verdict =
+      report.num_defects() == 0
+          ? Painted(Paint::kGood,
+                    report.has_manifest ? "all intact and as in the manifest" : "all intact",
+                    STDOUT_FILENO)
+          : Painted(Paint::kBad, fmt::format("{} defects", FormatCount(report.num_defects())),
+                    STDOUT_FILENO) +
+                fmt::format(", {} of records skipped", FormatSize(SkippedBytes(report)));
+  fmt::print("{}{}, {}, {} in {} ({}/s): {}\n", Counted(report.shards.size(), "shard"), kinds,
+             Counted(report.num_records(), "record"), FormatSize(report.num_bytes()),
+             FormatDuration(found.seconds),
+             FormatSize(static_cast<uint64_t>(report.num_bytes() / std::max(found.seconds, 1e-9))),
+             verdict);
+}
+
 int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   const Stopwatch watch;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
@@ -61,81 +156,24 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     report = Verify(*set, verifying);
   }
   if (!report.ok()) return ReportError(report.status());
-  const double seconds = watch.Seconds();
 
-  uint64_t skipped = 0;
-  bool unreadable = false;
-  std::map<std::string, uint64_t> compressions;
-  for (const ShardReport& shard : report->shards) {
-    skipped += shard.skipped_bytes;
-    ++compressions[std::string(CompressionName(shard.compression))];
-    for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
-  }
-  for (const Defect& defect : report->manifest_defects) unreadable |= defect.kind == "unreadable";
+  Findings found{.report = *std::move(report), .seconds = watch.Seconds()};
   ShardNotes on_shards;
-  for (const ShardReport& shard : report->shards) on_shards.Add(shard.notes);
-  const std::vector<std::string> notes = on_shards.Take();
-  const ImageCheck::Counts counts = images.counts();
+  for (const ShardReport& shard : found.report.shards) on_shards.Add(shard.notes);
+  found.notes = on_shards.Take();
+  if (flags.level == VerifyLevel::kImages) found.images = images.counts();
   if (options.json) {
-    nlohmann::ordered_json defects = nlohmann::ordered_json::array();
-    for (const ShardReport& shard : report->shards) {
-      for (const Defect& defect : shard.defects) defects.push_back(ToJson(defect));
-    }
-    for (const Defect& defect : report->manifest_defects) defects.push_back(ToJson(defect));
-    nlohmann::ordered_json json = {
-        {"shards", report->shards.size()},      {"records", report->num_records()},
-        {"bytes", report->num_bytes()},         {"skipped_bytes", skipped},
-        {"num_defects", report->num_defects()}, {"defects", defects},
-        {"manifest", report->has_manifest},     {"seconds", seconds},
-        {"peak_rss_bytes", PeakResidentBytes()}};
-    if (flags.level == VerifyLevel::kImages) {
-      json["images"] = {
-          {"sound", counts.sound}, {"broken", counts.broken}, {"not_decoded", counts.not_decoded}};
-    }
-    if (!notes.empty()) json["notes"] = notes;
     // File names need not be UTF-8.
-    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", ToJson(found).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    for (const ShardReport& shard : report->shards) {
-      for (const Defect& defect : shard.defects) {
-        fmt::print("{}: {}\n", defect.kind, OneLine(defect.detail));
-      }
-      if (shard.num_defects > shard.defects.size()) {
-        fmt::print("{}: {} more defects\n", OneLine(shard.shard),
-                   FormatCount(shard.num_defects - shard.defects.size()));
-      }
-    }
-    for (const Defect& defect : report->manifest_defects) {
-      fmt::print("{}: {}\n", defect.kind, OneLine(defect.detail));
-    }
+    PrintDefects(found.report);
+    if (!options.quiet) PrintSummary(found);
   }
-  if (!options.json && !options.quiet) {
-    PrintNotes(notes, "--json shows all");
-    if (flags.level == VerifyLevel::kImages) {
-      fmt::print("{} decoded, {} of them broken\n", Counted(counts.sound + counts.broken, "image"),
-                 FormatCount(counts.broken));
-      for (const auto& [why, count] : counts.not_decoded) {
-        fmt::print("{} not decoded: {}\n", Counted(count, "image"), why);
-      }
-    }
-    std::string kinds;
-    for (const auto& [name, count] : compressions) {
-      if (name != "none") kinds += fmt::format(", {} {}", count, name);
-    }
-    fmt::print(
-        "{}{}, {}, {} in {} ({}/s): {}\n", Counted(report->shards.size(), "shard"), kinds,
-        Counted(report->num_records(), "record"), FormatSize(report->num_bytes()),
-        FormatDuration(seconds),
-        FormatSize(static_cast<uint64_t>(report->num_bytes() / std::max(seconds, 1e-9))),
-        report->num_defects() == 0
-            ? Painted(Paint::kGood,
-                      report->has_manifest ? "all intact and as in the manifest" : "all intact",
-                      STDOUT_FILENO)
-            : Painted(Paint::kBad, fmt::format("{} defects", FormatCount(report->num_defects())),
-                      STDOUT_FILENO) +
-                  fmt::format(", {} of records skipped", FormatSize(skipped)));
-  }
-  if (report->num_defects() == 0) return kExitDone;
+  if (found.report.num_defects() == 0) return kExitDone;
+  const std::vector<Defect> defects = DefectsIn(found.report);
+  const bool unreadable = std::any_of(defects.begin(), defects.end(), [](const Defect& defect) {
+    return defect.kind == "unreadable";
+  });
   return unreadable ? kExitIo : kExitDefects;
 }
 
