@@ -285,19 +285,9 @@ absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
   return status;
 }
 
-absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flight,
-                                 DeviceBatch* out) {
-  const CudaDriver& driver = device_->driver();
-  std::vector<UploadPiece> pieces;
-  size_t size = 0;
-  const auto reserve = [&](size_t bytes) {
-    return std::exchange(size, size + RoundUp(bytes, kTensorAlignment));
-  };
-  const auto add = [&](const void* from, size_t bytes) {
-    const size_t to = reserve(bytes);
-    if (bytes > 0) pieces.push_back({from, bytes, to, pool_->Contains(from, bytes)});
-    return to;
-  };
+// Where the tensors of a batch are in its buffer, and what is copied and computed for them.
+struct UploadRing::Layout {
+  // `in`, `out` and `flip` are places in the buffer.
   struct Launch {
     const Normalize* normalize;
     NormalizeArgs args;
@@ -306,10 +296,29 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     size_t flip;
     bool flips;
   };
+
+  // Returns the place of the next `bytes` bytes.
+  size_t Reserve(size_t bytes) {
+    return std::exchange(size, size + RoundUp(bytes, kTensorAlignment));
+  }
+  // The same for bytes that are copied there.
+  size_t Add(const PinnedPool& pool, const void* from, size_t bytes) {
+    const size_t to = Reserve(bytes);
+    if (bytes > 0) pieces.push_back({from, bytes, to, pool.Contains(from, bytes)});
+    return to;
+  }
+
+  size_t size = 0;
+  std::vector<UploadPiece> pieces;
   std::vector<Launch> launches;
-  // Data that is computed here and must live until it is staged below.
+  // Data that is computed for the batch and must live until it is staged.
   std::deque<std::vector<int64_t>> splits;
   std::deque<std::vector<uint8_t>> flips;
+};
+
+// Appends the batch's tensors, whose data and splits are places in the buffer so far.
+absl::Status UploadRing::LayOut(const Batch& host, Layout* layout,
+                                std::vector<DeviceTensor>* tensors) const {
   for (size_t t = 0; t < targets_.size(); ++t) {
     const Target& target = targets_[t];
     const Column& column = host.columns[target.column];
@@ -319,33 +328,59 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     tensor.shape = spec_[t].shape;
     if (column.splits == nullptr) {
       tensor.shape.insert(tensor.shape.begin(), static_cast<int64_t>(host.rows));
-      tensor.data = add(column.data, host.rows * target.spec.bytes());
+      tensor.data = layout->Add(*pool_, column.data, host.rows * target.spec.bytes());
     } else {
       const int64_t first = column.splits[0];
       const int64_t elements = column.splits[host.rows] - first;
       tensor.shape.insert(tensor.shape.begin(), elements);
-      tensor.data = add(column.data + first * target.spec.bytes(), elements * target.spec.bytes());
+      tensor.data = layout->Add(*pool_, column.data + first * target.spec.bytes(),
+                                elements * target.spec.bytes());
       const int64_t* from = column.splits;
       if (first != 0) {
-        std::vector<int64_t>& moved = splits.emplace_back(from, from + host.rows + 1);
+        std::vector<int64_t>& moved = layout->splits.emplace_back(from, from + host.rows + 1);
         for (int64_t& split : moved) split -= first;
         from = moved.data();
       }
-      tensor.splits = add(from, (host.rows + 1) * sizeof(int64_t));
+      tensor.splits = layout->Add(*pool_, from, (host.rows + 1) * sizeof(int64_t));
     }
     if (target.normalize != nullptr) {
-      std::vector<uint8_t>& flip = flips.emplace_back();
+      std::vector<uint8_t>& flip = layout->flips.emplace_back();
       absl::StatusOr<NormalizeArgs> args =
           MakeNormalizeArgs(target.spec, *target.normalize, host, &flip, &tensor.lam);
       if (!args.ok()) return args.status();
-      Launch launch = {target.normalize, *args, tensor.data, 0, 0, !flip.empty()};
-      if (launch.flips) launch.flip = add(flip.data(), flip.size());
-      launch.out = tensor.data = reserve(host.rows * spec_[t].bytes());
-      launches.push_back(launch);
+      Layout::Launch launch = {target.normalize, *args, tensor.data, 0, 0, !flip.empty()};
+      if (launch.flips) launch.flip = layout->Add(*pool_, flip.data(), flip.size());
+      launch.out = tensor.data = layout->Reserve(host.rows * spec_[t].bytes());
+      layout->launches.push_back(launch);
     }
-    out->tensors.push_back(std::move(tensor));
+    tensors->push_back(std::move(tensor));
   }
-  absl::Status status = Fit(buffer, std::max(size, kTensorAlignment));
+  return absl::OkStatus();
+}
+
+absl::Status UploadRing::RunKernels(const Buffer& buffer, const Flight& flight, Layout* layout) {
+  if (layout->launches.empty()) return absl::OkStatus();
+  const CudaDriver& driver = device_->driver();
+  // Kernels run concurrently with the next copies.
+  absl::Status status =
+      driver.Check(driver.StreamWaitEvent(working_, flight.copied, 0), "cuStreamWaitEvent");
+  for (Layout::Launch& launch : layout->launches) {
+    if (!status.ok()) return status;
+    launch.args.in = reinterpret_cast<const uint8_t*>(buffer.memory + launch.in);
+    launch.args.out = reinterpret_cast<void*>(buffer.memory + launch.out);
+    if (launch.flips) {
+      launch.args.flip = reinterpret_cast<const uint8_t*>(buffer.memory + launch.flip);
+    }
+    status = kernels_->Launch(*launch.normalize, launch.args, working_);
+  }
+  return status;
+}
+
+absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flight,
+                                 DeviceBatch* out) {
+  Layout layout;
+  absl::Status status = LayOut(host, &layout, &out->tensors);
+  if (status.ok()) status = Fit(buffer, std::max(layout.size, kTensorAlignment));
   if (!status.ok()) return status;
   for (size_t t = 0; t < targets_.size(); ++t) {
     DeviceTensor& tensor = out->tensors[t];
@@ -353,36 +388,24 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     if (targets_[t].spec.ragged) tensor.splits += buffer->memory;
   }
   absl::StatusOr<uint64_t> staged_bytes =
-      StagePieces(*pool_, threads_, absl::MakeSpan(pieces), flight);
+      StagePieces(*pool_, threads_, absl::MakeSpan(layout.pieces), flight);
   if (!staged_bytes.ok()) return staged_bytes.status();
   flight->bytes = 0;
-  for (const UploadPiece& piece : pieces) flight->bytes += piece.bytes;
+  for (const UploadPiece& piece : layout.pieces) flight->bytes += piece.bytes;
+  const CudaDriver& driver = device_->driver();
   status = driver.Check(driver.EventRecord(flight->started, copying_), "cuEventRecord");
   if (!status.ok()) return status;
-  for (const UploadPiece& piece : pieces) {
+  for (const UploadPiece& piece : layout.pieces) {
     status = driver.Check(
         driver.MemcpyHtoDAsync(buffer->memory + piece.to, piece.from, piece.bytes, copying_),
         "cuMemcpyHtoDAsync");
     if (!status.ok()) return status;
   }
   status = driver.Check(driver.EventRecord(flight->copied, copying_), "cuEventRecord");
+  if (status.ok()) status = RunKernels(*buffer, *flight, &layout);
   if (!status.ok()) return status;
-  // Kernels run concurrently with the next copies.
-  if (!launches.empty()) {
-    status = driver.Check(driver.StreamWaitEvent(working_, flight->copied, 0), "cuStreamWaitEvent");
-    if (!status.ok()) return status;
-  }
-  for (Launch& launch : launches) {
-    launch.args.in = reinterpret_cast<const uint8_t*>(buffer->memory + launch.in);
-    launch.args.out = reinterpret_cast<void*>(buffer->memory + launch.out);
-    if (launch.flips) {
-      launch.args.flip = reinterpret_cast<const uint8_t*>(buffer->memory + launch.flip);
-    }
-    status = kernels_->Launch(*launch.normalize, launch.args, working_);
-    if (!status.ok()) return status;
-  }
-  status = driver.Check(driver.EventRecord(flight->ready, launches.empty() ? copying_ : working_),
-                        "cuEventRecord");
+  const CuStream last = layout.launches.empty() ? copying_ : working_;
+  status = driver.Check(driver.EventRecord(flight->ready, last), "cuEventRecord");
   if (!status.ok()) return status;
   MutexLock lock(mutex_);
   stats_.bytes += flight->bytes;

@@ -89,6 +89,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
     ColumnSpec spec;             // spec of that column
     const Normalize* normalize;  // null if the column is not normalized
   };
+  struct Layout;
   using Buffer = UploadBuffer;
   using Flight = UploadFlight;
   UploadRing(std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool,
@@ -100,6 +101,8 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   absl::Status FreeSurplus();
   absl::StatusOr<Buffer*> TakeBuffer();
   absl::Status Fit(Buffer* buffer, size_t size);
+  absl::Status LayOut(const Batch& host, Layout* layout, std::vector<DeviceTensor>* tensors) const;
+  absl::Status RunKernels(const Buffer& buffer, const Flight& flight, Layout* layout);
   absl::Status Enqueue(const Batch& host, Buffer* buffer, Flight* flight, DeviceBatch* out);
   absl::Status Use(Flight* flight, CuStream stream);
   void Release(Flight* flight, Buffer* buffer);
