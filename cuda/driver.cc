@@ -130,7 +130,8 @@ absl::Status CudaDriver::Check(CuResult result, std::string_view call) const {
 absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
   struct Loaded {
     Mutex mutex;
-    std::map<std::string, std::unique_ptr<CudaDriver>> drivers ABSL_GUARDED_BY(mutex);  // keyed by path
+    std::map<std::string, std::unique_ptr<CudaDriver>> drivers
+        ABSL_GUARDED_BY(mutex);  // keyed by path
   };
   // Drivers stay loaded: their threads may run until the process ends.
   static auto* const loaded = new Loaded();

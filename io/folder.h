@@ -10,9 +10,9 @@
 
 namespace shardfeed {
 
-// Returns the names in a folder but "." and "..", in the file system's order. An error names the
-// folder. std::filesystem's iterators are not used: libstdc++ ends the process if memory runs out
-// in one that reports an error_code.
+// Returns the names in a folder except "." and "..", in the file system's order. An error names
+// the folder. std::filesystem's iterators are not used: libstdc++ ends the process if memory runs
+// out in one that reports an error_code.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path);
 
 // The same for the folder that is open as `fd`, whose position is not moved; `path` is for errors.

@@ -112,7 +112,7 @@ void SkipExtraChannel(BitReader& in) {
   if (in.Bool()) return;  // alpha of 8 bits
   const uint32_t type = in.Enum();
   SkipBitDepth(in);
-  in.U32({{{0}, {3}, {4}, {1, 3}}});                                  // how much smaller the channel is
+  in.U32({{{0}, {3}, {4}, {1, 3}}});  // how much smaller the channel is
   in.Skip(uint64_t{8} * in.U32({{{0}, {0, 4}, {16, 5}, {48, 10}}}));  // the name of the channel
   if (type == kAlpha) in.Bool();
   if (type == kSpotColor) in.Skip(4 * 16);

@@ -90,7 +90,7 @@ uint64_t WriterOf(std::string_view name) {
   return error == std::errc() && stop == end ? pid : 0;
 }
 
-// Whether the folder exists, is none of another user, and nobody else can write to it.
+// Whether the folder exists, belongs to this user, and nobody else can write to it.
 bool IsPrivateFolder(const std::string& path) {
   struct stat info;
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&

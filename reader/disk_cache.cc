@@ -12,7 +12,8 @@ namespace shardfeed {
 absl::StatusOr<std::shared_ptr<const void>> ServeFromDisk(const ShardSet& set,
                                                           const ReaderOptions& options) {
   if (options.cache.empty() && options.cache_size > 0) {
-    return absl::InvalidArgumentError("cache_size is set without a cache: set `cache` to its folder");
+    return absl::InvalidArgumentError(
+        "cache_size is set without a cache: set `cache` to its folder");
   }
   if (options.cache.empty() || std::none_of(set.paths.begin(), set.paths.end(), IsRemote)) {
     return std::shared_ptr<const void>();

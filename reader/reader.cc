@@ -198,10 +198,10 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   const uint64_t records = table->num_records();
   const Mixture* const mixture = options.order.mixture.get();
   std::vector<MixPart> parts;
-  absl::StatusOr<Selection> selection =
-      mixture != nullptr ? SelectSources(*table, *mixture, &parts)
-      : options.records  ? Selection::Ranges(*options.records, records)
-                         : Selection::All(records);
+  absl::StatusOr<Selection> selection = mixture != nullptr ? SelectSources(*table, *mixture, &parts)
+                                        : options.records
+                                            ? Selection::Ranges(*options.records, records)
+                                            : Selection::All(records);
   if (!selection.ok()) return selection.status();
   if (options.budget_bytes == 0) {
     options.budget_bytes = std::clamp<uint64_t>(

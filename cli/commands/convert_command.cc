@@ -263,9 +263,10 @@ uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) 
   return sum;
 }
 
-// Returns why a dataset that was kept because it was complete may be out of date: it names the first
-// path that was modified after the dataset was written, or that is a pipe, whose content is not
-// known any more. Empty if there is no such path. A folder is modified when files are added to it.
+// Returns why a dataset that was kept because it was complete may be out of date: it names the
+// first path that was modified after the dataset was written, or that is a pipe, whose content is
+// not known any more. Empty if there is no such path. A folder is modified when files are added to
+// it.
 std::string WhyOutOfDate(const std::vector<std::string>& paths, const Inputs& inputs,
                          const std::string& manifest) {
   struct stat written;
@@ -331,8 +332,8 @@ absl::Status SetOptions(const ConvertFlags& flags, const std::string& output,
   return absl::OkStatus();
 }
 
-// Takes over what --like determines, and sets what the manifest says about the origin of the dataset.
-// `files` gets the files among the values of the kind's options.
+// Takes over what --like determines, and sets what the manifest says about the origin of the
+// dataset. `files` gets the files among the values of the kind's options.
 absl::Status SetOrigin(const ConvertKind& kind, CLI::App& command,
                        const std::set<std::string>& common, const ConvertFlags& flags,
                        const std::vector<std::string>& sources, ConvertOptions& converting,
@@ -451,9 +452,8 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
     return ReportError(WithMessage(error, WithNames(inputs, std::string(error.message()))));
   };
   const std::string& directory = converting.output.directory;
-  absl::StatusOr<std::vector<std::string>> paths =
-      FindSources(kind, std::move(sources), flags.dry_run ? TemporaryFolder() : directory, options,
-                  inputs);
+  absl::StatusOr<std::vector<std::string>> paths = FindSources(
+      kind, std::move(sources), flags.dry_run ? TemporaryFolder() : directory, options, inputs);
   if (!paths.ok()) return report_error(paths.status());
   if (!inputs.empty()) {
     converting.reword = [&inputs](std::string text) { return WithNames(inputs, std::move(text)); };
@@ -479,8 +479,8 @@ int Convert(const ConvertKind& kind, CLI::App& command, const std::set<std::stri
     if (!status.ok()) return ReportError(status);
   }
   const double seconds = watch.Seconds();
-  DatasetReport report = ReportOn(command, **source, converting, progress, inputs,
-                                  inputs_to_resume, *std::move(manifests));
+  DatasetReport report = ReportOn(command, **source, converting, progress, inputs, inputs_to_resume,
+                                  *std::move(manifests));
   report.seconds = seconds;
   report.job = flags.job.job;
   PrintReport(report, options);

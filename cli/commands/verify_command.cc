@@ -66,10 +66,10 @@ nlohmann::ordered_json ToJson(const Findings& found) {
   nlohmann::ordered_json defects = nlohmann::ordered_json::array();
   for (const Defect& defect : DefectsIn(report)) defects.push_back(ToJson(defect));
   nlohmann::ordered_json json = {
-      {"shards", report.shards.size()},      {"records", report.num_records()},
-      {"bytes", report.num_bytes()},         {"skipped_bytes", SkippedBytes(report)},
-      {"num_defects", report.num_defects()}, {"defects", defects},
-      {"manifest", report.has_manifest},     {"seconds", found.seconds},
+      {"shards", report.shards.size()},       {"records", report.num_records()},
+      {"bytes", report.num_bytes()},          {"skipped_bytes", SkippedBytes(report)},
+      {"num_defects", report.num_defects()},  {"defects", defects},
+      {"manifest", report.has_manifest},      {"seconds", found.seconds},
       {"peak_rss_bytes", PeakResidentBytes()}};
   if (found.images) {
     json["images"] = {{"sound", found.images->sound},

@@ -26,7 +26,8 @@ std::string NoteOfMissing(std::string_view column, uint64_t count, std::string_v
                      count == 1 ? "1 value is" : fmt::format("{} values are", count), first);
 }
 
-// Whether the first cell of `a` precedes the first cell of `b`. Cells of which there are none come last.
+// Whether the first cell of `a` precedes the first cell of `b`. Cells of which there are none come
+// last.
 bool IsBefore(const Cells& a, const Cells& b) {
   if (a.count == 0 || b.count == 0) return a.count > 0;
   if (a.place.file != b.place.file) return a.place.file < b.place.file;

@@ -164,8 +164,8 @@ absl::Status AddStrings(absl::Span<const std::string_view> strings, std::string_
   return absl::OkStatus();
 }
 
-// Makes the array of a field's elements, without nulls. Numbers stay in `memory`; strings are copied
-// from it.
+// Makes the array of a field's elements, without nulls. Numbers stay in `memory`; strings are
+// copied from it.
 absl::Status MakeElements(const ArrowField& field, Memory memory, size_t elements,
                           std::unique_ptr<ArrowArray>* out) {
   auto owned = std::make_unique<Owned>();

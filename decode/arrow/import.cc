@@ -184,9 +184,10 @@ absl::Status VisitIndices(std::string_view name, const ArrowArray& indices, uint
     uint64_t value = 0;
     if (has_value) {
       if (std::cmp_less(numbers[at], 0) || std::cmp_greater_equal(numbers[at], values)) {
-        return Refuse(name, fmt::format("row {}: category {} does not exist: there are {}, numbered "
-                                        "from 0",
-                                        i, numbers[at], values));
+        return Refuse(name,
+                      fmt::format("row {}: category {} does not exist: there are {}, numbered "
+                                  "from 0",
+                                  i, numbers[at], values));
       }
       value = static_cast<uint64_t>(numbers[at]);
       has_value = value_is_set[value];

@@ -32,7 +32,7 @@ absl::StatusOr<FoundSchema> FindSchema(const ShardSet& set, const ShardTable* ta
 // A column that was parsed as records have it, and becomes what TFDS declares.
 struct TfdsColumn {
   ColumnSpec output;  // has the same name
-  // The type that TFDS declares, whose values those of `output` can hold, but for large uint64.
+  // The type that TFDS declares. `output` can hold all of its values, except for large uint64.
   std::string dtype;
   TfdsEncoding encoding = TfdsEncoding::kNone;
   size_t array_values = 0;  // values of one encoded array; 0: any number

@@ -179,7 +179,8 @@ uint64_t Split(nb::handle splits, uint64_t elements, std::vector<nb::object>* he
   const size_t count = bytes.size() / sizeof(int64_t);
   if (count == 0 || ends[0] != 0) RefuseValue(column.name, "row_splits must begin with 0");
   for (size_t i = 1; i < count; ++i) {
-    if (ends[i] < ends[i - 1]) RefuseValue(column.name, fmt::format("row_splits decrease at {}", i));
+    if (ends[i] < ends[i - 1])
+      RefuseValue(column.name, fmt::format("row_splits decrease at {}", i));
   }
   if (static_cast<uint64_t>(ends[count - 1]) != elements) {
     RefuseValue(column.name, fmt::format("row_splits end at {}, and there are {} elements",

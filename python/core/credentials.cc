@@ -59,7 +59,8 @@ absl::StatusOr<Credentials> Call(PyObject* function, const std::string& source) 
             fmt::format("{} raised {}", source, TextOf(e.type().attr("__name__"))));
       }
     } catch (const std::exception&) {
-      result = absl::InternalError(fmt::format("{} returned something other than credentials", source));
+      result =
+          absl::InternalError(fmt::format("{} returned something other than credentials", source));
     }
   });
   return result;

@@ -445,7 +445,7 @@ def from_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None,
 
     Directly after it, `shuffle(seed, window)` of a stream reads the groups in an order that differs in each epoch, and
     shuffles rows within the window (by default the rows of 8 groups); and `shard(rank, world)` gives each rank
-    as many rows, or one more, of groups that it alone reads, but for those at the two ends of its part. A rank's
+    as many rows, or one more, of groups that no other rank reads, except those at the two ends of its part. A rank's
     state is valid for that rank of that world.
 
     DataLossError: a file is damaged, or its columns are not those of the first one. FileNotFoundError: there is

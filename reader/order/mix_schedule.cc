@@ -49,10 +49,10 @@ std::vector<uint64_t> Quantize(const std::vector<uint64_t>& weights, uint64_t to
   return counts;
 }
 
-// Returns a sequence of counts[0] times 0, counts[1] times 1 ..., in every prefix of which the count
-// of each number differs from its share by less than one. The i-th occurrence of a number with share
-// w lies between (i - 1) / w and i / w; the one with the earliest deadline comes first (Tijdeman,
-// "The chairman assignment problem", 1980).
+// Returns a sequence of counts[0] times 0, counts[1] times 1 ..., in every prefix of which the
+// count of each number differs from its share by less than one. The i-th occurrence of a number
+// with share w lies between (i - 1) / w and i / w; the one with the earliest deadline comes first
+// (Tijdeman, "The chairman assignment problem", 1980).
 std::vector<uint16_t> SmoothSequence(const std::vector<uint64_t>& counts, uint64_t length) {
   struct Next {
     uint64_t deadline;
@@ -98,9 +98,8 @@ absl::Status MixSchedule::Check(const std::vector<std::string>& names,
                                 const std::vector<MixSegment>& segments, uint64_t lanes) {
   if (names.empty()) return absl::InvalidArgumentError("mix: there are no sources");
   if (names.size() > kMostSources) {
-    return absl::InvalidArgumentError(
-        fmt::format("mix: expected at most {} sources, got {}; join some", kMostSources,
-                    names.size()));
+    return absl::InvalidArgumentError(fmt::format(
+        "mix: expected at most {} sources, got {}; join some", kMostSources, names.size()));
   }
   if (names.size() * lanes > kMostCells) {
     return absl::InvalidArgumentError(

@@ -28,8 +28,9 @@ absl::StatusOr<std::vector<size_t>> LostObjects(const std::vector<PendingObject>
 // Shards that others have uploaded.
 struct UploadedShards {
   std::vector<PendingObject> objects;  // all shards of a dataset, in order
-  // An object below JobsPath, by its path from there. Without it, they may be gone, and the dataset
-  // is not committed: it is removed before them, WhileNothingIsCommitted.
+  // The path below JobsPath of an object that is removed before the shards are (see
+  // WhileNothingIsCommitted). If it does not exist, the shards may be gone, and the dataset is not
+  // committed.
   std::string job;
 };
 

@@ -153,7 +153,7 @@ inline bool IsRawTar(const IndexSummary& summary) {
 // What users should know of an MDS shard (MdsColumns::Notes), or of an ArrayRecord shard whose
 // chunks have several records. None of other shards.
 std::vector<std::string> FormatNotes(const ShardIndex& index);
-// Whether a raw shard can have these sizes: its frames fill it, but for the end of a tar archive
+// Whether a raw shard can have these sizes: its frames fill it, except for the end of a tar archive
 // and the header of an MDS shard. Nothing bounds those of an ArrayRecord shard, whose chunks may be
 // compressed.
 bool FillsShard(const IndexSummary& summary);

@@ -37,7 +37,7 @@ uint32_t Load32(const char* at) { return LoadLittleEndian<uint32_t>(at); }
 
 uint64_t StartBytes(size_t count) { return kPackHeaderBytes + uint64_t{kEntryBytes} * count; }
 
-// Identifies the names of the shards but for their stem, so that a dataset may be renamed.
+// Identifies the names of the shards except for their stem, so that a dataset may be renamed.
 uint32_t NamesCrc(size_t count, std::string_view suffix) {
   return Crc32c(ShardName("", 0, count, suffix));
 }

@@ -1,4 +1,4 @@
-// Statistics of a dataset: its schema, and the values of each feature. And how far two datasets
+// Statistics of a dataset (its schema, and the values of each feature), and how far two datasets
 // differ in them.
 
 #ifndef SHARDFEED_SHARD_STATISTICS_DATASET_STATISTICS_H_
@@ -19,8 +19,8 @@
 
 namespace shardfeed {
 
-// Not thread-safe: collect statistics per thread and merge them. But for features whose kind
-// differs between records (Schema), the result does not depend on the order of merging.
+// Not thread-safe: collect statistics per thread and merge them. Except for features whose
+// kind differs between records (Schema), the result does not depend on the order of merging.
 class DatasetStatistics {
  public:
   DatasetStatistics() = default;
@@ -68,8 +68,8 @@ struct Drift {
   std::string_view measure;
   // For "frequency", the value that differs most, for people.
   std::string value;
-  // Whether the distance is more than samples of these sizes from one distribution differ by
-  // chance, but for once in a thousand.
+  // Whether two samples of these sizes from one distribution differ by more than the distance at
+  // most once in a thousand times.
   bool significant = false;
 };
 

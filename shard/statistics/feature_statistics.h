@@ -115,7 +115,7 @@ class FeatureStatistics {
   void AddInt(int64_t value, Places& places);
   template <typename Places>
   void AddFloat(uint32_t bits, Places& places);
-  // Adds floats, little-endian, but for what LookAtFloat does.
+  // Adds floats, little-endian, except for what LookAtFloat does.
   void ScanFloats(const char* floats, size_t count);
   void ScanFloat(uint32_t bits);
   template <typename Places>

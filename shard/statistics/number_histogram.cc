@@ -75,7 +75,8 @@ void NumberHistogram::AddFloats(const char* floats, size_t count) {
   };
   std::array<uint64_t*, 2 * (kMaxExponent + 1)> counts;  // counts of each page; null: none so far
   std::array<Sums, counts.size()> sums;
-  std::array<std::pair<uint16_t, uint16_t>, counts.size()> used;  // pages used, and their places in pages_
+  std::array<std::pair<uint16_t, uint16_t>, counts.size()>
+      used;  // pages used, and their places in pages_
   uint64_t zeros = 0;
   for (size_t done = 0; done < count;) {
     const size_t end = std::min(count, done + kMost - 1);

@@ -227,8 +227,8 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   return Step::kOn;
 }
 
-// Notes that the next `bytes` bytes belong to no intact record. `number` is the number of the record
-// after them, if known.
+// Notes that the next `bytes` bytes belong to no intact record. `number` is the number of the
+// record after them, if known.
 void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint64_t> number) {
   frame_buffer_->Consume(bytes);
   const uint64_t lost = number ? LostUpTo(*number) : 0;

@@ -258,9 +258,8 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
                         take);
   };
   if (options.dry_run) {
-    absl::Status status =
-        ParallelFor(num_shards, ThreadCount(options.threads), options.stop,
-                    [&](size_t i) { return pass(i, /*take=*/nullptr); });
+    absl::Status status = ParallelFor(num_shards, ThreadCount(options.threads), options.stop,
+                                      [&](size_t i) { return pass(i, /*take=*/nullptr); });
     if (status.ok()) status = input.version.CheckUnchanged();
     if (!status.ok()) return status;
     return account;

@@ -391,7 +391,7 @@ def test_answers_name_what_is_wrong(server):
     for path, query, message in (
             ("api/record", {"n": 5000}, "there is no record 5000"), ("api/record", {"n": "-1"}, "n must be a whole number"),
             ("api/record", {"d": 7}, "there is no dataset 7"), ("api/records", {"numbers": "1,x"}, "numbers must be a whole number"),
-            ("api/records", {"first": 0, "count": 1000}, "more than 200"), ("api/find", {"feature": "nix"}, "no feature 'nix'"),
+            ("api/records", {"first": 0, "count": 1000}, "at most 200 records"), ("api/find", {"feature": "nix"}, "no feature 'nix'"),
             ("image", {"d": 1, "n": 0, "f": "nix"}, "there is no feature 'nix'"),
             ("value", {"d": 1, "n": 0, "f": "png", "i": 1}, "has no value 1"),
             ("value", {"d": 1, "n": 0, "f": "big", "i": 0}, "has no value 0 of bytes"), ("api/nix", {}, "there is no api/nix")):

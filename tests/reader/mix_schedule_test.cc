@@ -227,9 +227,10 @@ TEST(MixSchedule, RefusesWhatIsNoSchedule) {
   const double infinity = std::numeric_limits<double>::infinity();
   ExpectRefused(0, {{0, {}}}, "mix: there are no sources");
   ExpectRefused(5000, {{0, {}}}, "mix: expected at most 4096 sources, got 5000; join some");
-  ExpectRefused(4000, {{0, {}}},
-                "mix: sources times lanes must be at most 4194304, got 4000 times 4096; use fewer lanes",
-                4096);
+  ExpectRefused(
+      4000, {{0, {}}},
+      "mix: sources times lanes must be at most 4194304, got 4000 times 4096; use fewer lanes",
+      4096);
   ExpectRefused(1, {}, "mix: there are no weights");
   ExpectRefused(1, std::vector<MixSegment>(65, {0, {1}}),
                 "mix: the schedule has 64 changes of weights, and at most 63 are possible");
