@@ -23,6 +23,13 @@ class GilRelease {
   PyThreadState* const state_;
 };
 
+// Returns what `work` returns, which is called without the GIL.
+template <typename Work>
+auto WithoutGil(Work work) {
+  const GilRelease release;
+  return work();
+}
+
 // For a thread of the library that nobody waits for (see MakePythonGenerator): calls `work`, which
 // must not throw, with the GIL. Returns false without calling it if the interpreter is ending.
 bool WithGil(const std::function<void()>& work);

@@ -494,12 +494,7 @@ WriteJob MakeJob(const std::string& spec, const std::string& compression, int le
                  uint64_t member_bytes, bool overwrite, bool sync) {
   const OutputSpec output = OutputOf(spec);
   const WriteJobOptions options = JobOptionsOf(compression, level, member_bytes, overwrite, sync);
-  absl::StatusOr<WriteJob> job;
-  {
-    const GilRelease release;
-    job = WriteJob::Create(output, options);
-  }
-  return Check(std::move(job));
+  return Check(WithoutGil([&] { return WriteJob::Create(output, options); }));
 }
 
 }  // namespace
@@ -537,36 +532,20 @@ void BindWriting(nb::module_& m) {
                      const OutputSpec& spec = job.spec();
                      return FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix);
                    })
-      .def("ensure",
-           [](const WriteJob& job) {
-             absl::Status status;
-             {
-               const GilRelease release;
-               status = job.Ensure();
-             }
-             Check(status);
-           })
+      .def("ensure", [](const WriteJob& job) { Check(WithoutGil([&] { return job.Ensure(); })); })
       // What the manifest says about the origin of the dataset of the job's name; None without one.
       .def("made_by",
            [](const WriteJob& job) -> std::optional<std::map<std::string, std::string>> {
-             absl::StatusOr<std::optional<Manifest>> there;
-             {
-               const GilRelease release;
-               there = job.Dataset();
-             }
-             std::optional<Manifest> manifest = Check(std::move(there));
+             std::optional<Manifest> manifest = Check(WithoutGil([&] { return job.Dataset(); }));
              if (!manifest) return std::nullopt;
              return std::move(manifest->made_by);
            })
       .def("open",
            [](const WriteJob& job, uint64_t part, const std::string& attempt, int threads,
               nb::sequence features) {
-             absl::StatusOr<std::unique_ptr<PartWriter>> writer;
-             {
-               const GilRelease release;
-               writer = job.Open(part, attempt, threads);
-             }
-             return std::make_unique<PartSink>(Check(std::move(writer)), std::move(features));
+             return std::make_unique<PartSink>(
+                 Check(WithoutGil([&] { return job.Open(part, attempt, threads); })),
+                 std::move(features));
            })
       .def("commit",
            [](const WriteJob& job, const std::vector<std::string>& messages,
@@ -574,21 +553,10 @@ void BindWriting(nb::module_& m) {
              Manifest manifest;
              manifest.made_by = std::move(made_by);
              manifest.notes = std::move(notes);
-             absl::StatusOr<Manifest> finished;
-             {
-               const GilRelease release;
-               finished = job.Commit(messages, std::move(manifest));
-             }
-             return ReportOf(Check(std::move(finished)));
+             return ReportOf(
+                 Check(WithoutGil([&] { return job.Commit(messages, std::move(manifest)); })));
            })
-      .def("abort", [](const WriteJob& job) {
-        absl::Status status;
-        {
-          const GilRelease release;
-          status = job.Abort();
-        }
-        Check(status);
-      });
+      .def("abort", [](const WriteJob& job) { Check(WithoutGil([&] { return job.Abort(); })); });
   m.def("note_on_suffix", &NoteOnSuffix, nb::arg("suffix"), nb::arg("compression"));
   m.def("check_output", &CheckOutput, nb::arg("spec"), nb::arg("is_free") = false);
   nb::class_<JobTask>(m, "JobTask")
