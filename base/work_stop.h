@@ -4,6 +4,7 @@
 #define SHARDFEED_BASE_WORK_STOP_H_
 
 #include <chrono>
+#include <future>
 #include <stop_token>
 #include <thread>
 
@@ -64,6 +65,16 @@ bool AwaitWanted(CondVar& changed, MutexLock& lock, Ready ready) ABSL_NO_THREAD_
     const bool unwanted = WorkStop::Requested();
     lock.Lock();
     if (unwanted) return ready();
+  }
+  return true;
+}
+
+// The same for the result of work that another thread does.
+template <typename Result>
+bool AwaitWanted(const std::future<Result>& result) {
+  while (result.wait_for(WorkStop::kInterval) != std::future_status::ready) {
+    if (!WorkStop::Requested()) continue;
+    return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
   return true;
 }

@@ -206,9 +206,7 @@ absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst)
     }
     if (fetches) {
       std::future<std::pair<absl::Status, bool>> result = promise->get_future();
-      while (result.wait_for(WorkStop::kInterval) == std::future_status::timeout) {
-        if (WorkStop::Requested()) return absl::CancelledError("interrupted");
-      }
+      if (!AwaitWanted(result)) return absl::CancelledError("interrupted");
       const auto [fetched, kept] = result.get();
       if (!fetched.ok()) return fetched;
       if (kept) status = cache.Read(*cached_, block, into, part);

@@ -456,11 +456,7 @@ HttpResponse CallOnce(HttpRequest request, milliseconds delay, bool may_stop) {
       std::move(request),
       [&promise](HttpResponse response) { promise.set_value(std::move(response)); }, delay);
   std::future<HttpResponse> result = promise.get_future();
-  while (may_stop && result.wait_for(WorkStop::kInterval) == std::future_status::timeout) {
-    if (!WorkStop::Requested()) continue;
-    HttpClient::Get().Cancel(id);
-    break;
-  }
+  if (may_stop && !AwaitWanted(result)) HttpClient::Get().Cancel(id);
   return result.get();
 }
 

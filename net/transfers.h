@@ -90,14 +90,11 @@ struct StoreCall {
 // Waits for the result of a transfer.
 template <typename Result>
 Result AwaitTransfer(std::future<Result> result, Transfer& transfer) {
-  while (result.wait_for(WorkStop::kInterval) == std::future_status::timeout) {
-    if (!WorkStop::Requested()) continue;
-    transfer.Cancel();
-    Result last = result.get();
-    if (!last.ok()) return absl::CancelledError("interrupted");
-    return last;
-  }
-  return result.get();
+  if (AwaitWanted(result)) return result.get();
+  transfer.Cancel();
+  Result last = result.get();
+  if (!last.ok()) return absl::CancelledError("interrupted");
+  return last;
 }
 
 // Sends the request until it succeeds (2xx). `done` is called once, by the HTTP client's thread,
