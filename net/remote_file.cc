@@ -87,6 +87,54 @@ void RemoteFile::Fetch(uint64_t block, BlockCache::Fetched done) const {
       std::move(done));
 }
 
+// The read of a range, and then the check of its version. The check uses no memory of the read, and
+// others may wait for its answer: when it is cancelled, it goes on, but nothing waits for it here.
+class RemoteFile::CheckedRead : public Transfer {
+ public:
+  explicit CheckedRead(std::function<void(absl::Status)> done) : done_(std::move(done)) {}
+
+  // Called before anything else can be, except by the read itself.
+  void SetRead(std::shared_ptr<Transfer> read) { read_ = std::move(read); }
+
+  // The bytes are there. Returns whether they are still needed.
+  bool BeginCheck() {
+    MutexLock lock(mutex_);
+    is_checked_ = true;
+    return !cancelled_;
+  }
+
+  void Cancel() override {
+    bool checked = false;
+    {
+      MutexLock lock(mutex_);
+      cancelled_ = true;
+      checked = is_checked_;
+    }
+    if (checked) {
+      End(absl::CancelledError("cancelled"));
+    } else {
+      read_->Cancel();
+    }
+  }
+
+  // Only the first call counts.
+  void End(absl::Status status) {
+    std::function<void(absl::Status)> done;
+    {
+      MutexLock lock(mutex_);
+      done = std::exchange(done_, nullptr);
+    }
+    if (done) done(std::move(status));
+  }
+
+ private:
+  std::shared_ptr<Transfer> read_;
+  Mutex mutex_;
+  std::function<void(absl::Status)> done_ ABSL_GUARDED_BY(mutex_);  // null when it was called
+  bool is_checked_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> dst,
                                             std::function<void(absl::Status)> done) const {
   std::string version;
@@ -94,12 +142,16 @@ std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> ds
     MutexLock lock(version_->mutex);
     version = version_->value;
   }
-  return StartRead(store_, {path(), offset, dst, std::move(version), size()},
-                   [version = version_, path = path(), done = std::move(done)](
-                       absl::Status status, const ReadVersion& read) {
-                     if (!status.ok()) return done(std::move(status));
-                     CheckVersion(version, path, read, done);
-                   });
+  const auto checked = std::make_shared<CheckedRead>(std::move(done));
+  checked->SetRead(StartRead(
+      store_, {path(), offset, dst, std::move(version), size()},
+      [checked, version = version_, path = path()](absl::Status status, const ReadVersion& read) {
+        if (!status.ok()) return checked->End(std::move(status));
+        if (!checked->BeginCheck()) return checked->End(absl::CancelledError("cancelled"));
+        CheckVersion(version, path, read,
+                     [checked](absl::Status known) { checked->End(std::move(known)); });
+      }));
+  return checked;
 }
 
 std::shared_ptr<RemoteFile::Block> RemoteFile::StartBlock(uint64_t begin, uint64_t end) const {

@@ -39,7 +39,8 @@ class RemoteFile : public File {
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const override;
   void Advise(Access access) const override;
 
-  // Starts to read this range, which must be within the object: see StartRead.
+  // Starts to read this range, which must be within the object: see StartRead. Cancel may call
+  // `done`.
   std::shared_ptr<Transfer> Start(uint64_t offset, absl::Span<char> dst,
                                   std::function<void(absl::Status)> done) const;
 
@@ -68,6 +69,8 @@ class RemoteFile : public File {
     bool done ABSL_GUARDED_BY(mutex) = false;
     absl::Status status ABSL_GUARDED_BY(mutex);
   };
+
+  class CheckedRead;
 
   RemoteFile(std::string path, uint64_t size) : File(std::move(path), -1, size) {}
 

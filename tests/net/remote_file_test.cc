@@ -1,5 +1,9 @@
 #include "net/remote_file.h"
 
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
 #include <random>
 #include <set>
 #include <stop_token>
@@ -199,6 +203,50 @@ TEST_F(GuardedFileTest, AFailedQuestionIsThatOfTheRead) {
   EXPECT_FAILS(file->ReadAt(0, absl::MakeSpan(into)).status(), kPermissionDenied, "/manifest");
   server_.SetFaults(nullptr);
   EXPECT_EQ(ReadAt(*file, 0, 10), bytes_.substr(0, 10));
+}
+
+// Nobody waits for the answer about the manifest, and those who ask later get theirs.
+TEST_F(GuardedFileTest, AReadThatIsNotNeededDoesNotWaitForTheQuestion) {
+  using Clock = std::chrono::steady_clock;
+  setenv("SHARDFEED_NET_SECONDS", "60", 1);
+  server_.Put("/shard", bytes_, written_ + 50);
+  const auto read = [&](uint64_t size) {
+    std::string into(size, '\0');
+    return OpenShard()->ReadAt(1'000'000, absl::MakeSpan(into)).status();
+  };
+  const auto submit = [&](uint64_t size) {
+    const auto engine = MakeRemoteEngine(2, nullptr);
+    engine->Submit(std::vector<ReadRequest>{{OpenShard(), 0, size, 1}});
+    std::vector<ReadResult> results;
+    engine->Wait(1, &results);
+    EXPECT_TRUE(results.empty());
+    return absl::CancelledError("interrupted");
+    // The engine is destroyed.
+  };
+  for (const auto& use : std::vector<std::function<absl::Status(uint64_t)>>{read, submit}) {
+    // With more than was asked for, and directly.
+    for (const uint64_t size : {100, 500'000}) {
+      ObjectInfo info;
+      ASSERT_OK(ReadObject(server_.url() + "/manifest", 100, &info));
+      guard_ = *GuardObject::Make(info);  // one that has not asked yet
+      std::stop_source stop;
+      const auto answers = std::make_shared<std::atomic<bool>>(false);
+      server_.SetFaults([stop, answers](const SeenRequest& request) mutable {
+        if (request.target != "/manifest") return Fault();
+        stop.request_stop();
+        while (!*answers) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        return Fault();
+      });
+      {
+        const WorkStop wanted(stop.get_token());
+        const auto began = Clock::now();
+        EXPECT_FAILS(use(size), kCancelled, "interrupted");
+        EXPECT_LT(Clock::now() - began, std::chrono::seconds(20));
+      }
+      *answers = true;
+      EXPECT_EQ(ReadAt(*OpenShard(), 7, 10), bytes_.substr(7, 10));
+    }
+  }
 }
 
 TEST_F(RemoteFileTest, AnEmptyObject) {

@@ -18,6 +18,7 @@ sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
 
 DATASET = "s3://data/d@4"
+MANIFEST = ".shardfeed/d.manifest.json"
 PATIENCE = 40  # of the network, in seconds
 SOON = 15  # less than that, though the machine may be busy
 RECORDS = 3000
@@ -111,11 +112,11 @@ def test_ctrl_c_ends_commands(store, tmp_path, words, silent):
     assert not harness.tree(out)
 
 
-@pytest.mark.parametrize("words", [["verify", DATASET], ["inspect", DATASET], ["reshard", DATASET, "OUT/d@2"]],
-                         ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [["verify", DATASET], ["inspect", DATASET], ["reshard", DATASET, "OUT/d@2"],
+                                   ["bench", DATASET, "--shuffle", "1"]], ids=lambda words: words[0])
 def test_ctrl_c_at_each_look_at_the_manifest(store, tmp_path, words):
     """What is broken off counts neither as replaced nor as unreadable."""
-    store.silent = (".shardfeed/d.manifest.json",)
+    store.silent = (MANIFEST,)
     looks = 0
     while True:
         store.answered = looks
@@ -238,7 +239,7 @@ def test_ctrl_c_while_the_manifest_is_looked_up_again(store, objects):
     """What is broken off does not count as a dataset that was replaced."""
     store.objects = {key: value for key, value in objects.items() if ".index" not in key}
     ds = sf.read(DATASET)
-    store.silent = (".shardfeed/d.manifest.json",)
+    store.silent = (MANIFEST,)
     with interrupted(store):
         len(ds)
 
@@ -254,7 +255,9 @@ def test_ctrl_c_while_arrow_pulls_batches(store):
         time.sleep(PATIENCE)
 
 
-def test_ctrl_c_and_close_leave_no_thread(store):
+@pytest.mark.parametrize("silent", ["d-", MANIFEST])
+def test_ctrl_c_and_close_leave_no_thread(store, silent):
+    """The store sends no shard, or does not say whether those that it has sent are still the manifest's."""
     code = f"""
 import os, sys, time, shardfeed as sf
 
@@ -263,6 +266,7 @@ def threads():
 
 ds = sf.read({DATASET!r}).shuffle(seed=1).parse({{"n": sf.int64}}).batch(10)
 assert len(list(ds)) == {RECORDS // 10}
+ds = sf.read({DATASET!r}).shuffle(seed=1).parse({{"n": sf.int64}}).batch(10)
 before = threads()
 print("ready", flush=True)
 sys.stdin.readline()
@@ -280,7 +284,7 @@ print("ended", time.monotonic() - began < {SOON})
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "ready\n"
-        store.silent = ("d-",)
+        store.silent = (silent,)
         process.stdin.write("\n")
         process.stdin.flush()
         assert store.asked.wait(PATIENCE)
@@ -291,7 +295,7 @@ print("ended", time.monotonic() - began < {SOON})
         process.kill()
 
 
-@pytest.mark.parametrize("silent", [("",), ("d-",)])
+@pytest.mark.parametrize("silent", [("",), ("d-",), (MANIFEST,)])
 def test_close_does_not_wait(store, silent):
     ds = sf.read(DATASET).parse({"n": sf.int64}).batch(10).prefetch(2)
     store.silent = silent
