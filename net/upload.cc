@@ -52,7 +52,15 @@ struct UploadGroup::State {
   CondVar changed;
   uint64_t in_flight ABSL_GUARDED_BY(mutex) = 0;  // bytes
   uint64_t buffered ABSL_GUARDED_BY(mutex) = 0;   // bytes
-  size_t removals ABSL_GUARDED_BY(mutex) = 0;     // uploads that are being removed
+  size_t removals ABSL_GUARDED_BY(mutex) = 0;     // uploads and objects that are being removed
+
+  void Removed() {
+    {
+      MutexLock lock(mutex);
+      --removals;
+    }
+    changed.NotifyAll();
+  }
 };
 
 absl::StatusOr<std::unique_ptr<UploadGroup>> UploadGroup::Begin(const std::string& folder) {
@@ -74,6 +82,17 @@ UploadGroup::~UploadGroup() {
   state_->changed.WaitFor(lock, kRemovalPatience, removed);
 }
 
+void UploadGroup::Remove(const std::string& path) const {
+  {
+    MutexLock lock(state_->mutex);
+    ++state_->removals;
+  }
+  StartCall(state_->store, path, {.method = "DELETE"},
+            [of = state_](const absl::StatusOr<HttpResponse>& /*what stays is cleaned*/) {
+              of->Removed();
+            });
+}
+
 const std::string& UploadGroup::id() const { return state_->id; }
 
 // Shared with the requests under way, whose ends the HTTP client's thread reports.
@@ -91,7 +110,7 @@ struct Upload::State : std::enable_shared_from_this<Upload::State> {
   const UploadProtocol& protocol;  // the store's
 
   Mutex mutex;
-  StopCondVar changed;
+  CondVar changed;
   absl::Status status ABSL_GUARDED_BY(mutex);
   bool begun ABSL_GUARDED_BY(mutex) = false;  // there is a name, or the store was asked for it
   std::string upload ABSL_GUARDED_BY(mutex);  // the name
@@ -243,17 +262,13 @@ void Upload::State::Remove() {
     MutexLock lock(mutex);
     id = upload;
   }
-  const auto removed = [of = group](const absl::StatusOr<HttpResponse>& /*what stays is cleaned*/) {
-    {
-      MutexLock lock(of->mutex);
-      --of->removals;
-    }
-    of->changed.NotifyAll();
-  };
   std::optional<StoreCall> call;
   if (!id.empty()) call = protocol.Discard(id);
-  if (!call) return removed(HttpResponse());
-  StartCall(group->store, path, *std::move(call), removed);
+  if (!call) return group->Removed();
+  StartCall(group->store, path, *std::move(call),
+            [of = group](const absl::StatusOr<HttpResponse>& /*what stays is cleaned*/) {
+              of->Removed();
+            });
 }
 
 // A file that has the beginning of a part.
@@ -376,15 +391,15 @@ absl::Status Upload::Close() {
 }
 
 absl::StatusOr<PendingObject> Upload::Finish(const std::stop_token& stop) {
+  std::optional<WorkStop> wanted;
+  if (stop.stop_possible()) wanted.emplace(stop);
   absl::Status status = Close();
   if (!status.ok()) return status;
   State& state = *state_;
   MutexLock lock(state.mutex);
   const auto done = [&]()
                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { return state.requests == 0; };
-  while (!state.changed.WaitFor(lock, stop, std::chrono::hours(1), done)) {
-    if (stop.stop_requested()) return absl::CancelledError("interrupted");
-  }
+  if (!AwaitWanted(state.changed, lock, done)) return absl::CancelledError("interrupted");
   if (!state.status.ok()) return state.status;
   return PendingObject{state.path, state.upload, state.parts, size_, state.group->id};
 }

@@ -40,9 +40,12 @@ class UploadGroup {
 
   // Begins a group of objects of the store that `folder` is in. Errors: those of CheckWritable.
   static absl::StatusOr<std::unique_ptr<UploadGroup>> Begin(const std::string& folder);
-  // Waits until the parts of abandoned uploads are removed, as far as the store allows it; once the
-  // work is not needed any more (see WorkStop), for a second.
+  // Waits until the parts of abandoned uploads and other objects are removed, as far as the store
+  // allows it; once the work is not needed any more (see WorkStop), for a second.
   ~UploadGroup();
+
+  // Removes another object of the store, in the background.
+  void Remove(const std::string& path) const;
 
   // The name of the group: 32 random hexadecimal digits.
   const std::string& id() const;
@@ -68,7 +71,8 @@ class Upload {
   absl::Status Append(std::string_view bytes);
   // Sends what remains, without waiting for it. Append must not follow.
   absl::Status Close();
-  // Closes, and waits until all parts are stored durably. Cancelled: `stop` was requested.
+  // Closes, and waits until all parts are stored durably. Cancelled: `stop` was requested, or
+  // without one the work of this thread is not needed any more (see WorkStop).
   absl::StatusOr<PendingObject> Finish(const std::stop_token& stop = {});
   // Keeps the parts in the store, because something else refers to them.
   void Keep() { kept_ = true; }

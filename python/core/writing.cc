@@ -3,10 +3,13 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "base/work_stop.h"
 #include "decode/arrow/import.h"
 #include "decode/features/example_columns.h"
 #include "fmt/format.h"
@@ -16,6 +19,7 @@
 #include "nanobind/stl/string_view.h"
 #include "nanobind/stl/unique_ptr.h"
 #include "nanobind/stl/vector.h"
+#include "net/http_client.h"
 #include "python/core/arrow.h"
 #include "python/core/column_values.h"
 #include "python/core/errors.h"
@@ -317,27 +321,41 @@ nb::dict ReportOf(const Manifest& manifest) {
   return report;
 }
 
+std::stop_token StoppedToken() {
+  static auto* const source = new std::stop_source();
+  source->request_stop();
+  return source->get_token();
+}
+
 // A sink into a DatasetWriter or a PartWriter, which is null once it has ended.
 template <typename Target>
 class SinkInto : public RecordSink {
  public:
   explicit SinkInto(nb::sequence features)
       : RecordSink(std::move(features), /*keeps_shapes=*/true) {}
-  ~SinkInto() override { Drop(); }
+  ~SinkInto() override {
+    const GilRelease release;
+    Drop(/*soon=*/true);
+  }
 
-  void Abort() {
+  void Abort(bool soon) {
     const ExclusiveUse use(used_, "the writer");
-    Drop();
+    const GilRelease release;
+    Drop(soon);
   }
 
  protected:
+  // Removes what was not finished, without the GIL. `soon`: a store that does not answer is not
+  // waited for longer than a second.
+  void Drop(bool soon) {
+    std::optional<WorkStop> stop;
+    if (soon) stop.emplace(StoppedToken());
+    writer_.reset();
+  }
+
   std::unique_ptr<Target> writer_;
 
  private:
-  void Drop() {
-    const GilRelease release;
-    writer_.reset();
-  }
   bool is_open() const override { return writer_ != nullptr; }
   absl::Status Write(Make make) override { return writer_->Write(make); }
 };
@@ -373,7 +391,7 @@ class Writer : public SinkInto<DatasetWriter> {
     {
       const GilRelease release;
       finished = writer_->Finish(std::move(manifest));
-      writer_.reset();
+      Drop(absl::IsCancelled(finished.status()));
     }
     return ReportOf(Check(std::move(finished)));
   }
@@ -398,7 +416,7 @@ class PartSink : public SinkInto<PartWriter> {
     {
       const GilRelease release;
       message = writer_->Close(std::move(notes));
-      writer_.reset();
+      Drop(absl::IsCancelled(message.status()));
     }
     return Check(std::move(message));
   }
@@ -510,11 +528,11 @@ void BindWriting(nb::module_& m) {
       .def(nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
                     std::map<std::string, std::string>, nb::sequence>())
       .def("finish", &Writer::Finish)
-      .def("abort", &Writer::Abort)
+      .def("abort", &Writer::Abort, nb::arg("soon") = false)
       .def_prop_ro("records_written", &Writer::records);
   nb::class_<PartSink, RecordSink>(m, "PartWriter")
       .def("close", &PartSink::Close)
-      .def("abort", &PartSink::Abort)
+      .def("abort", &PartSink::Abort, nb::arg("soon") = false)
       .def_prop_ro("records_written", &PartSink::records);
   nb::class_<ExampleEncoder>(m, "ExampleEncoder")
       .def(nb::init<nb::sequence>())
@@ -559,6 +577,8 @@ void BindWriting(nb::module_& m) {
       .def("abort", [](const WriteJob& job) { Check(WithoutGil([&] { return job.Abort(); })); });
   m.def("note_on_suffix", &NoteOnSuffix, nb::arg("suffix"), nb::arg("compression"));
   m.def("check_output", &CheckOutput, nb::arg("spec"), nb::arg("is_free") = false);
+  // The number of requests that this process has sent to stores.
+  m.def("store_requests", [] { return HttpClient::Get().stats().requests; });
   nb::class_<JobTask>(m, "JobTask")
       .def_static("make", &JobTask::Make)
       .def("join", &JobTask::Join)

@@ -109,6 +109,6 @@ def write(frame: Any, spec: PathLike, *, record: bool = False, **options: Any) -
                              f"frame.repartition(npartitions={len(job)})")
         task = dask.delayed(_write, pure=False)
         return job.commit(dask.compute(*[task(job, i, part, record) for i, part in enumerate(parts)]))
-    except BaseException:
-        job.abort()
+    except BaseException as error:
+        job._abort_after(error)
         raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -11,6 +13,7 @@ from .arguments import Count, Level, Size, Threads, checked, checked_methods, sh
 from .features import FeatureLike, as_features
 from .writing import Compression, RecordWriter, SeenFeatures, declared, no_value, note_on_suffix
 
+_PATIENCE = 1  # seconds without a request to the store in which aborting does not go on
 _WITHOUT_VALUES = "without_values"  # in a message: features that had no value in the part. The core does not know it
 
 
@@ -100,6 +103,22 @@ class WriteJob:
     def abort(self) -> None:
         """Removes what the job's tasks have written; tasks that still write fail."""
         self._core.abort()
+
+    def _abort_after(self, error: BaseException) -> None:
+        """The same after an error, which counts more than those of aborting. After Ctrl-C and what else ends
+        programs, a store is waited for only while it answers: what stays is removed by `shardfeed clean`."""
+        def abort() -> None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._core.abort()
+
+        if isinstance(error, Exception) or "://" not in self.spec:
+            return abort()
+        thread = threading.Thread(target=abort, daemon=True)
+        thread.start()
+        before: Optional[int] = None
+        while thread.is_alive() and before != (requests := _core.store_requests()):
+            before = requests
+            thread.join(_PATIENCE)
 
     def __repr__(self) -> str:
         return f"<shardfeed.WriteJob {self.id[:8]}: {len(self)} parts of {self.spec}>"

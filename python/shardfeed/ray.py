@@ -173,8 +173,8 @@ def write(dataset: Any, spec: PathLike, *, record: bool = False, made_by: Option
             blocks.write_datasink(sink)
             assert sink.report is not None
             return sink.report
-        except BaseException:
-            job.abort()
+        except BaseException as error:
+            job._abort_after(error)
             raise
 
     job = write_job(spec, **options)

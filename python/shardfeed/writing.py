@@ -27,7 +27,7 @@ class _Forgotten:
         raise RuntimeError("a writer can only be used in the process that made it, and this process "
                            "was forked later: write in the parent, or open another dataset here")
 
-    def abort(self) -> None:
+    def abort(self, soon: bool = False) -> None:
         pass
 
 
@@ -37,7 +37,7 @@ class _Aborted:
     def __getattr__(self, name: str) -> Any:
         raise ValueError("the writer was aborted, and what it had written is removed; open another one")
 
-    def abort(self) -> None:
+    def abort(self, soon: bool = False) -> None:
         pass
 
 
@@ -234,8 +234,12 @@ class RecordWriter:
 
     def abort(self) -> None:
         """Removes what was written. In a child after a fork it does nothing."""
+        self._abort()
+
+    def _abort(self, soon: bool = False) -> None:
+        """`soon`: does not wait for a store that does not answer."""
         self._ended = True
-        self._writer.abort()
+        self._writer.abort(soon)
         if self._writer is not _FORGOTTEN and self._records is None:
             self._records = self._writer.records_written
             self._writer = _ABORTED
@@ -271,7 +275,7 @@ class RecordWriter:
         if kind is None:
             self.close()
         else:
-            self.abort()
+            self._abort(soon=not issubclass(kind, Exception))  # Ctrl-C, and what else ends programs
 
 
 # A column for the core: its name, the type of NumPy of an array of numbers (otherwise ""), its values,

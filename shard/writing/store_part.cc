@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/work_stop.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
@@ -228,12 +229,11 @@ StorePart::~StorePart() {
   {
     MutexLock lock(mutex_);
     uploads_.clear();
+    for (const std::string_view name : {kInputName, std::string_view(kBegun)}) {
+      if (messages_.empty()) group_->Remove(JoinPath(folder_, name));
+    }
   }
   group_.reset();  // waits until what was given up is removed
-  MutexLock lock(mutex_);
-  for (const std::string_view name : {kInputName, std::string_view(kBegun)}) {
-    if (messages_.empty()) RemoveObject(JoinPath(folder_, name)).IgnoreError();
-  }
   RemoveTree(path_).IgnoreError();
 }
 
@@ -279,6 +279,7 @@ absl::Status StorePart::ShardFinished(size_t number, const FinishedShard& shard,
   }
   const absl::StatusOr<PendingObject> object = upload->Finish();
   if (!object.ok()) return object.status();
+  const WorkStop whole{std::stop_token()};  // what follows is done to its end
   std::string message;
   absl::Status status = WriteSidecars(number, shard, *object, &message);
   if (!status.ok()) return status;

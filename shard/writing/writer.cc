@@ -31,6 +31,9 @@ Remedy ToResume() { return {"resume", "", "continue from there"}; }
 constexpr size_t kBatchBytes = 1 << 20;
 constexpr size_t kMinBatchBytes = 4 << 10;
 constexpr size_t kPendingBudget = 64 << 20;
+// How long an interrupted call of Write or Submit still waits for room, which a store that answers
+// makes, so that nothing is lost.
+constexpr auto kRoomPatience = 10 * WorkStop::kInterval;
 
 // Raises the limit of open files to the maximum, because many shards are open at the same time.
 void RaiseFileLimit() {
@@ -82,6 +85,7 @@ struct DatasetWriter::Shard : FinishedShard {
 DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions& options)
     : spec_(spec),
       options_(options),
+      stopped_(options.stop, [this] { stop_.request_stop(); }),
       values_per_shard_(options.resume || !options.only_shards.empty()) {
   const size_t threads = ThreadCount(options.threads);
   max_in_flight_ = 2 * threads + 2;
@@ -188,6 +192,7 @@ size_t DatasetWriter::NumDone() const {
 }
 
 DatasetWriter::~DatasetWriter() {
+  stop_.request_stop();
   {
     MutexLock lock(mutex_);
     stopping_ = true;
@@ -223,7 +228,7 @@ void DatasetWriter::Fail(uint64_t number, absl::Status status) {
 }
 
 void DatasetWriter::Work() {
-  const WorkStop wanted(options_.stop);
+  const WorkStop wanted(stop_.get_token());
   MutexLock lock(mutex_);
   while (true) {
     work_or_stop_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -239,7 +244,7 @@ void DatasetWriter::Work() {
       absl::Status status = CatchAll([&] { return Run(task); });
       lock.Lock();
       --running_;
-      if (absl::IsCancelled(status) && options_.stop.stop_requested()) status = Interrupted();
+      if (absl::IsCancelled(status) && stop_.stop_requested()) status = Interrupted();
       if (!status.ok()) Fail(number, std::move(status));
     }
     progress_.NotifyAll();
@@ -435,17 +440,14 @@ absl::Status DatasetWriter::Interrupted() const {
 
 absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(RecordBatch&)> fill) {
   MutexLock lock(mutex_);
-  progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return in_flight_ < max_in_flight_ || !failure_.ok();
-  });
-  if (failure_.ok() && options_.stop.stop_requested()) {
+  const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return HasRoom(); };
+  const bool has_room =
+      AwaitWanted(progress_, lock, room) || progress_.WaitFor(lock, kRoomPatience, room);
+  if (failure_.ok() && (!has_room || options_.stop.stop_requested())) {
     Fail(next_number_, Interrupted());
   }
   if (!failure_.ok()) {
-    // Running tasks may still fail, and their failure would be an earlier one.
-    progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return tasks_.empty() && running_ == 0;
-    });
+    AwaitIdle(lock);  // running tasks may still fail, and their failure would be an earlier one
     return failure_;
   }
   const size_t place = PlaceOf(shard);
@@ -525,15 +527,32 @@ absl::Status DatasetWriter::Adopt(size_t number, const FinishedShard& finished) 
 
 absl::Status DatasetWriter::WaitForAll() {
   MutexLock lock(mutex_);
-  // Do not wait for in_flight_: after a failure, blocks may wait for one that will never come.
-  progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return tasks_.empty() && running_ == 0;
-  });
+  if (!AwaitIdle(lock) && failure_.ok()) return Interrupted();
   return failure_;
+}
+
+bool DatasetWriter::HasRoom() const { return in_flight_ < max_in_flight_ || !failure_.ok(); }
+
+// Waits until all submitted tasks have ended. False: the work of this thread is not needed any more
+// (see WorkStop), so that of the writer's threads was broken off, too.
+bool DatasetWriter::AwaitIdle(MutexLock& lock) {
+  // Do not wait for in_flight_: after a failure, blocks may wait for one that will never come.
+  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return tasks_.empty() && running_ == 0;
+  };
+  if (AwaitWanted(progress_, lock, idle)) return true;
+  stop_.request_stop();
+  progress_.Wait(lock, idle);
+  return false;
 }
 
 absl::Status DatasetWriter::CloseAll() {
   for (const std::unique_ptr<Shard>& shard : shards_) {
+    {
+      MutexLock lock(mutex_);
+      const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return HasRoom(); };
+      if (!AwaitWanted(progress_, lock, room)) return Interrupted();
+    }
     absl::Status status = CloseShard(shard->number);
     if (!status.ok()) return status;
   }
@@ -575,22 +594,6 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   if (!status.ok()) return status;
   finished_ = true;
   return manifest;
-}
-
-absl::Status DatasetWriter::Commit(const Manifest& manifest) {
-  CommitPlan plan;
-  plan.suffix = spec_.suffix;
-  for (const ManifestShard& shard : manifest.shards) plan.shard_bytes.push_back(shard.bytes);
-  // Someone else may have written shards of this name in the meantime.
-  absl::Status status = options_.overwrite ? absl::OkStatus() : CheckNameIsFree(spec_);
-  if (status.ok() && options_.overwrite) {
-    absl::StatusOr<std::vector<std::string>> old = OldShards(spec_);
-    if (!old.ok()) return old.status();
-    plan.old_shards = *std::move(old);
-  }
-  if (!status.ok()) return status;
-  status = staging_->Commit(plan, FormatManifest(manifest), options_.sync, options_.stop);
-  return absl::IsCancelled(status) ? Interrupted() : status;
 }
 
 }  // namespace shardfeed

@@ -54,6 +54,10 @@ struct DatasetWriterOptions {
 // Writes all shards concurrently, on threads of its own. The files depend only on the records and
 // their order, not on the number of threads.
 //
+// Functions that wait end with Cancelled once the work of the calling thread is not needed any more
+// (see WorkStop); Write and Submit only if the store makes no room for what they have taken, which
+// would be lost.
+//
 // All files are staged and committed by Finish (staging.h), so that at any time the name refers
 // either to the complete old dataset or to the complete new one. A writer that is destroyed before
 // Finish removes its files, except finished shards that are to be kept. In a folder, the next
@@ -148,6 +152,8 @@ class DatasetWriter {
   absl::Status PassPending();
   absl::Status FlushPending(size_t place);
   absl::Status CloseAll();
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AwaitIdle(MutexLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddShards(Manifest* manifest);
   void AddValues(const ValueStatistics* values, uint64_t records);
   std::unique_ptr<ValueCollector> TakeCollector(Shard& shard);
@@ -164,6 +170,8 @@ class DatasetWriter {
 
   const OutputSpec spec_;
   const DatasetWriterOptions options_;
+  std::stop_source stop_;  // of the writer's threads; options_.stop asks for it, too
+  const std::stop_callback<std::function<void()>> stopped_;
   // The place of a shard in the members below; their length if it is not one of `only_shards`.
   size_t PlaceOf(size_t shard) const;
   std::unique_ptr<Staging> staging_;

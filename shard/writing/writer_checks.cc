@@ -1,4 +1,5 @@
-// Checks before a dataset is written, and what is taken over from an earlier writer.
+// Checks before a dataset is written and before it is committed, and what is taken over from an
+// earlier writer.
 
 #include <algorithm>
 #include <filesystem>
@@ -83,6 +84,22 @@ absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
   }
   absl::Status free = CheckIndexesAreFree(spec);
   return free.ok() ? CheckNoShards(spec) : free;
+}
+
+absl::Status DatasetWriter::Commit(const Manifest& manifest) {
+  CommitPlan plan;
+  plan.suffix = spec_.suffix;
+  for (const ManifestShard& shard : manifest.shards) plan.shard_bytes.push_back(shard.bytes);
+  // Someone else may have written shards of this name in the meantime.
+  absl::Status status = options_.overwrite ? absl::OkStatus() : CheckNameIsFree(spec_);
+  if (status.ok() && options_.overwrite) {
+    absl::StatusOr<std::vector<std::string>> old = OldShards(spec_);
+    if (!old.ok()) return old.status();
+    plan.old_shards = *std::move(old);
+  }
+  if (!status.ok()) return status;
+  status = staging_->Commit(plan, FormatManifest(manifest), options_.sync, options_.stop);
+  return absl::IsCancelled(status) ? Interrupted() : status;
 }
 
 size_t DatasetWriter::PlaceOf(size_t shard) const {

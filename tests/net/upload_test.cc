@@ -307,6 +307,25 @@ TEST_F(UploadTest, AStopEndsTheWaiting) {
   });
   EXPECT_FAILS(upload.Finish(stop.get_token()), kCancelled, "interrupted");
   stopping.join();
+  held = false;
+  Upload other(*group, "s3://bucket/b");
+  ASSERT_OK(other.Append("bytes"));
+  const WorkStop unwanted(stop.get_token());
+  EXPECT_FAILS(other.Finish(), kCancelled, "interrupted");
+  while (!held) std::this_thread::yield();
+}
+
+TEST_F(UploadTest, OtherObjectsAreRemovedBeforeTheGroupEnds) {
+  ASSERT_OK(PutObject("s3://bucket/a", "one"));
+  Before([](const SeenRequest&) -> std::optional<std::string> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return std::nullopt;
+  });
+  {
+    const std::unique_ptr<UploadGroup> group = Begin();
+    for (const char* name : {"a", "none"}) group->Remove(fmt::format("s3://bucket/{}", name));
+  }
+  EXPECT_TRUE(objects().empty());
 }
 
 TEST_F(UploadTest, OneOfTwoCreatesAnObject) {

@@ -70,11 +70,11 @@ def store(objects, monkeypatch, tmp_path):
 
 
 @contextlib.contextmanager
-def interrupted(store):
-    """Sends this process a SIGINT once the store was asked and does not answer."""
+def interrupted(store, later=0.2):
+    """Sends this process a SIGINT once the store was asked and does not answer, and some seconds are over."""
     def interrupt():
         assert store.asked.wait(PATIENCE)
-        time.sleep(0.2)
+        time.sleep(later)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -157,6 +157,90 @@ def test_ctrl_c_ends_writing(store, silent):
     assert re.search("shardfeed: interrupted(; nothing was kept)?\n$", error)
     store.released.set()
     assert store.files("out/") == {}
+
+
+def in_time(condition):
+    """Whether it becomes true soon."""
+    until = time.monotonic() + SOON
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+def nothing_stays(store):
+    """What was given up is removed as soon as the store answers."""
+    store.released.set()
+    return in_time(lambda: store.uploads == {} and store.files("out/") == {})
+
+
+def write_until_there_is_no_room(writer):
+    piece = bytes(8 << 20)
+    while True:
+        writer.write(piece)
+
+
+def write_and_close(writer):
+    writer.write({"n": 1})
+    writer.close()
+
+
+def write_and_do_something_else(writer):
+    writer.write(bytes(16 << 20))
+    time.sleep(PATIENCE)
+
+
+@pytest.mark.parametrize("is_part", [False, True], ids=["whole", "part"])
+@pytest.mark.parametrize("use, answered", [
+    (write_until_there_is_no_room, 0), (write_and_close, 0), (write_and_close, 1), (write_and_do_something_else, 0),
+    (write_and_do_something_else, 1)])
+def test_ctrl_c_ends_a_writer(store, use, answered, is_part):
+    """Wherever it meets the writer, and whether an upload has begun or not, the end of the `with` does not wait for the
+    store, either."""
+    if is_part:
+        writer = sf.write_job("s3://data/out/d@1").shard(0)
+    else:
+        writer = sf.write("s3://data/out/d@1", threads=1)
+    store.silent, store.answered = ("out/",), answered
+    with interrupted(store, later=3 if use is write_until_there_is_no_room else 0.5):
+        with writer:
+            use(writer)
+    with pytest.raises(ValueError, match="the writer (is closed|was aborted)"):
+        writer.write({"n": 1})
+    store.released.set()
+    assert in_time(lambda: store.uploads == {} and all(name.endswith("/job") for name in store.files("out/")))
+    assert sf.write("s3://data/out/d@1").close()["shards"] == 1
+
+
+def test_a_writer_that_is_dropped_does_not_wait(store):
+    writer = sf.write("s3://data/out/d@1")
+    writer.write(bytes(16 << 20))
+    store.silent = ("out/",)
+    writer.write(bytes(16 << 20))
+    assert store.asked.wait(PATIENCE)
+    began = time.monotonic()
+    with pytest.warns(ResourceWarning):
+        del writer
+    assert time.monotonic() - began < SOON
+    assert nothing_stays(store)
+
+
+@pytest.mark.parametrize("error, waits", [(KeyboardInterrupt(), False), (ValueError(), True)], ids=["ctrl-c", "error"])
+def test_aborting_a_job_after_an_error(store, error, waits):
+    job = sf.write_job("s3://data/out/d@1")
+    with job.shard(0) as writer:
+        writer.write({"n": 1})
+    store.silent = ("out/",)
+    ended = threading.Event()
+
+    def abort():
+        job._abort_after(error)
+        ended.set()
+
+    thread = threading.Thread(target=abort)
+    thread.start()
+    assert ended.wait(5) != waits
+    assert nothing_stays(store)
+    thread.join()
 
 
 def test_ctrl_c_ends_opening(store):

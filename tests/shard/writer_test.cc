@@ -1,8 +1,11 @@
 #include "shard/writing/writer.h"
 
+#include <atomic>
 #include <map>
+#include <stop_token>
 #include <thread>
 
+#include "base/work_stop.h"
 #include "io/remedy.h"
 #include "reader/scan.h"
 #include "shard/index/index.h"
@@ -276,6 +279,62 @@ TEST_F(WriterTest, StopIsCancelled) {
   absl::Status status;
   for (int i = 0; i < 100000 && status.ok(); ++i) status = (*writer)->Write(Payload(i));
   EXPECT_FAILS(status, kCancelled, "nothing was kept");
+}
+
+// As what waits for a store that does not answer.
+absl::Status WaitUntilUnwanted(RecordBatch&) {
+  while (!WorkStop::Requested()) std::this_thread::yield();
+  return absl::CancelledError("interrupted");
+}
+
+TEST_F(WriterTest, WhatIsNotNeededIsBrokenOff) {
+  std::stop_source stop;
+  stop.request_stop();
+  auto writer = DatasetWriter::Create(Spec("a@1"), {.threads = 1});
+  ASSERT_OK(writer);
+  ASSERT_OK((*writer)->Submit(0, WaitUntilUnwanted));
+  auto full = DatasetWriter::Create(Spec("b@1"), {.threads = 1});
+  ASSERT_OK(full);
+  for (int i = 0; i < 4; ++i) ASSERT_OK((*full)->Submit(0, WaitUntilUnwanted));
+  {
+    const WorkStop unwanted(stop.get_token());
+    EXPECT_FAILS((*writer)->WaitForAll(), kCancelled, "interrupted; nothing was kept");
+    EXPECT_FAILS((*full)->Submit(0, WaitUntilUnwanted), kCancelled,  // there is no room
+                 "interrupted; nothing was kept");
+  }
+  EXPECT_FAILS((*writer)->Finish({}), kCancelled, "interrupted; nothing was kept");
+  EXPECT_FAILS((*full)->CloseShard(0), kCancelled, "interrupted; nothing was kept");
+  // The last one is destroyed while it waits.
+  auto last = DatasetWriter::Create(Spec("c@1"), {.threads = 1});
+  ASSERT_OK(last);
+  ASSERT_OK((*last)->Submit(0, WaitUntilUnwanted));
+}
+
+// A store that answers makes room soon.
+TEST_F(WriterTest, AnInterruptedCallLosesNothing) {
+  std::atomic<bool> answers = false;
+  const auto fill = [&answers](RecordBatch& batch) {
+    while (!answers) std::this_thread::yield();
+    batch.Add("x");
+    return absl::OkStatus();
+  };
+  auto writer = DatasetWriter::Create(Spec("d@1"), {.threads = 1});
+  ASSERT_OK(writer);
+  for (int i = 0; i < 4; ++i) ASSERT_OK((*writer)->Submit(0, fill));
+  std::stop_source stop;
+  stop.request_stop();
+  std::thread store([&answers] {
+    std::this_thread::sleep_for(3 * WorkStop::kInterval);
+    answers = true;
+  });
+  {
+    const WorkStop unwanted(stop.get_token());
+    EXPECT_OK((*writer)->Submit(0, fill));
+  }
+  store.join();
+  const auto manifest = (*writer)->Finish({});
+  ASSERT_OK(manifest);
+  EXPECT_EQ(manifest->num_records(), 5);
 }
 
 class ResumeTest : public WriterTest {

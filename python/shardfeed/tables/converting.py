@@ -396,10 +396,9 @@ def _write_job(source: Source, job: Any, total: int, finished: Any, threads: int
                     finished.add(part, writer.message)
         notes = source.notes_for_manifest(told)
         written = job.commit(messages, made_by=made_by, notes=notes)
-    except BaseException:
+    except BaseException as error:
         if finished is None:
-            with contextlib.suppress(OSError, RuntimeError):  # the first error counts
-                job.abort()
+            job._abort_after(error)
         raise
     return Report(job.spec, written["shards"], written["records"], written["bytes"], notes, len(kept))
 
