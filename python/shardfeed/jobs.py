@@ -101,7 +101,8 @@ class WriteJob:
         return written
 
     def abort(self) -> None:
-        """Removes what the job's tasks have written; tasks that still write fail."""
+        """Removes what the job's tasks have written; tasks that still write fail. Folders that write_job
+        has made for the dataset go, too, unless there is something else in them."""
         self._core.abort()
 
     def _abort_after(self, error: BaseException) -> None:

@@ -63,6 +63,16 @@ absl::Status LinkOrCopy(const std::string& from, const std::string& to, bool syn
   return status.ok() ? (*copy)->Close() : status;
 }
 
+// Returns the number of folders, from the end of an absolute path, that do not exist.
+uint64_t CountMissing(fs::path path) {
+  uint64_t missing = 0;
+  std::error_code error;
+  for (; fs::symlink_status(path, error).type() == fs::file_type::not_found; ++missing) {
+    path = path.parent_path();
+  }
+  return missing;
+}
+
 // Identifies a manifest by its text.
 std::string IdentityOf(std::string_view manifest) {
   return fmt::format("{} {:08x}", manifest.size(), Crc32c(manifest));
@@ -140,6 +150,7 @@ absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJob
     status = FinishCommit(spec.directory, spec.stem);
     if (status.ok()) status = CreateStoreJob(job->Folder());
   } else {
+    job->made_folders_ = CountMissing(job->spec_.directory);
     status = job->CreateFolder();
   }
   if (status.ok()) status = job->CheckName();
@@ -181,7 +192,8 @@ std::string WriteJob::Text() const {
                {"member_bytes", options_.encode.member_bytes},
                {"overwrite", options_.overwrite},
                {"sync", options_.sync},
-               {"before", before_}});
+               {"before", before_},
+               {"made_folders", made_folders_}});
 }
 
 absl::StatusOr<WriteJob> WriteJob::FromText(std::string_view text) {
@@ -207,6 +219,8 @@ absl::StatusOr<WriteJob> WriteJob::FromText(std::string_view text) {
   job.options_.overwrite = members.Flag(json, "overwrite");
   job.options_.sync = members.Flag(json, "sync");
   job.before_ = members.Text(json, "before");
+  // An earlier version wrote none.
+  if (json.contains("made_folders")) job.made_folders_ = members.Number(json, "made_folders");
   if (!members.status().ok()) return broken(std::string(members.status().message()));
   if (!escaped || !compression || !IsId(job.id_)) return broken("a member has a wrong value");
   job.options_.encode.compression = *compression;
@@ -547,6 +561,10 @@ absl::Status WriteJob::Abort() const {
   absl::Status status = RemoveJobFolder(jobs, id_);
   ::rmdir(jobs.c_str());                          // unless there are other jobs
   ::rmdir(SidecarPath(spec_.directory).c_str());  // unless there are other sidecars
+  fs::path folder = spec_.directory;
+  for (uint64_t i = 0; i < made_folders_ && ::rmdir(folder.c_str()) == 0; ++i) {
+    folder = folder.parent_path();
+  }
   return status;
 }
 

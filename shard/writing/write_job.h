@@ -96,8 +96,9 @@ class WriteJob {
   // and `overwrite` is not set. FailedPrecondition: as Commit.
   absl::Status CheckMayCommit() const;
 
-  // Removes all that the job's attempts have written. Attempts that are still running fail. OK if
-  // there is nothing.
+  // Removes all that the job's attempts have written, and the folders above it that Create has
+  // made, unless there is something else in them. Attempts that are still running fail. OK if there
+  // is nothing.
   absl::Status Abort() const;
 
  private:
@@ -141,6 +142,8 @@ class WriteJob {
   OutputSpec spec_;  // its directory is absolute
   WriteJobOptions options_;
   std::string before_;  // identifies the manifest that was there when the job was created
+  // How many folders Create has made, of those in `spec_.directory`, from its end.
+  uint64_t made_folders_ = 0;
 };
 
 // One attempt at a part. Not thread-safe.

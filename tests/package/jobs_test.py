@@ -296,6 +296,39 @@ def test_wrong_arguments_of_jobs(tmp_path):
     assert not (tmp_path / ".shardfeed").exists()
 
 
+def test_aborted_jobs_remove_the_folders_that_they_have_made(tmp_path):
+    (tmp_path / "mine").mkdir()
+    sf.write_job(tmp_path / "mine/a@4").abort()
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+    job = sf.write_job(tmp_path / "mine/new/deep/a@4")
+    write_part(job, 0)
+    pickle.loads(pickle.dumps(job)).abort()
+    assert not list((tmp_path / "mine").iterdir())
+    job.abort()
+    assert (tmp_path / "mine").exists()
+    for name in ("deep/a.txt", "a.txt"):  # files of somebody else
+        job = sf.write_job(tmp_path / "mine/new/deep/a@4")
+        (tmp_path / "mine/new" / name).write_text("mine")
+        job.abort()
+        assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [pathlib.Path(name).name]
+        (tmp_path / "mine/new" / name).unlink()
+        for folder in ("mine/new/deep", "mine/new"):
+            if (tmp_path / folder).exists():
+                (tmp_path / folder).rmdir()
+    # Another job writes there.
+    first, second = sf.write_job(tmp_path / "mine/new/a@4"), sf.write_job(tmp_path / "mine/new/b@4")
+    first.abort()
+    second.commit([write_part(second, part) for part in range(PARTS)])
+    assert harness.verify(tmp_path / "mine/new/b@4")
+    with pytest.raises(FileExistsError):
+        sf.write_job(tmp_path / "mine/new/b@4")
+    assert harness.verify(tmp_path / "mine/new/b@4")
+    with pytest.raises(ValueError, match="not the text of a job"):
+        changed = job._core.text.replace('"made_folders":2', '"made_folders":-1')
+        assert changed != job._core.text
+        type(job)(changed, ())
+
+
 def test_a_job_is_aborted_while_its_tasks_write(tmp_path):
     """Of the tasks, some have their folder, some make it, and some remove it; none is in the way."""
     stop = threading.Event()
