@@ -79,8 +79,9 @@ void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   auto flags = std::make_shared<CleanFlags>();
   command
       ->add_option("DATASET", flags->dataset,
-                   "folder/name, s3://bucket/folder/name or az://container/folder/name; all names "
-                   "of a folder: folder/ (with the slash)")
+                   "folder/name, s3://bucket/folder/name or az://container/folder/name, with the "
+                   "micro-batches of a stream of that name; all names of a folder: folder/ (with "
+                   "the slash)")
       ->required();
   command
       ->add_option("--older-than", flags->older_than,

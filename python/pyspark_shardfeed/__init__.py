@@ -35,6 +35,8 @@ Streams are written, too, with exactly-once semantics:
 Micro-batch 17 becomes the dataset "out/new-00000017@4", whole or not at all. A batch that Spark runs again, after
 a failure of the driver, is written once. Datasets do not grow, and a shard's name has the number of shards: therefore batches
 are not appended to one. Merge them (`shardfeed merge`), or read them as a list. Output mode "complete" is refused.
+What a query that was killed has left of its last batch goes when the batch runs again; if it never does,
+`shardfeed clean out/new` removes it.
 
 Filters are Spark's work: no manifest or index tells which records have which values. So the option `pushdown`
 is refused, and the source does not need spark.sql.python.filterPushdown.enabled.

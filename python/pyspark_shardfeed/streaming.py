@@ -13,6 +13,10 @@ from shardfeed.jobs import with_empty_parts
 from . import part_of_task, write_part
 
 
+# How the ids of jobs of micro-batches begin. `shardfeed clean` knows them by it (shard/writing/part_folder.cc).
+_OF_STREAMS = "0" * 16
+
+
 class _Message(WriterCommitMessage):
     def __init__(self, text: str, job: str, query: str):
         self.text = text
@@ -34,7 +38,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         like = json.loads(self._text)
         like["stem"] += f"-{batch:08}"
         # After a failure Spark runs a batch again under its number.
-        like["id"] = hashlib.blake2b(f"{query} {batch}".encode(), digest_size=16).hexdigest()
+        like["id"] = _OF_STREAMS + hashlib.blake2b(f"{query} {batch}".encode(), digest_size=8).hexdigest()
         return sf.WriteJob(json.dumps(like), ())
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -82,6 +86,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return True
 
     def abort(self, messages: List[Optional[Any]], batchId: int) -> None:
-        # Without any message, what tasks have written stays until the batch runs again, or `shardfeed clean`.
+        # Without any message, what tasks have written stays until the batch runs again, or `shardfeed clean` with the
+        # name of the stream.
         for text in {message.job for message in messages if message is not None}:
             sf.WriteJob(text, ()).abort()

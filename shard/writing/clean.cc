@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -17,10 +18,12 @@
 #include "shard/commit/file_replacement.h"
 #include "shard/commit/staging.h"
 #include "shard/commit/store_staging.h"
+#include "shard/manifest/manifest.h"
 #include "shard/names/names.h"
 #include "shard/spec/folder_listing.h"
 #include "shard/spec/spec.h"
 #include "shard/writing/job_folders.h"
+#include "shard/writing/part_folder.h"
 #include "shard/writing/store_part.h"
 
 namespace shardfeed {
@@ -28,16 +31,64 @@ namespace {
 
 constexpr std::string_view kIncompleteEnding = ".incomplete";
 constexpr std::string_view kIndexEnding = ".index";
+constexpr size_t kBatchDigits = 8;  // at least, in the name of a micro-batch
 
 std::optional<std::string> StemOf(const std::string& name, std::string_view ending) {
   if (!name.ends_with(ending)) return std::nullopt;
   return name.substr(0, name.size() - ending.size());
 }
 
-// Takes the stems of the folder's datasets, which is one if `stem` is given, that have files of
-// such endings in the hidden folder.
-absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
-                                                 const std::optional<std::string>& stem,
+// The datasets of a folder that are to be cleaned: all; or that of a stem, and the micro-batches of
+// a stream that was written under it, which are datasets of their own.
+class Chosen {
+ public:
+  Chosen(std::string directory, std::optional<std::string> stem)
+      : directory_(std::move(directory)), stem_(std::move(stem)) {}
+
+  // Errors: those of ListFolder and ReadManifest.
+  absl::StatusOr<bool> Has(const std::string& stem) {
+    if (!stem_ || stem == *stem_) return true;
+    if (!IsNumbered(stem)) return false;
+    // It stays what it is while its files are removed.
+    const auto known = batches_.find(stem);
+    if (known != batches_.end()) return known->second;
+    const absl::StatusOr<bool> is_batch = IsBatch(stem);
+    if (is_batch.ok()) batches_[stem] = *is_batch;
+    return is_batch;
+  }
+
+ private:
+  // Whether the stem is named as that of a micro-batch. Other datasets may be, too: train-20261129.
+  bool IsNumbered(std::string_view stem) const {
+    if (!stem.starts_with(*stem_ + "-")) return false;
+    const std::string_view number = stem.substr(stem_->size() + 1);
+    return number.size() >= kBatchDigits &&
+           number.find_first_not_of("0123456789") == number.npos;
+  }
+
+  // Whether the job of the stem is that of a micro-batch, which stays until the batch is committed
+  // and nothing else is left of it, or a micro-batch was committed.
+  absl::StatusOr<bool> IsBatch(const std::string& stem) const {
+    const absl::StatusOr<Folder> jobs = ListFolder(JobsPath(directory_, stem));
+    if (!jobs.ok() && !absl::IsNotFound(jobs.status())) return jobs.status();
+    if (jobs.ok() && std::ranges::any_of(jobs->folders, [](const std::string& name) {
+          return IsStreamJobId(IsHiddenJobName(name) ? IdOfHidden(name) : name);
+        })) {
+      return true;
+    }
+    const absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(directory_, stem));
+    if (absl::IsNotFound(manifest.status()) || absl::IsDataLoss(manifest.status())) return false;
+    if (!manifest.ok()) return manifest.status();
+    return manifest->made_by.contains("query") && manifest->made_by.contains("batch");
+  }
+
+  const std::string directory_;
+  const std::optional<std::string> stem_;
+  std::map<std::string, bool> batches_;
+};
+
+// Takes the stems of the chosen datasets that have files of such endings in the hidden folder.
+absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory, Chosen& chosen,
                                                  std::initializer_list<std::string_view> endings) {
   const absl::StatusOr<Folder> hidden = ListFolder(SidecarPath(directory));
   std::set<std::string> stems;
@@ -47,7 +98,10 @@ absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
     for (const std::string& name : *names) {
       for (std::string_view ending : endings) {
         std::optional<std::string> found = StemOf(name, ending);
-        if (found && (!stem || found == stem)) stems.insert(*std::move(found));
+        if (!found) continue;
+        const absl::StatusOr<bool> has = chosen.Has(*found);
+        if (!has.ok()) return has.status();
+        if (*has) stems.insert(*std::move(found));
       }
     }
   }
@@ -69,7 +123,7 @@ std::optional<std::string> SidecarStem(std::string_view name) {
 
 // Removes what killed processes left of indexes and manifests that they replaced. The lock on such
 // a file tells whether its writer lives.
-absl::Status CleanReplacements(const std::string& directory, const std::optional<std::string>& stem,
+absl::Status CleanReplacements(const std::string& directory, Chosen& chosen,
                                const CleanOptions& options, CleanSummary* summary) {
   const std::string folder = SidecarPath(directory);
   const absl::StatusOr<Folder> hidden = ListFolder(folder);
@@ -80,7 +134,10 @@ absl::Status CleanReplacements(const std::string& directory, const std::optional
     std::optional<std::string> found = SidecarStem(replaced);
     // It may be the index of a file that is not a shard of a set.
     if (!found) found = StemOf(replaced, kIndexEnding);
-    if (!found || (stem && *found != *stem)) continue;
+    if (!found) continue;
+    const absl::StatusOr<bool> has = chosen.Has(*found);
+    if (!has.ok()) return has.status();
+    if (!*has) continue;
     const std::string path = JoinPath(folder, name);
     const absl::StatusOr<bool> removed = RemoveAbandoned(path, options.dry_run);
     if (!removed.ok()) return removed.status();
@@ -89,7 +146,7 @@ absl::Status CleanReplacements(const std::string& directory, const std::optional
   return absl::OkStatus();
 }
 
-absl::Status CleanFolder(const std::string& directory, const std::optional<std::string>& stem,
+absl::Status CleanFolder(const std::string& directory, Chosen& chosen,
                          const std::set<std::string>& stems, const CleanOptions& options,
                          CleanSummary* summary) {
   for (const std::string& one : stems) {
@@ -107,14 +164,14 @@ absl::Status CleanFolder(const std::string& directory, const std::optional<std::
       summary->removed.push_back(StagingPath(directory, one));
     }
   }
-  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
+  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, chosen, {kJobsEnding});
   if (!jobs.ok()) return jobs.status();
   for (const std::string& one : *jobs) {
     absl::Status status = CleanJobs(directory, one, options.begun_before, options.dry_run,
                                     &summary->removed, &summary->kept);
     if (!status.ok()) return status;
   }
-  return CleanReplacements(directory, stem, options, summary);
+  return CleanReplacements(directory, chosen, options, summary);
 }
 
 // Returns the stem of the dataset that an unfinished object belongs to. Nullopt: none.
@@ -148,7 +205,7 @@ absl::Status DiscardUploads(const std::string& directory, const std::string& ste
   return WhileNothingIsCommitted(directory, stem, discard);
 }
 
-absl::Status CleanStore(const std::string& directory, const std::optional<std::string>& stem,
+absl::Status CleanStore(const std::string& directory, Chosen& chosen,
                         const std::set<std::string>& stems, const CleanOptions& options,
                         CleanSummary* summary) {
   for (const std::string& one : stems) {
@@ -165,7 +222,7 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
   }
   // Jobs come first: removing a job removes its uploads, which must not be removed before it.
   std::set<std::string> used;
-  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
+  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, chosen, {kJobsEnding});
   if (!jobs.ok()) return jobs.status();
   for (const std::string& one : *jobs) {
     absl::Status status = CleanStoreJobs(directory, one, options.begun_before, options.dry_run,
@@ -178,7 +235,10 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
     if (!uploads.ok()) return uploads.status();
     for (const UnfinishedUpload& upload : *uploads) {
       const std::optional<std::string> writes = WrittenStem(upload.path, folder != directory);
-      if (!writes || (stem && *writes != *stem)) continue;
+      if (!writes) continue;
+      const absl::StatusOr<bool> has = chosen.Has(*writes);
+      if (!has.ok()) return has.status();
+      if (!*has) continue;
       if (options.dry_run && stems.contains(*writes)) continue;
       if (upload.expires) {
         summary->expiring.push_back(upload.path);
@@ -229,13 +289,14 @@ absl::StatusOr<CleanSummary> CleanDatasets(const std::string& spec, const CleanO
     directory = std::move(output->directory);
     stem = std::move(output->stem);
   }
+  Chosen chosen(directory, std::move(stem));
   absl::StatusOr<std::set<std::string>> stems =
-      LeftBehind(directory, stem, {kCommitEnding, kIncompleteEnding});
+      LeftBehind(directory, chosen, {kCommitEnding, kIncompleteEnding});
   if (!stems.ok()) return stems.status();
   CleanSummary summary;
   const absl::Status status = IsRemote(directory)
-                                  ? CleanStore(directory, stem, *stems, options, &summary)
-                                  : CleanFolder(directory, stem, *stems, options, &summary);
+                                  ? CleanStore(directory, chosen, *stems, options, &summary)
+                                  : CleanFolder(directory, chosen, *stems, options, &summary);
   if (!status.ok()) return status;
   return summary;
 }

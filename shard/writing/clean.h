@@ -34,7 +34,8 @@ struct CleanSummary {
 
 // Finishes commits, and removes unfinished uploads and staging folders, what could be resumed
 // included. `spec` names a dataset (ParseOutputSpec), or, with a '/' at its end, all datasets of a
-// folder. With `dry_run`, the summary says what would be done.
+// folder. The name of a stream stands for all of its micro-batches, STEM-NNNNNNNN. With `dry_run`,
+// the summary says what would be done.
 //
 // FailedPrecondition: another process is writing a dataset in a folder. NotFound: there is no such
 // folder. DataLoss: see Staging::Open and FinishStoreCommit. Others: those of ParseOutputSpec, of

@@ -35,6 +35,8 @@ constexpr size_t kRandomDigits = 16;
 constexpr uint64_t kMaxStatisticsBytes = uint64_t{1} << 30;
 // No job has such a name (WriteJob::IsId).
 constexpr std::string_view kHiddenJobBeginning = ".hidden-";
+// No random id begins so.
+constexpr std::string_view kStreamJobBeginning = "0000000000000000";
 constexpr std::string_view kNameCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -189,6 +191,10 @@ absl::Status ReadPartStatistics(const std::string& job_folder, PartMessage* mess
 
 bool IsRandomJobId(std::string_view name) {
   return name.size() == kJobIdDigits && name.find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+bool IsStreamJobId(std::string_view name) {
+  return IsRandomJobId(name) && name.starts_with(kStreamJobBeginning);
 }
 
 absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt) {

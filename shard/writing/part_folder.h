@@ -72,6 +72,8 @@ absl::Status CheckPartIndex(const std::string& index, const std::string& path,
 // The digits of a job's random id, and whether a name is one.
 inline constexpr size_t kJobIdDigits = 32;
 bool IsRandomJobId(std::string_view name);
+// Whether such an id is that of a micro-batch of a stream (python/pyspark_shardfeed/streaming.py).
+bool IsStreamJobId(std::string_view name);
 // A name for the folder of an attempt. InvalidArgument: `attempt` is not a plain name.
 absl::StatusOr<std::string> NewPartFolderName(uint64_t first, std::string_view attempt);
 // Whether `text` has at most 64 characters, which are letters, digits, '.', '_' and '-'.

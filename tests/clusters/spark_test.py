@@ -222,9 +222,11 @@ class TestSpark:
         with pytest.raises(Exception, match="the number of shards is missing"):
             stream("new")
         assert not list((tmp_path / "out").glob("new-*"))
-        subprocess.run([sys.executable, "-m", "shardfeed", "clean", f"{tmp_path}/out/", "--older-than", "0s"],
+        left = list((tmp_path / "out/.shardfeed/new-00000000.jobs").iterdir())
+        assert [path.name[:16] for path in left] == ["0" * 16]
+        subprocess.run([sys.executable, "-m", "shardfeed", "clean", f"{tmp_path}/out/new@2", "--older-than", "0s"],
                        check=True, capture_output=True)
-        assert not list((tmp_path / "out").rglob("*.jobs"))
+        assert not list((tmp_path / "out").rglob("*"))
 
     def test_killed_workers_of_a_stream_are_replaced(self, spark, stream, tmp_path):
         die = DiesOnce(tmp_path / "died", 2)

@@ -369,6 +369,52 @@ def test_clean_removes_jobs_that_nobody_writes(tmp_path):
     assert not (tmp_path / ".shardfeed").exists()
 
 
+def batch_of_stream(spec, number, job_id="0" * 16 + "7" * 16):
+    """The job of a micro-batch, as pyspark_shardfeed makes it."""
+    job = sf.write_job(spec)
+    job.abort()
+    text = json.loads(job._core.text)
+    text.update(id=job_id, stem=f"{text['stem']}-{number:08}")
+    batch = type(job)(json.dumps(text), ())
+    batch._core.ensure()
+    return batch
+
+
+def test_clean_removes_what_a_stream_has_left(tmp_path):
+    """By the name of the stream; datasets whose names are alike, such as that of a day, stay as they are."""
+    committed = batch_of_stream(tmp_path / "a@4", 6)
+    committed.commit([write_part(committed, part) for part in range(PARTS)], made_by={"query": "q", "batch": "6"})
+    wanted = folder_of(tmp_path)
+    batch = batch_of_stream(tmp_path / "a@4", 7)
+    write_part(batch, 0)
+    # As if clean had been killed, and a commit.
+    hidden = batch_of_stream(tmp_path / "a@4", 123456789)
+    folder = tmp_path / ".shardfeed/a-123456789.jobs"
+    (folder / hidden.id).rename(folder / f".hidden-{hidden.id}-{'8' * 16}")
+    for stem in ("a-00000007", "a-20261129"):
+        (tmp_path / f".shardfeed/{stem}.incomplete").mkdir()
+    # Of a batch that was committed, only the manifest tells what it is.
+    (tmp_path / ".shardfeed/a-00000006.incomplete").mkdir()
+    day, short = sf.write_job(tmp_path / "a-20261129@4"), batch_of_stream(tmp_path / "a-b@4", 8)
+    batches = [f".shardfeed/{stem}" for stem in (
+        "a-00000006.incomplete", "a-00000007.incomplete", f"a-00000007.jobs/{batch.id}",
+        f"a-123456789.jobs/.hidden-{hidden.id}-{'8' * 16}")]
+    for spec, dry_run in (("a@4", True), ("a", False)):
+        told = json.loads(harness.succeed("clean", tmp_path / spec, "--older-than", "0s", "--json",
+                                          *["--dry-run"] * dry_run).out)
+        assert sorted(told["removed"]) == [str(tmp_path / path) for path in batches]
+        assert [(tmp_path / path).exists() for path in batches] == [dry_run] * 4
+    for job in (day, short):
+        job.shard(0).abort()  # it is there
+    assert (tmp_path / ".shardfeed/a-20261129.incomplete").exists()
+    assert json.loads(harness.succeed("clean", tmp_path / "a", "--older-than", "0s", "--json").out)["removed"] == []
+    batch = batch_of_stream(tmp_path / "a@4", 7)
+    told = json.loads(harness.succeed("clean", tmp_path / "a", "--json").out)
+    assert (told["removed"], told["kept"]) == ([], [str(tmp_path / ".shardfeed/a-00000007.jobs" / batch.id)])
+    harness.succeed("clean", f"{tmp_path}/", "--older-than", "0s")
+    assert folder_of(tmp_path) == wanted
+
+
 COMMIT = """
 import os, pickle, signal, sys, threading, time
 import shardfeed as sf

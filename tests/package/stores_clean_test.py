@@ -7,6 +7,7 @@ import time
 
 import pytest
 from harness import DEFECTS, DONE, REPOSITORY, USAGE, run, succeed
+from jobs_test import batch_of_stream
 from servers import Object
 from stores_writing_test import RECORD, TEXT, files, replacing, s3, surroundings, write  # noqa: F401
 
@@ -53,6 +54,26 @@ def test_clean_pages_through_uploads(s3):
         s3.uploads[key] = {"key": key, "parts": {}, "writer": None, "time": 0}
     assert len(succeed("clean", s3.place / "d@20", "--json").json["removed"]) == 21
     assert len(s3.uploads) == 5
+
+
+def test_clean_removes_what_a_stream_has_left(s3):
+    """Of a micro-batch that was not committed its job, and of both the uploads of tasks that were killed."""
+    def batch_of(number):
+        job = batch_of_stream(s3.place / "d@1", number)
+        with job.shard(0) as writer:
+            writer.write({"n": number})
+        return job, writer.message
+
+    committed, message = batch_of(6)
+    committed.commit([message], made_by={"query": "q", "batch": "6"})
+    there = s3.place.files()
+    batch_of(7)
+    assert len(s3.place.files()) > len(there)
+    for number in (6, 7, 8):  # nothing tells that the last is of a stream
+        s3.uploads[f"id {number}"] = {"key": f"a folder/ä+&/d-0000000{number}-00000-of-00001", "parts": {}, "writer": None,
+                                      "time": 0}
+    assert succeed("clean", s3.place / "d", "--older-than", "0s", "--json").json["kept"] == []
+    assert s3.place.files() == there and list(s3.uploads) == ["id 8"]
 
 
 def test_clean_of_folders(tmp_path):
