@@ -408,10 +408,13 @@ class PartSink : public SinkInto<PartWriter> {
     writer_ = std::move(writer);
   }
 
-  std::string Close(std::vector<std::string> notes) {
+  // `without_values`: features that were given, but without a value or a type.
+  std::string Close(std::vector<std::string> notes, std::vector<std::string> without_values) {
     const ExclusiveUse use(used_, "the writer");
     CheckOpen();
-    writer_->SetTypes(Types());
+    FeatureTypes types = Types();
+    for (std::string& name : without_values) types.try_emplace(std::move(name));
+    writer_->SetTypes(std::move(types));
     absl::StatusOr<std::string> message;
     {
       const GilRelease release;
@@ -565,14 +568,17 @@ void BindWriting(nb::module_& m) {
                  Check(WithoutGil([&] { return job.Open(part, attempt, threads); })),
                  std::move(features));
            })
+      // The report, and the features that had no value in any part.
       .def("commit",
            [](const WriteJob& job, const std::vector<std::string>& messages,
               std::map<std::string, std::string> made_by, std::vector<std::string> notes) {
              Manifest manifest;
              manifest.made_by = std::move(made_by);
              manifest.notes = std::move(notes);
-             return ReportOf(
-                 Check(WithoutGil([&] { return job.Commit(messages, std::move(manifest)); })));
+             std::vector<std::string> without_values;
+             absl::StatusOr<Manifest> finished = WithoutGil(
+                 [&] { return job.Commit(messages, std::move(manifest), {}, &without_values); });
+             return nb::make_tuple(ReportOf(Check(std::move(finished))), without_values);
            })
       .def("abort", [](const WriteJob& job) { Check(WithoutGil([&] { return job.Abort(); })); });
   m.def("note_on_suffix", &NoteOnSuffix, nb::arg("suffix"), nb::arg("compression"));

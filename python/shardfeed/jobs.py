@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import warnings
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _core
 from .arguments import Count, Level, Size, Threads, checked, checked_methods, shown
@@ -14,7 +14,6 @@ from .features import FeatureLike, as_features
 from .writing import Compression, RecordWriter, SeenFeatures, declared, no_value, note_on_suffix
 
 _PATIENCE = 1  # seconds without a request to the store in which aborting does not go on
-_WITHOUT_VALUES = "without_values"  # in a message: features that had no value in the part. The core does not know it
 
 
 class PartWriter(RecordWriter):
@@ -34,12 +33,11 @@ class PartWriter(RecordWriter):
         if self.message is None:
             self._ended = True
             # Other parts may have values of these, so the commit tells.
-            bare = self._seen.without_values() if self._seen is not None else []
+            without_values = self._seen.without_values() if self._seen is not None else []
             self._seen = None
             self._tell_losses()
             self._records = self._writer.records_written
-            message = self._writer.close([*self._losses, *self._writer.losses()])
-            self.message = _with_bare(message, bare) if bare else message
+            self.message = self._writer.close([*self._losses, *self._writer.losses()], without_values)
         return self.message
 
 
@@ -94,9 +92,9 @@ class WriteJob:
         job, or a feature has another kind or shape in one part than in another. DataLossError: files
         of a part are gone. RuntimeError: another dataset of this name has been written since the job
         began. FileExistsError: as for `write`."""
-        plain, bare = _without_names(messages)
-        written = self._core.commit(plain, {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
-        for name in _without_values(plain, bare):
+        written, without_values = self._core.commit(
+            list(messages), {"tool": "shardfeed (Python)", **(made_by or {})}, list(notes))
+        for name in without_values:
             warnings.warn(no_value(name), UserWarning, stacklevel=3)
         return written
 
@@ -123,44 +121,6 @@ class WriteJob:
 
     def __repr__(self) -> str:
         return f"<shardfeed.WriteJob {self.id[:8]}: {len(self)} parts of {self.spec}>"
-
-
-def _with_bare(message: str, bare: Sequence[str]) -> str:
-    import json  # here, so that importing the package is quick
-    return json.dumps({**json.loads(message), _WITHOUT_VALUES: bare})
-
-
-def _without_names(messages: Iterable[Any]) -> Tuple[List[Any], List[Sequence[str]]]:
-    """The messages for the core, and for each the features that had no value in it."""
-    import json
-    plain = list(messages)
-    bare: List[Sequence[str]] = [()] * len(plain)
-    for i, message in enumerate(plain):
-        if isinstance(message, str) and f'"{_WITHOUT_VALUES}"' in message:
-            try:
-                found = json.loads(message)
-                bare[i] = list(found.pop(_WITHOUT_VALUES, ()))
-            except (ValueError, TypeError, AttributeError):
-                continue  # the core says what is wrong
-            plain[i] = json.dumps(found)
-    return plain, bare
-
-
-def _without_values(messages: Sequence[str], bare: Sequence[Sequence[str]]) -> List[str]:
-    """The features of which no part had a value, from messages that have been committed: of each part, the first."""
-    import json
-    if not any(bare):
-        return []
-    none: Dict[str, None] = {}
-    there = set()
-    parts = set()
-    for message, names in zip(messages, bare):
-        found = json.loads(message)
-        if found["part"] not in parts:
-            parts.add(found["part"])
-            there.update(found["shard"]["features"])
-            none.update(dict.fromkeys(names))
-    return [name for name in none if name not in there]
 
 
 def with_empty_parts(job: WriteJob, messages: Iterable[str]) -> List[str]:

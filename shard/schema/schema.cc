@@ -378,6 +378,10 @@ FeatureTypes Schema::Types() const {
   return types;
 }
 
+void Schema::RemoveNamesAlone() {
+  std::erase_if(features_, [](const auto& feature) { return feature.second.is_name_alone(); });
+}
+
 bool Schema::knows_steps() const {
   return std::ranges::all_of(features_,
                              [](const auto& feature) { return feature.second.knows_steps; });

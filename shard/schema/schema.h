@@ -64,6 +64,10 @@ struct FeatureSchema {
   FeatureType type;
 
   bool has_step_values() const { return min_step_values <= max_step_values; }
+  // Whether nothing but the name is known: no record has it, and the writer noted no type.
+  bool is_name_alone() const {
+    return records == 0 && kind == FeatureKind::kNone && type.empty();
+  }
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
 
@@ -107,6 +111,8 @@ class Schema {
   // out.
   void SetTypes(const FeatureTypes& types);
   FeatureTypes Types() const;
+  // Removes the features that are names alone, which parts of jobs have for WriteJob::Commit.
+  void RemoveNamesAlone();
   // Whether all feature lists tell how many values their steps have; manifests of earlier versions
   // do not.
   bool knows_steps() const;

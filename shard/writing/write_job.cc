@@ -354,6 +354,22 @@ void AddNotes(const std::vector<PartMessage>& parts, std::vector<std::string>* n
   }
 }
 
+// The features of which all parts that name them have the name alone.
+std::vector<std::string> NamesAlone(const std::vector<PartMessage>& parts) {
+  std::map<std::string_view, bool> alone;
+  for (const PartMessage& part : parts) {
+    for (const auto& [name, feature] : part.shard.schema.features()) {
+      const auto it = alone.try_emplace(name, true).first;
+      it->second &= feature.is_name_alone();
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, is_alone] : alone) {
+    if (is_alone) names.emplace_back(name);
+  }
+  return names;
+}
+
 // Whether the dataset is the one that a job made of these parts.
 bool HasParts(const Manifest& manifest, const OutputSpec& spec,
               const std::vector<PartMessage>& parts) {
@@ -432,9 +448,11 @@ absl::Status WriteJob::CheckOneType(const std::vector<PartMessage>& parts) const
 }
 
 absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages, Manifest manifest,
-                                          const std::stop_token& stop) const {
+                                          const std::stop_token& stop,
+                                          std::vector<std::string>* without_values) const {
   const absl::StatusOr<std::vector<PartMessage>> parts = ParseMessages(*this, messages);
   if (!parts.ok()) return parts.status();
+  if (without_values != nullptr) *without_values = NamesAlone(*parts);
   AddNotes(*parts, &manifest.notes);
   std::string identity;
   absl::StatusOr<Manifest> finished = CommitParts(*parts, std::move(manifest), stop, &identity);
@@ -504,7 +522,8 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
     status = ParallelFor(taken.size(), at_once(), stop, [&](size_t i) {
       return Take(PartBase(staged, taken[i].part), &taken[i]);
     });
-    for (const PartMessage& part : taken) {
+    for (PartMessage& part : taken) {
+      part.shard.schema.RemoveNamesAlone();
       if (status.ok()) status = (*writer)->Adopt(part.part, part.shard);
     }
     if (!status.ok()) return status;

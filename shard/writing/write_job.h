@@ -75,7 +75,8 @@ class WriteJob {
   // Makes the parts of these messages the dataset of its name. `manifest` provides made_by and
   // notes. Of several messages for one part, the first counts. May be repeated with the same
   // messages, by any process: a commit that was interrupted is finished, and one that succeeded
-  // gives its result again.
+  // gives its result again. `without_values`, unless null, gets the names of the features of which
+  // only the name is in the messages; the dataset does not have them.
   //
   // InvalidArgument: a message is not of this job, a part has none, or parts have different types
   // of a feature, of which the message names a record in each. DataLoss: files of a part are gone
@@ -83,7 +84,8 @@ class WriteJob {
   // the job was created. Others: as DatasetWriter::Create and Staging::Commit; until the new
   // dataset is committed, an error leaves the job and the old dataset as they were.
   absl::StatusOr<Manifest> Commit(absl::Span<const std::string> messages, Manifest manifest,
-                                  const std::stop_token& stop = {}) const;
+                                  const std::stop_token& stop = {},
+                                  std::vector<std::string>* without_values = nullptr) const;
 
   // The manifest of the dataset that has the job's name; nullopt if there is none. Errors: those of
   // FinishCommit and ReadManifest.
@@ -159,7 +161,8 @@ class PartWriter {
   // See DatasetWriter::Write.
   absl::Status Write(absl::FunctionRef<absl::Status(std::string*)> make);
   uint64_t records_written() const { return writer_->records_written(); }
-  // See DatasetWriter::SetTypes.
+  // See DatasetWriter::SetTypes. Features that were given without a value or a type have an empty
+  // type: other parts may have values of them.
   void SetTypes(FeatureTypes types) { writer_->SetTypes(std::move(types)); }
 
   // Completes the part's files and returns the message for WriteJob::Commit: JSON without line

@@ -107,12 +107,26 @@ def test_types_without_values_in_parts_are_not_told(tmp_path):
     assert set(sf.inspect(tmp_path / "a@2").features) == set(sf.inspect(tmp_path / "b@1").features) == {"n", "x"}
 
 
-@pytest.mark.parametrize("message", ['{"without_values": 1}', '["without_values"]', '"without_values"', "{without_values",
-                                     '{"without_values": ["x"], "shard": []}'])
+def test_features_without_values_are_features_of_the_message(tmp_path):
+    job = sf.write_job(tmp_path / "a@2")
+    first, last = parts_of(job, [{"n": 1, "x": None, "y": []}], [{"n": 2, "x": np.ones(2, np.int16), "y": None}])
+    assert json.loads(first)["shard"]["features"]["x"] == {"kind": "none", "records": 0, "min_values": 0, "max_values": 0}
+    lying = harness.changed_message(first, lambda said: said["shard"]["features"]["x"].update(records=5))
+    with pytest.raises(ValueError, match="message 0 is not that of a finished part: its totals are not those of a shard"):
+        job.commit([lying, last])
+    with pytest.warns(UserWarning, match="feature 'y' has no value in any record") as told:
+        job.commit([first, last])
+    assert len(told) == 1
+    features = json.loads((tmp_path / ".shardfeed/a.manifest.json").read_text())["features"]
+    assert set(features) == {"n", "x"}
+    assert (features["x"]["dtype"], features["x"]["shape"]) == ("int16", [2])  # those of the part that has values
+    assert harness.verify(tmp_path / "a@2", "--level", "examples")["manifest"]
+
+
+@pytest.mark.parametrize("message", ['{"shard": 1}', '["shard"]', '"shard"', "{shard", '{"shard": []}'])
 def test_messages_that_are_none_are_refused(tmp_path, message):
     job = sf.write_job(tmp_path / "a@1")
-    with pytest.raises(ValueError, match="^message 0 is not that of a finished part: "), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.raises(ValueError, match="^message 0 is not that of a finished part: "):
         job.commit([message])
     job.abort()
 

@@ -272,6 +272,20 @@ TEST(Schema, DeclaredFeaturesStayKnownWithoutRecords) {
   EXPECT_EQ(merged.features().at("m").records, 0);
 }
 
+TEST(Schema, NamesAloneAreKeptAsJsonAndRemoved) {
+  Schema schema = Gathered();
+  schema.SetTypes({{"alone", {}}, {"declared", {"int64", {}}}});
+  Schema read;
+  ASSERT_OK(read.FromJson(schema.ToJson(), 2));
+  EXPECT_EQ(read.features(), schema.features());
+  EXPECT_TRUE(read.features().at("alone").is_name_alone());
+  EXPECT_FALSE(read.features().at("declared").is_name_alone());
+  EXPECT_FALSE(read.features().at("label").is_name_alone());
+  read.RemoveNamesAlone();
+  EXPECT_FALSE(read.features().contains("alone"));
+  EXPECT_EQ(read.features().size() + 1, schema.features().size());
+}
+
 TEST(Schema, ShapesThatTheRecordsDoNotHaveAreLeftOut) {
   Schema schema = Gathered();
   for (const std::vector<int64_t>& shape :

@@ -159,6 +159,31 @@ TEST_F(WrittenStatistics, OfPartsAreMerged) {
   Check("j@4");
 }
 
+TEST_F(WrittenStatistics, AreWithoutFeaturesThatHaveNoValueInAnyPart) {
+  SKIP_OVER_STORE("jobs write to folders");
+  const auto job = WriteJob::Create(Spec("j@2"), {});
+  ASSERT_OK(job);
+  std::vector<std::string> messages;
+  for (int part : {0, 1}) {
+    const auto writer = job->Open(part, "a");
+    ASSERT_OK(writer);
+    ASSERT_OK((*writer)->Write(RecordOf(part)));  // record 0 has no score
+    (*writer)->SetTypes(part == 0 ? FeatureTypes{{"none", {}}, {"score", {}}}
+                                  : FeatureTypes{{"score", {"float32", {}}}});
+    const auto message = (*writer)->Close();
+    ASSERT_OK(message);
+    messages.push_back(*message);
+  }
+  for (int time = 0; time < 2; ++time) {  // a commit may be repeated
+    std::vector<std::string> without_values = {"other"};
+    const auto manifest = job->Commit(messages, {}, {}, &without_values);
+    ASSERT_OK(manifest);
+    EXPECT_EQ(without_values, (std::vector<std::string>{"none"}));
+    EXPECT_FALSE(manifest->schema.features().contains("none"));
+    EXPECT_EQ(manifest->schema.features().at("score").type, (FeatureType{"float32", {}}));
+  }
+}
+
 TEST_F(WrittenStatistics, OfAPartMustBeThere) {
   SKIP_OVER_STORE("jobs write to folders");
   for (bool damaged : {true, false}) {
