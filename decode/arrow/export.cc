@@ -287,7 +287,7 @@ absl::StatusOr<std::shared_ptr<const ArrowExporter>> ArrowExporter::Make(
     absl::StatusOr<std::shared_ptr<const ExampleParser>> parser =
         ExampleParser::Make(std::move(specs), {},
                             sampled ? "The features were found in some of the records, since the "
-                                      "dataset has no manifest"
+                                      "dataset has no manifest (which 'shardfeed index' can write)"
                                     : "");
     if (!parser.ok()) return parser.status();
     exporter->parser_ = *std::move(parser);

@@ -17,7 +17,11 @@ Options of reading:
   on. A schema names them like others: `.schema("y bigint, _record bigint")`.
 
 bytes are always binary, a missing feature is null, and a value that does not fit ends the job with an
-error that names shard and record.
+error that names shard and record. So does a feature that no record had when the columns were found: without a manifest, these
+are the features of some of the records of a large dataset. Name the columns, or let `shardfeed index` write the manifest.
+
+Spark finds columns without regard to case. So features whose names differ only in case are an error, unless `columns` or
+`.schema(...)` names them; spark.sql.caseSensitive=true, or df.toDF(...) with other names, makes them usable.
 
 Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is empty. Options:
 `compression` ("none", "gzip", "zlib"), `level`, `sync` ("false" does not wait for the disk), and `record`: "raw" writes
@@ -214,12 +218,27 @@ class _Writer(DataSourceArrowWriter):
         self._job.abort()
 
 
+def _check_apart(names: Sequence[str]) -> None:
+    """Unless spark.sql.caseSensitive is true, which sources are not told, Spark finds columns without regard to case, and
+    whatever names one of two ends with AMBIGUOUS_REFERENCE."""
+    known: Dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise ValueError(f"features {other!r} and {name!r} differ only in case, and Spark does not tell such columns "
+                             "apart; name those that you want by the option columns. To read both, name both there, and set "
+                             "spark.sql.caseSensitive to true or give them other names by toDF(...)")
+
+
 class DefaultSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "shardfeed"
 
     _writing: Sequence[str] = ("path", "compression", "level", "sync", "record")
+    # What schema() has found. It is not called where the user gives a schema.
+    _is_found = False  # whether all columns are features of the dataset
+    _is_sampled = False  # see Field
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -280,13 +299,20 @@ class DefaultSource(DataSource):
 
     def schema(self) -> Any:
         self._check_options(_READING)
-        schema = _spark_schema(self._fields())
+        fields = self._fields()
+        schema = _spark_schema(fields)
+        if self.options.get("columns") is None:
+            _check_apart(schema.names)
+        self._is_found = True
+        self._is_sampled = any(field.sampled for field in fields or ())
         if self._flag("places", "false"):
-            for name, kind in _place_types().items():
-                if name in schema.names:
-                    raise ValueError(f"option places: the dataset has a feature {name!r} itself; name the columns "
-                                     "that you want by .schema(...), or read it without places")
-                schema.add(name, kind)
+            for place, kind in _place_types().items():
+                for name in schema.names:
+                    if name.lower() == place:
+                        raise ValueError(f"option places: it adds the column {place!r}, and the dataset has a feature "
+                                         f"{name!r} itself, which Spark does not tell from it; name other columns by the "
+                                         "option columns, or read it without places")
+                schema.add(place, kind)
         return schema
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -313,8 +339,9 @@ class DefaultSource(DataSource):
             of_records = _without_places(schema)
         fields: Optional[Tuple[Field, ...]] = None
         if not raw:
-            fields = _fields_of_schema(of_records)
-            check_case([self._path()], [field.name for field in fields])
+            fields = tuple(field._replace(sampled=self._is_sampled) for field in _fields_of_schema(of_records))
+            if not self._is_found:
+                check_case([self._path()], [field.name for field in fields])
         elif not _is_raw(of_records):
             raise ValueError("record=raw has the one column `record` of type binary, and the schema is "
                              f"{of_records.simpleString()}")

@@ -28,8 +28,10 @@ class _Partition:
         import pyarrow as pa
         fields = self.fields
         if columns is not None and fields is not None:
-            known = {field[0]: field for field in fields}
-            fields = tuple(known[name] for name in columns)
+            known = {field.name: field for field in fields}
+            # Of some columns, other features are none of their business.
+            sampled = len(columns) == len(fields)
+            fields = tuple(known[name]._replace(sampled=sampled and known[name].sampled) for name in columns)
         reader = pa.RecordBatchReader.from_stream(split.batches(fields, **self.options))
         return _frame(reader.read_all())
 

@@ -208,8 +208,8 @@ class Split(NamedTuple):
         and pandas read without pyarrow being needed here.
 
         - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for lists of n, sf.var(...) for lists of any
-          length. By default all features, as the manifest has them or, without one, a sample of the records; a record with another feature
-          is then an error that names it. Types are those that are stored; bytes stay binary. A record without the feature is a null.
+          length. By default all features, as the manifest has them or, without one, the records: all of them up to 64 MiB, otherwise
+          those at the beginnings of up to 64 shards. A record with another feature is then an error that names it. Types are those that are stored; bytes stay binary. A record without the feature is a null.
           {name: type} may name a feature that no record has: all its values are null. If there is one that differs from it
           only in case, this is an error.
         - `record`: the records themselves as the one column "record", binary; without `columns`.

@@ -7,6 +7,7 @@ folder. Tasks are killed while they write: each dataset must have every record o
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,18 @@ def damaged(folder):
     data[len(data) // 20 * 7 + 14] ^= 1
     path.write_bytes(data)
     return f"{folder}/damaged@1"
+
+
+LATE_ROWS = 720
+
+
+def sampled(folder):
+    """A dataset without a manifest that is too large to be looked at completely. The last record alone has `late`."""
+    with sf.write(folder / "sampled@2") as writer:
+        for n in range(LATE_ROWS):
+            writer.write({"big": bytes(100_000), "n": n, **({"late": 0.5} if n == LATE_ROWS - 1 else {})})
+    shutil.rmtree(folder / ".shardfeed")
+    return f"{folder}/sampled@2"
 
 
 def in_order(spec):

@@ -1,7 +1,8 @@
 """Datasets read and written by Dask, on a local cluster."""
 
 import pytest
-from cluster_data import ROWS, SHARDS, DiesOnce, dataset, example, in_order, left_behind, nothing_is_left, row, sf
+from cluster_data import (LATE_ROWS, ROWS, SHARDS, DiesOnce, dataset, example, in_order, left_behind, nothing_is_left, row,
+                          sampled, sf)
 
 
 class TestDask:
@@ -25,6 +26,14 @@ class TestDask:
         assert [list(x) for x in table["x"][:5]] == [row(i)["x"].tolist() for i in order[:5]]
         raw = shardfeed.dask.read(dataset, record=True, n=7)
         assert raw.npartitions == 7 and raw.compute()["record"].tolist() == list(sf.read(dataset))
+
+    def test_features_that_were_not_found_are_told(self, client, tmp_path):
+        import shardfeed.dask
+        frame = shardfeed.dask.read(sampled(tmp_path))
+        assert list(frame.columns) == ["big", "n"]
+        assert frame["n"].sum().compute() == sum(range(LATE_ROWS))
+        with pytest.raises(ValueError, match=r"sampled-00001-of-00002: record 359 at byte \d+: feature 'late' is not known"):
+            frame.compute()
 
     def test_writing(self, client, dataset, tmp_path):
         import shardfeed.dask

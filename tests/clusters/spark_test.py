@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from cluster_data import ROWS, SHARDS, DiesOnce, damaged, dataset, example, in_order, left_behind, records, row, sf
+from cluster_data import (LATE_ROWS, ROWS, SHARDS, DiesOnce, damaged, dataset, example, in_order, left_behind, records, row,
+                          sampled, sf)
 
 
 class TestSpark:
@@ -62,6 +63,45 @@ class TestSpark:
                 (reader if schema is None else reader.schema(schema)).load(dataset).collect()
         raw = spark.read.format("shardfeed").options(record="raw", places="true").schema("_record bigint, record binary")
         assert [bytes(r["record"]) for r in raw.load(dataset).collect()] == list(sf.read(dataset))
+
+    def test_features_that_were_not_found_are_told(self, spark, tmp_path):
+        spec = sampled(tmp_path)
+        df = spark.read.format("shardfeed").load(spec)
+        assert df.columns == ["big", "n"]
+        with pytest.raises(Exception, match=r"sampled-00001-of-00002: record 359 at byte \d+: feature 'late' is not known"):
+            df.selectExpr("sum(n)").collect()
+        for named in (spark.read.format("shardfeed").option("columns", "n"), spark.read.format("shardfeed").schema("n bigint")):
+            assert named.load(spec).selectExpr("sum(n)").collect()[0][0] == sum(range(LATE_ROWS))
+
+    def test_names_that_differ_only_in_case(self, spark, tmp_path):
+        with sf.write(tmp_path / "case@2") as writer:
+            for n in range(10):
+                writer.write({"n": n, "N": -n, "_SHARD": n + 1})
+        spec = f"{tmp_path}/case@2"
+        with pytest.raises(Exception, match="features 'N' and 'n' differ only in case, and Spark does not tell such columns "
+                                            "apart; name those that you want by the option columns"):
+            spark.read.format("shardfeed").load(spec)
+        with pytest.raises(Exception, match="option places: it adds the column '_shard', and the dataset has a feature '_SHARD'"):
+            spark.read.format("shardfeed").options(columns="n,_SHARD", places="true").load(spec)
+
+        def read(**options):
+            return spark.read.format("shardfeed").options(**options)
+
+        for one, sign in (("n", 1), ("N", -1)):
+            for reader in (read(columns=one), read().schema(f"{one} bigint")):
+                df = reader.load(spec)
+                assert (df.columns, df.selectExpr("sum(n)").collect()[0][0]) == ([one], sign * 45)
+        both = read(columns="n,N,_SHARD").load(spec)
+        assert both.toDF("a", "b", "c").selectExpr("sum(a)", "sum(b)", "sum(c)").collect()[0][:] == (45, -45, 55)
+        with pytest.raises(Exception, match="AMBIGUOUS_REFERENCE"):
+            both.select("n").collect()
+        places = read(columns="n", places="true").load(spec)
+        assert places.where("_shard like '%case-00000-of-00002'").selectExpr("sum(n)").collect()[0][0] == 0 + 2 + 4 + 6 + 8
+        spark.conf.set("spark.sql.caseSensitive", "true")
+        try:
+            assert both.selectExpr("sum(n)", "sum(N)").collect()[0][:] == (45, -45)
+        finally:
+            spark.conf.set("spark.sql.caseSensitive", "false")
 
     def test_schemas_say_what_may_be_null(self, spark, dataset):
         from pyspark.sql import types

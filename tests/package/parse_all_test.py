@@ -71,9 +71,10 @@ def test_what_a_sample_does_not_know_is_an_error(tmp_path):
     done = bench(name)
     assert done.returncode != 0 and all(part in done.stderr for part in message), done.stderr
     (split,) = sf.splits(name, n=1)
-    with pytest.raises(ValueError, match=r"d-00000-of-00002: record 300 at byte \d+: feature 'late' is not known"):
+    with pytest.raises(ValueError) as info:
         for _ in split.arrow():
             pass
+    assert all(part in str(info.value) for part in message), str(info.value)
     assert sum(len(batch) for batch in split.arrow(["n"])) == 800
 
 
