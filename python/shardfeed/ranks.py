@@ -11,7 +11,7 @@ _MOST_RANKS = (1 << 32) - 1
 
 # Variables with which launchers tell a process its rank and the number of ranks.
 _VARIABLES = (
-    ("RANK", "WORLD_SIZE"),                              # torchrun, Lightning, Accelerate
+    ("RANK", "WORLD_SIZE"),                              # torchrun, Lightning, Accelerate, DeepSpeed
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),    # Open MPI
     ("PMI_RANK", "PMI_SIZE"),                            # MPICH, Intel MPI
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),      # MVAPICH

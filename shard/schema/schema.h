@@ -65,9 +65,7 @@ struct FeatureSchema {
 
   bool has_step_values() const { return min_step_values <= max_step_values; }
   // Whether nothing but the name is known: no record has it, and the writer noted no type.
-  bool is_name_alone() const {
-    return records == 0 && kind == FeatureKind::kNone && type.empty();
-  }
+  bool is_name_alone() const { return records == 0 && kind == FeatureKind::kNone && type.empty(); }
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
 

@@ -62,8 +62,7 @@ class Chosen {
   bool IsNumbered(std::string_view stem) const {
     if (!stem.starts_with(*stem_ + "-")) return false;
     const std::string_view number = stem.substr(stem_->size() + 1);
-    return number.size() >= kBatchDigits &&
-           number.find_first_not_of("0123456789") == number.npos;
+    return number.size() >= kBatchDigits && number.find_first_not_of("0123456789") == number.npos;
   }
 
   // Whether the job of the stem is that of a micro-batch, which stays until the batch is committed
