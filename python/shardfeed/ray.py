@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
@@ -32,6 +33,22 @@ class _Source(Datasource):
         self._parts = parts
         self._fields = fields
         self._options = options
+        self._projection_map: Optional[Dict[str, str]] = None  # Ray's
+
+    def supports_projection_pushdown(self) -> bool:
+        return self._fields is not None
+
+    def apply_projection(self, projection_map: Optional[Mapping[str, str]]) -> "_Source":
+        """The same source with the columns alone that later steps use: others are not parsed."""
+        known = {field.name: field for field in self._fields}
+        names = list(known) if projection_map is None else [name for name in projection_map if name in known]
+        # Rows without columns would be lost.
+        names = names or list(known)[:1]
+        sampled = len(names) == len(known)
+        clone = copy.copy(self)
+        clone._fields = tuple(known[name]._replace(sampled=sampled and known[name].sampled) for name in names)
+        clone._projection_map = {name: name for name in names}
+        return clone
 
     def get_name(self) -> str:
         return "shardfeed"
@@ -59,7 +76,8 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
     and `bytes` are those of sf.splits, `columns` and `record` those of Split.arrow, other options
     those of sf.read.
 
-    Steps should work on Arrow's batches, `map_batches(fn, batch_format="pyarrow")`: see write.
+    Steps should work on Arrow's batches, `map_batches(fn, batch_format="pyarrow")`: see write. Columns that Ray
+    knows to be unused, as after select_columns, are not parsed.
 
     Rows keep the dataset's order: this sets preserve_order of Ray's current DataContext, as
     datasets that are written again need it."""

@@ -25,6 +25,23 @@ class TestRay:
         assert [list(r["x"]) for r in rows[:3]] == [row(r["n"])["x"].tolist() for r in rows[:3]]
         assert shardfeed.ray.read(dataset, record=True, n=3).count() == ROWS
 
+    def test_columns_that_are_not_used_are_not_parsed(self, ray, dataset, tmp_path):
+        import shardfeed.ray
+        with sf.write(tmp_path / "odd@1") as writer:
+            for n in range(10):
+                writer.write({"n": n, "m": -n, "list": [1] * (1 + n)})
+        # A list where a single value is named is an error, if it is parsed.
+        columns = {"list": sf.int64, "n": sf.int64, "m": sf.int64}
+        with pytest.raises(Exception, match="feature 'list' has 2 values"):
+            shardfeed.ray.read(tmp_path / "odd@1", columns).take_all()
+        rows = shardfeed.ray.read(tmp_path / "odd@1", columns).select_columns(["m", "n"]).take_all()
+        assert [list(r.items()) for r in rows] == [[("m", -n), ("n", n)] for n in range(10)]
+        renamed = shardfeed.ray.read(dataset).rename_columns({"n": "number"}).select_columns(["number"])
+        assert [r["number"] for r in renamed.take_all()] == in_order(dataset)
+        assert shardfeed.ray.read(dataset).select_columns([]).count() == ROWS
+        shardfeed.ray.write(shardfeed.ray.read(dataset).select_columns(["n"]), tmp_path / "n@4")
+        assert in_order(tmp_path / "n@4") == in_order(dataset)
+
     def test_writing(self, ray, dataset, tmp_path):
         import shardfeed.ray
         report = shardfeed.ray.write(shardfeed.ray.read(dataset), tmp_path / "new@4")
