@@ -262,9 +262,21 @@ class TestSpark:
         with pytest.raises(Exception, match="the number of shards is missing"):
             stream("new")
         assert not list((tmp_path / "out").glob("new-*"))
-        left = list((tmp_path / "out/.shardfeed/new-00000000.jobs").iterdir())
-        assert [path.name[:16] for path in left] == ["0" * 16]
         subprocess.run([sys.executable, "-m", "shardfeed", "clean", f"{tmp_path}/out/new@2", "--older-than", "0s"],
+                       check=True, capture_output=True)
+        assert not list((tmp_path / "out").rglob("*"))
+
+    def test_clean_knows_jobs_of_micro_batches(self, spark, tmp_path):
+        """As tasks make them, of which the driver has heard nothing when it is killed."""
+        from pyspark_shardfeed.streaming import StreamWriter
+        job = sf.write_job(tmp_path / "out/new@2")
+        job.abort()
+        batch = StreamWriter(job._core.text, False)._job("a query", 17)
+        batch._core.ensure()
+        batch.shard(0).close()
+        [left] = (tmp_path / "out/.shardfeed/new-00000017.jobs").iterdir()
+        assert left.name[:16] == "0" * 16
+        subprocess.run([sys.executable, "-m", "shardfeed", "clean", f"{tmp_path}/out/new", "--older-than", "0s"],
                        check=True, capture_output=True)
         assert not list((tmp_path / "out").rglob("*"))
 
@@ -293,6 +305,21 @@ class TestSpark:
         assert (tmp_path / "died").exists()
         assert list(sf.read(tmp_path / "d/new@4")) == list(sf.read(dataset))
         assert not left_behind(tmp_path / "d/new@4")
+
+    def test_collections_of_garbage_leave_out_modules(self, spark):
+        program = "import gc, pyspark_shardfeed; print(gc.get_freeze_count())"
+        environment = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
+        for extra, least, most in (({}, 0, 0), ({"SPARK_REUSE_WORKER": "1"}, 10_000, 10**9)):
+            done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, check=True,
+                                  env={**environment, **extra})
+            assert least <= int(done.stdout) <= most
+
+        def tell(batches):
+            import pyarrow as pa
+            for _ in batches:
+                yield pa.RecordBatch.from_pydict({"reused": ["SPARK_REUSE_WORKER" in os.environ]})
+
+        assert [r["reused"] for r in spark.range(1).mapInArrow(tell, "reused boolean").collect()] == [True]
 
     def test_example(self, spark):
         said = example("spark_flights.py")
