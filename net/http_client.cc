@@ -125,6 +125,11 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
 
 }  // namespace
 
+void KeepOpenSsl() {
+  static const int initialized = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  (void)initialized;
+}
+
 std::optional<std::time_t> ParseHttpDate(std::string_view text) {
   std::tm time = {};
   if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S", &time) == nullptr) {
@@ -141,9 +146,8 @@ std::string_view HttpResponse::Header(std::string_view name) const {
 class HttpClient::Loop {
  public:
   Loop() {
-    // OpenSSL must not clean up at exit, because this thread is still running then.
-    static const bool initialized = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1 &&
-                                    curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    KeepOpenSsl();
+    static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);
     (void)initialized;
     multi_ = curl_multi_init();
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);

@@ -59,6 +59,10 @@ struct HttpResponse {
   std::string_view Header(std::string_view name) const;
 };
 
+// Call it before anything uses OpenSSL, which then does not clean up at exit: the client's thread
+// still runs then, and signs requests that are repeated.
+void KeepOpenSsl();
+
 // The time of a header: "Mon, 23 Nov 2026 20:43:13 GMT".
 std::optional<std::time_t> ParseHttpDate(std::string_view text);
 

@@ -14,6 +14,7 @@
 #include "net/azure_store.h"
 #include "net/credentials.h"
 #include "net/gcs_store.h"
+#include "net/http_client.h"
 #include "net/http_store.h"
 #include "net/s3_store.h"
 #include "net/transfers.h"
@@ -159,6 +160,7 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   }
   if (absl::Status status = CheckNoSecret(url); !status.ok()) return status;
   if (absl::Status status = CheckNetSettings(); !status.ok()) return status;
+  KeepOpenSsl();
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
   if (!parts.scheme.starts_with("http")) {

@@ -393,5 +393,23 @@ TEST_F(TransfersTest, ManyAtOnceShareConnections) {
   EXPECT_GT(HttpClient::Get().stats().throttled, 0);
 }
 
+bool SignsRequests() {
+  const auto store = Store::Of("s3://bucket/a");
+  return store.ok() && (*store)->Request("GET", "s3://bucket/a").ok();
+}
+
+// The client's thread may repeat a request of which nobody waits for the answer.
+TEST(StoreDeathTest, RequestsAreSignedUntilTheProcessHasEnded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // OpenSSL is new to that process
+  setenv("AWS_ACCESS_KEY_ID", "key", 1);
+  setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+  const auto end = [] {
+    // Called after what the library has registered by then.
+    std::atexit([] { std::_Exit(SignsRequests() ? 7 : 8); });
+    std::exit(SignsRequests() ? 0 : 9);
+  };
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(7), "");
+}
+
 }  // namespace
 }  // namespace shardfeed::testing
