@@ -62,9 +62,11 @@ bool MayPass(const Store* store, const HttpResponse& response) {
   }
   if (store != nullptr && store->Stays(response)) return false;
   const int status = response.status;
+  // What the server cannot do or has no room for stays. Proxies have numbers of their own, such as
+  // 520 to 524.
+  if (status >= 500) return status != 501 && status != 505 && status != 507;
   // 409: another request to the same object was in progress.
-  return status == 408 || status == 409 || status == 429 || status == 500 || status == 502 ||
-         status == 503 || status == 504;
+  return status == 408 || status == 409 || status == 429;
 }
 
 // Decides about the next attempt.

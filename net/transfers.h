@@ -1,12 +1,12 @@
 // Requests to object stores, repeated until they succeed or a repetition is pointless.
 //
-// Requests are repeated after 408, 409, 429, 5xx, failed connections, bodies that end early, and
-// stalls. A range continues at the byte that it has reached. A range that takes longer than nearly
-// all recent ones of its size is requested a second time; the first response counts, and at most 5
-// % of the bytes (SHARDFEED_NET_HEDGED_PERCENT) are requested twice. Waits between attempts are
-// random, from zero to a bound that doubles (full jitter), and not shorter than the server's
-// Retry-After. A request fails if nothing has arrived for 60 s (SHARDFEED_NET_SECONDS), or at once
-// if the error is permanent.
+// Requests are repeated after 408, 409, 429, 5xx (but 501, 505 and 507), failed connections, bodies
+// that end early, and stalls. A range continues at the byte that it has reached. A range that takes
+// longer than nearly all recent ones of its size is requested a second time; the first response
+// counts, and at most 5 % of the bytes (SHARDFEED_NET_HEDGED_PERCENT) are requested twice. Waits
+// between attempts are random, from zero to a bound that doubles (full jitter), and not shorter
+// than the server's Retry-After. A request fails if nothing has arrived for 60 s
+// (SHARDFEED_NET_SECONDS), or at once if the error is permanent.
 
 #ifndef SHARDFEED_NET_TRANSFERS_H_
 #define SHARDFEED_NET_TRANSFERS_H_

@@ -79,8 +79,8 @@ TEST_F(TransfersTest, WhatPassesIsRepeated) {
   for (const Fault& fault :
        {Fault{.kind = Fault::kStatus, .status = 503}, Fault{.kind = Fault::kStatus, .status = 500},
         Fault{.kind = Fault::kStatus, .status = 429}, Fault{.kind = Fault::kStatus, .status = 408},
-        Fault{.kind = Fault::kReset}, Fault{.kind = Fault::kShort},
-        Fault{.kind = Fault::kGarbage}}) {
+        Fault{.kind = Fault::kStatus, .status = 520}, Fault{.kind = Fault::kReset},
+        Fault{.kind = Fault::kShort}, Fault{.kind = Fault::kGarbage}}) {
     Fail(fault, 2);
     const absl::StatusOr<std::string> read = Read();
     SCOPED_TRACE(static_cast<int>(fault.kind));
