@@ -57,6 +57,33 @@ def test_the_summary_has_the_statistics(page, url):
     assert page.errors() == []
 
 
+# Answers to the first two questions about the schema that a run of the program which takes long would get.
+SLOW = """
+const fetched = window.fetch;
+let asked = 0;
+window.fetch = (path, ...rest) => !String(path).includes("api/overview") || asked++ > 1 ? fetched(path, ...rest)
+  : Promise.resolve(new Response(JSON.stringify({state: "running", seconds: 1, OUTLINE})));
+"""
+
+
+@pytest.mark.parametrize("outline", ["", 'outline: {records: 300, shards: 1, bytes: 1, features: {early: {kind: "int64"}}}'])
+def test_a_schema_that_takes_long_is_shown_in_the_end(page, url, outline):
+    made = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": SLOW.replace("OUTLINE", outline) + """
+        window.seen = [];
+        new MutationObserver(() => seen.push(document.getElementById("main")?.innerText))
+          .observe(document, {childList: true, subtree: true});"""})
+    try:
+        page.open(url)
+        page.wait(".cards b", "300")
+        page.wait(".features .name", "image/class/label")
+        seen = page.script("return seen.filter((text) => text?.includes('Reading the schema'))")
+        assert seen and any("early" in text for text in seen) == bool(outline)
+        assert "Reading the schema" not in page.wait("main").text
+        assert page.errors() == []
+    finally:
+        page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
 def test_a_record_opens_with_its_boxes(page, url):
     page.open(url + "#tab=Records")
     page.cell(0).click()
@@ -147,13 +174,25 @@ def test_another_dataset_is_chosen(page, url):
     assert page.errors() == []
 
 
-def test_a_phone_shows_all_without_scrolling_sideways(page, url):
+def test_a_phone_shows_all_without_scrolling_sideways(page, url, folder):
+    long_names = str(folder / "long@1")
+    with sf.write(long_names) as writer:
+        writer.write({"image/encoded": JPEGS[0].read_bytes(), "a name " * 30: 1, **{
+            f"image/object/bbox/{side}": [0.9] for side in ("xmin", "xmax", "ymin", "ymax")},
+            "image/object/class/text": ["a label " * 30]})
     page.driver.set_window_size(500, 900)
     try:
         for tab in ("Summary", "Records", "Order", "Verify"):
             page.open(f"{url}#tab={tab}")
             page.wait("main *")
             assert page.script("return document.documentElement.scrollWidth <= window.innerWidth"), tab
+        with viewed(long_names) as other:
+            page.open(f"{other}#tab=Records&n=0")
+            page.wait("dialog .tag", "a label")
+            assert page.script("const d = document.querySelector('dialog'); return d.scrollWidth <= d.clientWidth")
+            page.press(Keys.ESCAPE)
+            page.wait("dialog[open]", present=False)
+            assert page.wait("#find-feature").rect["width"] <= 500 * 0.8
     finally:
         page.driver.set_window_size(1200, 800)
 

@@ -235,3 +235,77 @@ def test_a_number_with_too_long_an_exponent_is_refused(view, tmp_path):
     for feature in ("x", "y"):
         with pytest.raises(Missing, match="'1e99999999999999999999': the exponent has too many digits"):
             view(tmp_path / "t@1").find(feature, "=", "1e99999999999999999999", 0)
+
+
+@pytest.fixture
+def unread(view, tmp_path, monkeypatch):
+    """A dataset that is too large to be read unasked, without a manifest; a server; the last record has a feature more."""
+    from shardfeed.viewer import dataset as viewed
+    monkeypatch.setattr(viewed, "_READ_UNASKED", 1 << 20)
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write_batch({"x": np.arange(70_000), "zeros": np.zeros((70_000, 250), np.float32)})
+        writer.write({"x": 70_000, "late": 1})
+    shutil.rmtree(tmp_path / ".shardfeed")
+    dataset = view(tmp_path / "t@1")
+    server = Server([dataset])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield dataset, server
+    server.shutdown()
+    server.server_close()
+
+
+def answer_of(server, path, **query):
+    answer, body = ask(server, path, d=0, **query)
+    assert answer.status == 200, body
+    return json.loads(body)
+
+
+def test_a_large_dataset_without_a_manifest_is_read_on_request_alone(unread):
+    dataset, server = unread
+    found = answer_of(server, "api/overview", start=1)
+    assert found["state"] == "done" and 0 < found["result"].pop("sampled") < 70_001
+    assert found["result"] == {"records": 70_001, "shards": 1, "bytes": sum(s[2] for s in dataset._records.shards()),
+                               "features": {"x": {"kind": "int64"}, "zeros": {"kind": "float"}}}
+    assert answer_of(server, "api/find", feature="x", compare="=", text="69999")["records"] == [69_999]
+    answer, body = ask(server, "api/find", feature="late", compare="=", text="1")
+    assert answer.status == 404 and json.loads(body)["error"] == (
+        "no record that was looked at has a feature 'late'; compute the statistics, which reads all records")
+    assert dataset.overview.state()["state"] == "idle"
+    dataset.statistics.start()
+    all_read = dataset.statistics.result()
+    assert sorted(all_read["features"]) == ["late", "x", "zeros"]
+    assert answer_of(server, "api/overview", start=1)["result"] == all_read
+    assert answer_of(server, "api/find", feature="late", compare="=", text="1")["records"] == [70_000]
+    assert dataset.overview.state()["state"] == "idle"
+    with pytest.raises(Missing, match="there is no feature 'never'"):
+        dataset.find("never", "=", "1", 0)
+
+
+def test_features_that_cannot_be_known_at_once_are_told(view, tmp_path, monkeypatch):
+    from shardfeed.viewer import dataset as viewed
+    monkeypatch.setattr(viewed, "_READ_UNASKED", 0)
+    with sf.write(str(tmp_path / "t@1")) as writer:
+        writer.write(b"no Example")
+    shutil.rmtree(tmp_path / ".shardfeed")
+    dataset = view(tmp_path / "t@1")
+    found = dataset.unread()
+    assert (found["sampled"], found["features"], found["records"]) == (0, {}, 1)
+    note, = found["notes"]
+    assert "t-00000-of-00001" in note and "Example" in note
+    assert dataset.find(None, "contains", "Example", 0)["records"] == [0]
+
+
+def test_what_is_known_at_once_is_told_while_the_schema_is_read(view, tmp_path):
+    write(tmp_path / "t@3", 1)
+    dataset = view(tmp_path / "t@3")
+    server = Server([dataset])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        dataset.overview._state = {"state": "running", "since": 0.0}
+        outline = answer_of(server, "api/overview")["outline"]
+        assert (outline["records"], outline["shards"], "sampled" in outline) == (18, 3, False)
+        of_all = {"kind": "int64", "records": 18, "min_values": 1, "max_values": 1}
+        assert outline["features"] == {"i": of_all, "x": of_all}
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -40,7 +40,8 @@ function featureTable(found, statistics) {
   const rows = Object.entries(found.features || {}).map(([name, f]) => {
     const values = f.min_values === undefined ? "" : f.min_values === f.max_values ? String(f.min_values)
       : `${count(f.min_values)} to ${count(f.max_values)}`;
-    const has = f.records === found.records ? "all" : `${count(f.records || 0)} of ${count(found.records)}`;
+    const has = found.sampled !== undefined ? ""
+      : f.records === found.records ? "all" : `${count(f.records || 0)} of ${count(found.records)}`;
     const bytes = f.kind === "bytes" && f.min_bytes !== undefined
       ? el("div", {class: "dim"}, f.min_bytes === f.max_bytes ? size(f.min_bytes) : `${size(f.min_bytes)} to ${size(f.max_bytes)}`)
       : null;

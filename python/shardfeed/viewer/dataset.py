@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from .. import _core
 from .._core import DataLossError
 from ..command import program
 from ..exit_status import DEFECTS
@@ -21,6 +22,7 @@ MAX_AT_ONCE = 200  # an answer has at most this many records
 RECORD_VALUES = 1000  # a single record shows this many values of a feature
 TEXT_BYTES = 64 << 10  # and this many bytes of a text
 _BYTES_AT_ONCE = 32 << 20  # size of the records of an answer, estimated from preceding ones
+_READ_UNASKED = 256 << 20  # larger shards without a manifest are read only on request
 
 
 class Missing(LookupError):
@@ -107,6 +109,7 @@ class ViewedDataset:
         self._lock = threading.Lock()
         self._paths: List[str] = [shard[0] for shard in self._records.shards()]
         self._files: Dict[str, Tuple[int, ...]] = {}  # the local ones as they were
+        self._outline: Optional[Dict[str, Any]] = None
         self._check_files()
 
     def __len__(self) -> int:
@@ -114,6 +117,35 @@ class ViewedDataset:
 
     def about(self) -> Dict[str, Any]:
         return {"spec": self.spec, "records": len(self)}
+
+    def outline(self) -> Dict[str, Any]:
+        """What is known at once of what the overview tells: sizes, and the features of the manifest or, without one, of
+        some records, of which "sampled" is the number."""
+        if self._outline is None:
+            shards = self._records.shards()
+            found: Dict[str, Any] = {"records": len(self), "shards": len(shards), "bytes": sum(shard[2] for shard in shards)}
+            try:
+                looked_at, features, is_sampled = _core.find_features([self.spec])
+            except (OSError, RuntimeError, ValueError) as error:  # records are damaged, or no Examples
+                looked_at, features, is_sampled = 0, [], True
+                found["notes"] = [str(error)]
+            if is_sampled:
+                found["sampled"] = looked_at
+            found["features"] = {name: {"kind": kind, **({"list": True} if is_list else {}),
+                                        **({} if is_sampled or kind == "none" else
+                                           {"records": records, "min_values": least, "max_values": most})}
+                                 for name, kind, is_list, records, least, most, *_ in features}
+            self._outline = found
+        return self._outline
+
+    def unread(self) -> Optional[Dict[str, Any]]:
+        """What takes the place of the overview of a dataset that is too large to be read unasked and has no manifest: its
+        outline or, once they were asked for, its statistics. None: the overview tells."""
+        outline = self.outline()
+        if "sampled" not in outline or outline["bytes"] < _READ_UNASKED:
+            return None
+        state = self.statistics.state()
+        return dict(state["result"]) if state["state"] == "done" else outline
 
     def close(self) -> None:
         for task in (self.overview, self.statistics, self.verify):
@@ -244,9 +276,15 @@ class ViewedDataset:
         return found
 
     def _schema_of(self, feature: str) -> Dict[str, Any]:
-        self.overview.start(again=True)  # what failed before may have passed
         try:
-            known = self.overview.result()["features"].get(feature, {})
+            if (unread := self.unread()) is not None:
+                known = unread["features"].get(feature) or self._kind_in_first(feature) or {}
+                if not known and "sampled" in unread:
+                    raise BadSearch(f"no record that was looked at has a feature {feature!r}; compute the statistics, "
+                                    "which reads all records")
+            else:
+                self.overview.start(again=True)  # what failed before may have passed
+                known = self.overview.result()["features"].get(feature, {})
         except (DataLossError, RuntimeError) as error:
             found = self._kind_in_first(feature)
             if found is None:
@@ -301,6 +339,9 @@ class UnopenedDataset(ViewedDataset):
 
     def about(self) -> Dict[str, Any]:
         return {**super().about(), "error": self._defect}
+
+    def outline(self) -> Dict[str, Any]:
+        return {}
 
     def check_unchanged(self) -> None:
         """Nothing was read that could have changed."""

@@ -45,49 +45,37 @@ async function finished(path, query, tell) {
 // ---- Summary
 
 async function showSummary() {
-  const box = el("div");
+  const status = el("div", {class: "tools", role: "status"});
+  const box = el("div", {}, status);
   main.replaceChildren(box);
   const at = state.d;
+  const draw = (found, statistics) => box.replaceChildren(
+    ...summaryOf(found, statistics), status, el("div", {class: "wide"}, featureTable(found, statistics)));
+  const tell = (text) => status.replaceChildren(el("span", {class: "dim"}, text));
   let found;
   try {
-    found = await overviewOf();
+    found = await overviewOf((s) => {
+      if (s.state !== "running" || !box.isConnected) return;
+      if (s.outline) draw(s.outline);
+      if (s.seconds > 0.5) tell("Reading the schema…");
+    });
   } catch (error) {
-    if (at === state.d && state.tab === "Summary") box.replaceChildren(failed(error));
+    status.replaceChildren(failed(error));
     return;
   }
-  if (at !== state.d || state.tab !== "Summary") return;
-  const mean = found.record_bytes && found.records ? found.record_bytes.sum / found.records : null;
-  const cards = el("div", {class: "cards"});
-  const card = (value, name) => cards.append(el("div", {}, el("b", {}, value), name));
-  card(count(found.records), "records");
-  card(count(found.shards), "shards");
-  card(size(found.bytes), found.compression === "none" ? "on disk" : `on disk, ${found.compression}`);
-  if (mean !== null) card(size(mean), `mean record (${size(found.record_bytes.min)} to ${size(found.record_bytes.max)})`);
-  if (found.record_bytes?.histogram?.length > 1) cards.append(el("div", {}, sizesOf(found.record_bytes), "sizes of records"));
-  const notes = [...(found.notes || [])];
-  if (found.not_examples) notes.push(`${plural(found.not_examples, "record")} not tf.train.Examples`);
-  const made = Object.entries(found.made_by || {}).map(([k, v]) => `${k}: ${v}`).join(" · ");
-  const table = el("div", {class: "wide"});
-  const status = el("div", {class: "tools"});
-  box.append(cards, made ? el("p", {class: "dim"}, made) : null || "", ...notes.map((n) => el("p", {}, "Note: " + n)),
-             status, table);
-  const draw = (done) => {
-    table.replaceChildren(featureTable(found, done && done.statistics));
-    if (done?.repeated_records) {
-      card(`${done.repeated_records_is_exact ? "" : "about "}${count(done.repeated_records)}`, "equal to an earlier record");
-    }
-  };
-  draw(null);
+  if (!box.isConnected) return;
+  status.replaceChildren();
+  draw(found);
   const run = async () => {
     try {
       const done = await finished("statistics", {start: 1}, (s) => {
-        if (s.state === "running") status.replaceChildren(el("span", {class: "dim"},
-          `Reading all records for their statistics: ${Math.round(s.seconds)} s`));
+        if (s.state === "running") tell(`Reading all records for their statistics: ${Math.round(s.seconds)} s`);
       });
       if (at !== state.d) return;
       if (done.state === "failed") throw new Error(done.error);
       status.replaceChildren();
-      draw(done.result);
+      if (found.sampled !== undefined) overview = found = done.result;  // which has all features
+      draw({...found, ...done.result}, done.result.statistics);
     } catch (error) {
       status.replaceChildren(failed(error));
     }
@@ -96,16 +84,35 @@ async function showSummary() {
     || (await call("statistics")).state !== "idle";
   if (known) run();
   else status.replaceChildren(el("button", {class: "main", onclick: run}, "Compute statistics"),
-                              el("span", {class: "dim"}, `reads all ${size(found.bytes)}`));
+                              el("span", {class: "dim"}, `reads all ${size(found.bytes)}` + (found.sampled === undefined ? ""
+                                : `; so far, ${plural(found.sampled, "record")} were looked at for the features`)));
 }
 
-async function overviewOf() {
+// What is above the table of features.
+function summaryOf(found, statistics) {
+  const cards = el("div", {class: "cards"});
+  const card = (value, name) => cards.append(el("div", {}, el("b", {}, value), name));
+  card(count(found.records), "records");
+  card(count(found.shards), "shards");
+  card(size(found.bytes), (found.compression || "none") === "none" ? "on disk" : `on disk, ${found.compression}`);
+  if (found.record_bytes && found.records) {
+    const {sum, min, max, histogram} = found.record_bytes;
+    card(size(sum / found.records), `mean record (${size(min)} to ${size(max)})`);
+    if (histogram?.length > 1) cards.append(el("div", {}, sizesOf(found.record_bytes), "sizes of records"));
+  }
+  if (statistics && found.repeated_records) {
+    card(`${found.repeated_records_is_exact ? "" : "about "}${count(found.repeated_records)}`, "equal to an earlier record");
+  }
+  const notes = [...(found.notes || [])];
+  if (found.not_examples) notes.push(`${plural(found.not_examples, "record")} not tf.train.Examples`);
+  const made = Object.entries(found.made_by || {}).map(([k, v]) => `${k}: ${v}`).join(" · ");
+  return [cards, ...(made ? [el("p", {class: "dim"}, made)] : []), ...notes.map((n) => el("p", {}, "Note: " + n))];
+}
+
+// `tell` gets the states until it is known.
+async function overviewOf(tell = () => {}) {
   const at = state.d;
-  const done = await finished("overview", {start: 1}, (s) => {
-    if (s.state === "running" && state.tab === "Summary" && s.seconds > 0.5) {
-      main.replaceChildren(el("p", {class: "dim"}, "Reading the schema…"));
-    }
-  });
+  const done = await finished("overview", {start: 1}, tell);
   if (done.state === "failed") throw new Error(done.error);
   if (at === state.d) overview = done.result;
   return done.result;
@@ -162,7 +169,8 @@ async function showRecords() {
       onclick: () => go({layout: kind})}, kind))));
   }
   // Without a schema, what the first records have that are Examples.
-  const names = overview ? Object.keys(overview.features || {})
+  const known = Object.keys(overview?.features || {});
+  const names = known.length ? known
     : [...new Set(first.filter((r) => !r.not_an_example).flatMap((r) => (r.features || []).map((f) => f.name)))];
   virtual(scroller, shown, layout === "images" ? null : names, hasImages, (place) => recordAt(list, place));
 }

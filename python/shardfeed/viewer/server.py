@@ -117,8 +117,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _overview(self, query: Dict[str, str]) -> None:
         dataset = self._dataset(query)
+        if (unread := dataset.unread()) is not None:
+            dataset.check_unchanged()
+            self._json({"state": "done", "result": unread})
+            return
         dataset.overview.start(again=bool(query.get("start")))  # of a page that is loaded
-        self._state(dataset.overview, dataset)
+        self._state(dataset.overview, dataset, outline=dataset.outline())
 
     def _statistics(self, query: Dict[str, str]) -> None:
         self._task(self._dataset(query).statistics, query, self._dataset(query))
@@ -137,8 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
             task.start(again=True)
         self._state(task, *datasets)
 
-    def _state(self, task: Task, *datasets: ViewedDataset) -> None:
+    def _state(self, task: Task, *datasets: ViewedDataset, outline: Optional[Dict[str, Any]] = None) -> None:
+        """Answers with the state of a run. `outline` is shown until it has ended."""
         state = task.state()
+        if outline and state["state"] == "running":
+            state["outline"] = outline
         if state["state"] in ("done", "failed"):
             for dataset in datasets:  # which the program opened by its name
                 dataset.check_unchanged()
