@@ -28,7 +28,8 @@ function size(bytes) {
   for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
   return `${unit && bytes < 10 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
 }
-const short = (x) => typeof x !== "number" ? String(x) : Number.isInteger(x) ? count(x) : String(+x.toPrecision(4));
+const short = (x) => typeof x !== "number" ? String(x) : Number.isInteger(x) ? count(x)
+  : Math.abs(x) >= 1e4 && Math.abs(x) < 1e15 ? count(Math.round(x)) : String(+x.toPrecision(4));
 // What the server tells of a value of bytes.
 const textOfBytes = (value) => value.text ?? (value.media ? `${value.media}, ${size(value.size)}` : `${size(value.size)}: ${value.hex}`);
 const failed = (error) => el("p", {class: "bad", role: "alert"}, error.message || String(error));
