@@ -21,9 +21,12 @@ std::optional<std::pair<std::vector<std::string>, size_t>> PlainRow(std::string_
   std::vector<std::string> cells;
   size_t at = 0;
   const auto is = [&](char c) { return at < text.size() && text[at] == c; };
+  const auto skip_blanks = [&] {
+    while (dialect.skip_blanks && (is(' ') || is('\t')) && !is(dialect.delimiter)) ++at;
+  };
   while (true) {
     std::string cell;
-    while (dialect.skip_blanks && (is(' ') || is('\t')) && !is(dialect.delimiter)) ++at;
+    skip_blanks();
     if (dialect.quotes && is('"')) {
       while (true) {
         if (++at >= text.size()) return std::nullopt;
@@ -33,6 +36,7 @@ std::optional<std::pair<std::vector<std::string>, size_t>> PlainRow(std::string_
         }
         cell += text[at];
       }
+      skip_blanks();
     } else {
       while (at < text.size() && !is(dialect.delimiter) && !is('\n') && !is('\r')) {
         cell += text[at++];

@@ -56,9 +56,13 @@ std::string Mutate(std::string bytes, std::mt19937& random) {
       case 3:
         bytes.erase(at, 1 + random() % 8);
         break;
-      case 4:
-        bytes.insert(at, bytes.substr(random() % bytes.size(), 1 + random() % 16));
+      case 4: {
+        // Not as arguments, whose order of evaluation differs between processors.
+        const size_t from = random() % bytes.size();
+        const size_t count = 1 + random() % 16;
+        bytes.insert(at, bytes.substr(from, count));
         break;
+      }
       default:
         if (random() % 4 == 0) bytes.resize(at);
     }
