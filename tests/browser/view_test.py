@@ -84,6 +84,14 @@ def test_a_schema_that_takes_long_is_shown_in_the_end(page, url, outline):
         page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
 
 
+def test_the_summary_shows_many_features(page, url):
+    page.open(url)
+    page.wait(".cards b", "300")
+    assert page.script("""
+        const features = Object.fromEntries(Array.from({length: 300000}, (_, i) => ["f" + i, {kind: "int64"}]));
+        return featureTable({records: 1, features}).rows.length;""") == 300_001
+
+
 def test_a_record_opens_with_its_boxes(page, url):
     page.open(url + "#tab=Records")
     page.cell(0).click()

@@ -3,13 +3,16 @@
 
 // ---- Elements. Text of a dataset only ever becomes text.
 
+// `children` may be arrays, as must be those of which there may be 100,000: a call cannot have so many arguments.
 function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined) made.append(child);
+  }
   return made;
 }
 
@@ -50,7 +53,7 @@ function featureTable(found, statistics) {
               el("td", {"data-name": "values a record:"}, values), el("td", {"data-name": "records:"}, has), el("td", {}, ...statisticsOf(statistics && statistics[name], found.classes?.[name])));
   });
   return el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head.map((h) => el("th", {}, h)))),
-            el("tbody", {}, ...rows));
+            el("tbody", {}, rows));
 }
 
 function className(classes, number) {

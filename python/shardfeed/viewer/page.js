@@ -291,7 +291,7 @@ function differenceOf(found, first, second) {
   return [
     el("p", {}, `${first.spec} (${plural(found.first.records, "record")}) and ${second.spec} (${plural(found.second.records, "record")})`),
     ...(found.schema.length ? found.schema.map((text) => el("p", {class: "bad"}, text)) : [el("p", {class: "good"}, "The schemas are equal.")]),
-    el("div", {class: "wide"}, el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)))];
+    el("div", {class: "wide"}, el("table", {class: "features"}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, rows)))];
 }
 
 // A record of one of the datasets that are compared.

@@ -91,7 +91,7 @@ function contentOf(record, d, classes) {
   const rows = record.features.map((f) => el("tr", {}, el("td", {class: "name"}, featureName(f.name, record)),
     el("td", {}, f.kind, f.count === 1 ? "" : ` [${count(f.count)}]`), el("td", {}, ...valuesOf(record, f, d, classes))));
   return [...imagesOf(record).slice(0, 12).map(([feature, i]) => figureOf(record, feature, i, d, classes)),
-          el("table", {class: "features"}, el("tbody", {}, ...rows))];
+          el("table", {class: "features"}, el("tbody", {}, rows))];
 }
 
 function valuesOf(record, feature, d, classes) {

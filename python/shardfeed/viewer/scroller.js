@@ -9,7 +9,7 @@ function virtual(scroller, total, columns, withImages, recordAt) {
   const rowHeight = !columns ? 188 : withImages ? 44 : 30;
   const cellWidth = 172;
   const head = columns ? el("div", {class: "head"}, el("span", {}, "record"),
-                            ...columns.map((name) => el("span", {title: name}, featureName(name)))) : null;
+                            columns.map((name) => el("span", {title: name}, featureName(name)))) : null;
   const space = el("div", {class: "space"});
   if (columns) space.style.minWidth = `${96 + 170 * columns.length}px`;
   scroller.append(...(head ? [head] : []), space);
@@ -92,10 +92,11 @@ function virtual(scroller, total, columns, withImages, recordAt) {
       element.append(el("span", {}, count(record.record)));
       if (record.error) element.append(el("span", {class: "bad whole", title: record.error}, record.error));
       else if (record.not_an_example) element.append(el("span", {class: "whole"}, textOf(record.features[0])));
-      else element.append(...columns.map((name) => {
+      else for (const name of columns) {
         const text = textOf(byName.get(name));
-        return el("span", {title: text}, images.has(name) ? imageOf(record.record, name, images.get(name), {alt: ""}) : text);
-      }));
+        element.append(el("span", {title: text},
+                          images.has(name) ? imageOf(record.record, name, images.get(name), {alt: ""}) : text));
+      }
     } else {
       fillCell(element, record);
     }

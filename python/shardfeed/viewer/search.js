@@ -31,7 +31,7 @@ function searchForm() {
   const old = state.find || {feature: null, compare: "contains", text: ""};
   // The first is no feature, whatever their names are.
   const feature = el("select", {"aria-label": "feature", id: "find-feature"}, el("option", {}, "any bytes"),
-                     ...names.map((n) => el("option", {value: n}, featureName(n))));
+                     names.map((n) => el("option", {value: n}, featureName(n))));
   feature.selectedIndex = old.feature === null ? 0 : names.indexOf(old.feature) + 1;
   const chosen = () => feature.selectedIndex === 0 ? null : names[feature.selectedIndex - 1];
   const compare = el("select", {"aria-label": "comparison", id: "find-compare"});
