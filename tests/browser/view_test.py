@@ -84,6 +84,21 @@ def test_a_schema_that_takes_long_is_shown_in_the_end(page, url, outline):
         page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
 
 
+def test_an_error_takes_the_place_of_what_was_known_before(page, url):
+    outline = 'outline: {records: 300, shards: 1, bytes: 1, features: {early: {kind: "int64"}}}'
+    made = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": SLOW.replace("OUTLINE", outline) + """
+        const slow = window.fetch;
+        window.fetch = (path, ...rest) => !String(path).includes("api/overview") || asked <= 1 ? slow(path, ...rest)
+          : Promise.resolve(new Response('{"error": "the dataset was replaced"}', {status: 404}));"""})
+    try:
+        page.open(url)
+        page.wait("main .bad", "the dataset was replaced")
+        assert page.all(".features") == [] and page.all(".cards") == []
+        assert page.errors() == []
+    finally:
+        page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
 def test_the_summary_shows_many_features(page, url):
     page.open(url)
     page.wait(".cards b", "300")

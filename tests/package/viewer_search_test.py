@@ -4,14 +4,16 @@ import json
 import os
 import shutil
 import threading
+import time
 
 import harness
 import numpy as np
 import pytest
 from package_data import sf
 from viewer_faults_test import INT64, example
-from viewer_test import ask
+from viewer_test import ask, wait_for
 
+from shardfeed.viewer import dataset as viewed
 from shardfeed.viewer import search
 from shardfeed.viewer.dataset import Missing, ViewedDataset
 from shardfeed.viewer.server import Server
@@ -240,7 +242,6 @@ def test_a_number_with_too_long_an_exponent_is_refused(view, tmp_path):
 @pytest.fixture
 def unread(view, tmp_path, monkeypatch):
     """A dataset that is too large to be read unasked, without a manifest; a server; the last record has a feature more."""
-    from shardfeed.viewer import dataset as viewed
     monkeypatch.setattr(viewed, "_READ_UNASKED", 1 << 20)
     with sf.write(str(tmp_path / "t@1")) as writer:
         writer.write_batch({"x": np.arange(70_000), "zeros": np.zeros((70_000, 250), np.float32)})
@@ -262,7 +263,7 @@ def answer_of(server, path, **query):
 
 def test_a_large_dataset_without_a_manifest_is_read_on_request_alone(unread):
     dataset, server = unread
-    found = answer_of(server, "api/overview", start=1)
+    found = wait_for(server, "api/overview", start=1)
     assert found["state"] == "done" and 0 < found["result"].pop("sampled") < 70_001
     assert found["result"] == {"records": 70_001, "shards": 1, "bytes": sum(s[2] for s in dataset._records.shards()),
                                "features": {"x": {"kind": "int64"}, "zeros": {"kind": "float"}}}
@@ -282,7 +283,6 @@ def test_a_large_dataset_without_a_manifest_is_read_on_request_alone(unread):
 
 
 def test_features_that_cannot_be_known_at_once_are_told(view, tmp_path, monkeypatch):
-    from shardfeed.viewer import dataset as viewed
     monkeypatch.setattr(viewed, "_READ_UNASKED", 0)
     with sf.write(str(tmp_path / "t@1")) as writer:
         writer.write(b"no Example")
@@ -302,10 +302,67 @@ def test_what_is_known_at_once_is_told_while_the_schema_is_read(view, tmp_path):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         dataset.overview._state = {"state": "running", "since": 0.0}
+        dataset.outline.result()
         outline = answer_of(server, "api/overview")["outline"]
         assert (outline["records"], outline["shards"], "sampled" in outline) == (18, 3, False)
         of_all = {"kind": "int64", "records": 18, "min_values": 1, "max_values": 1}
         assert outline["features"] == {"i": of_all, "x": of_all}
+        replace(tmp_path)  # what is known at once may be of either
+        answer, body = ask(server, "api/overview", d=0)
+        assert answer.status == 404 and "was replaced or changed" in json.loads(body)["error"]
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_store_that_is_slow_keeps_no_page_waiting_and_is_asked_once(unread, monkeypatch):
+    dataset, server = unread
+    found, asked, goes_on = viewed._core.find_features, [], threading.Event()
+
+    def slow(specs):
+        asked.append(specs)
+        goes_on.wait(60)
+        return found(specs)
+    monkeypatch.setattr(viewed._core, "find_features", slow)
+    try:
+        for _ in range(6):  # a page that is loaded again and again
+            state = answer_of(server, "api/overview", start=1)
+            assert state["state"] == "running" and state["seconds"] >= 0 and "outline" not in state
+    finally:
+        goes_on.set()
+    assert wait_for(server, "api/overview")["result"]["sampled"] > 0
+    assert len(asked) == 1 and dataset.overview.state()["state"] == "idle"
+
+
+@pytest.mark.parametrize("error", [OSError("the store does not answer"), viewed.DataLossError("damaged")])
+def test_an_outline_that_failed_is_tried_again(unread, monkeypatch, error):
+    dataset, server = unread
+    found = viewed._core.find_features
+
+    def failing(specs):
+        raise error
+    monkeypatch.setattr(viewed._core, "find_features", failing)
+    told = wait_for(server, "api/overview", start=1)  # by the run of the program
+    assert told["state"] == "done" and "late" in told["result"]["features"]
+    assert dataset.outline.state()["error"] == str(error)
+    monkeypatch.setattr(viewed._core, "find_features", found)
+    answer_of(server, "api/overview")  # the same page
+    assert dataset.outline.state()["state"] == "failed"
+    answer_of(server, "api/overview", start=1)
+    assert dataset.outline.result()["sampled"] > 0
+    assert sorted(answer_of(server, "api/overview")["result"]["features"]) == ["x", "zeros"]
+
+
+def test_names_that_are_not_utf_8_are_shown(view, tmp_path, monkeypatch):
+    monkeypatch.setattr(viewed, "_READ_UNASKED", 0)
+    records = [example({b"a\xff": INT64 + bytes([i]), b"none": b""}) for i in range(3)]
+    (tmp_path / "t-00000-of-00001").write_bytes(b"".join(map(harness.frame, records)))
+    dataset = view(tmp_path / "t@1")
+    while (state := dataset.overview_state(again=False))["state"] == "running":
+        time.sleep(0.01)
+    found = state["result"]
+    assert found["features"] == {"a\ufffd": {"kind": "int64"}, "none": {"kind": "none"}}
+    assert found["sampled"] == 3 and "notes" not in found
+    assert dataset.find("a\ufffd", "=", "2", 0)["records"] == [2]
+    with pytest.raises(Missing, match="'none' has no value in any record that was looked at"):
+        dataset.find("none", "present", "", 0)

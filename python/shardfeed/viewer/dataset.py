@@ -7,12 +7,12 @@ import os
 import subprocess
 import threading
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _core
 from .._core import DataLossError
 from ..command import program
-from ..exit_status import DEFECTS
+from ..exit_status import DEFECTS, FAILED
 from ..sources import read
 from . import examples, images
 from .search import BadSearch, Search
@@ -44,17 +44,25 @@ class Task:
             if self._state["state"] != "idle" and not (again and self._state["state"] == "failed"):
                 return
             self._state = {"state": "running", "since": time.monotonic()}
-            self._process = subprocess.Popen([program(), *self._arguments, "--json"], stdin=subprocess.DEVNULL,
-                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            threading.Thread(target=self._wait, args=(self._process,), daemon=True).start()
+            end = self._begin()
+            threading.Thread(target=self._wait, args=(end,), daemon=True).start()
 
-    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
-        out, err = process.communicate()
-        try:
-            state = {"state": "done", "result": json.loads(out)}
-        except ValueError:
-            message = err.decode(errors="replace").strip() or f"the program ended with {process.returncode}"
-            state = {"state": "failed", "error": message.removeprefix("shardfeed: "), "status": process.returncode}
+    def _begin(self) -> Callable[[], Dict[str, Any]]:
+        """Returns a function that waits for the end and returns the state then."""
+        process = self._process = subprocess.Popen([program(), *self._arguments, "--json"], stdin=subprocess.DEVNULL,
+                                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+        def end() -> Dict[str, Any]:
+            out, err = process.communicate()
+            try:
+                return {"state": "done", "result": json.loads(out)}
+            except ValueError:
+                message = err.decode(errors="replace").strip() or f"the program ended with {process.returncode}"
+                return {"state": "failed", "error": message.removeprefix("shardfeed: "), "status": process.returncode}
+        return end
+
+    def _wait(self, end: Callable[[], Dict[str, Any]]) -> None:
+        state = end()
         with self._lock:
             self._state = state
 
@@ -81,6 +89,23 @@ class Task:
                 self._process.terminate()
 
 
+class FunctionTask(Task):
+    """The same for a function of this process."""
+
+    def __init__(self, function: Callable[[], Any]):
+        super().__init__()
+        self._function = function
+
+    def _begin(self) -> Callable[[], Dict[str, Any]]:
+        return self._end
+
+    def _end(self) -> Dict[str, Any]:
+        try:
+            return {"state": "done", "result": self._function()}
+        except Exception as error:  # it belongs to the answer
+            return {"state": "failed", "error": str(error) or type(error).__name__, "status": FAILED}
+
+
 class Row(NamedTuple):
     """A record as it was read: `error` instead of `record` if it is damaged."""
 
@@ -99,6 +124,8 @@ class ViewedDataset:
         self.spec = spec
         self.flags = list(flags)
         self._open()
+        # What is known at once of what the overview tells.
+        self.outline = FunctionTask(self._find_outline)
         self.overview = Task("inspect", spec, "--records", "0", *flags)
         self.statistics = Task("inspect", spec, "--records", "0", "--statistics", *flags)
         self.verify = Task("verify", spec, *flags)
@@ -109,7 +136,7 @@ class ViewedDataset:
         self._lock = threading.Lock()
         self._paths: List[str] = [shard[0] for shard in self._records.shards()]
         self._files: Dict[str, Tuple[int, ...]] = {}  # the local ones as they were
-        self._outline: Optional[Dict[str, Any]] = None
+        self._bytes = sum(shard[2] for shard in self._records.shards())
         self._check_files()
 
     def __len__(self) -> int:
@@ -118,34 +145,55 @@ class ViewedDataset:
     def about(self) -> Dict[str, Any]:
         return {"spec": self.spec, "records": len(self)}
 
-    def outline(self) -> Dict[str, Any]:
-        """What is known at once of what the overview tells: sizes, and the features of the manifest or, without one, of
-        some records, of which "sampled" is the number."""
-        if self._outline is None:
-            shards = self._records.shards()
-            found: Dict[str, Any] = {"records": len(self), "shards": len(shards), "bytes": sum(shard[2] for shard in shards)}
-            try:
-                looked_at, features, is_sampled = _core.find_features([self.spec])
-            except (OSError, RuntimeError, ValueError) as error:  # records are damaged, or no Examples
-                looked_at, features, is_sampled = 0, [], True
-                found["notes"] = [str(error)]
-            if is_sampled:
-                found["sampled"] = looked_at
-            found["features"] = {name: {"kind": kind, **({"list": True} if is_list else {}),
-                                        **({} if is_sampled or kind == "none" else
-                                           {"records": records, "min_values": least, "max_values": most})}
-                                 for name, kind, is_list, records, least, most, *_ in features}
-            self._outline = found
-        return self._outline
+    def _find_outline(self) -> Dict[str, Any]:
+        """Returns sizes, and the features of the manifest or, without one, of some records, of which "sampled" is the
+        number. OSError, RuntimeError: the overview tells."""
+        found: Dict[str, Any] = {"records": len(self), "shards": len(self._paths), "bytes": self._bytes}
+        try:
+            looked_at, features, is_sampled = _core.find_features([self.spec])
+        except UnicodeDecodeError:  # a name, so there is no manifest, which could not have it
+            return {**found, **self._features_of_first()}
+        except ValueError as error:  # records are no Examples
+            looked_at, features, is_sampled = 0, [], True
+            found["notes"] = [str(error)]
+        if is_sampled:
+            found["sampled"] = looked_at
+        found["features"] = {name: {"kind": kind, **({"list": True} if is_list else {}),
+                                    **({} if is_sampled or kind == "none" else
+                                       {"records": records, "min_values": least, "max_values": most})}
+                             for name, kind, is_list, records, least, most, *_ in features}
+        return found
 
     def unread(self) -> Optional[Dict[str, Any]]:
-        """What takes the place of the overview of a dataset that is too large to be read unasked and has no manifest: its
-        outline or, once they were asked for, its statistics. None: the overview tells."""
-        outline = self.outline()
-        if "sampled" not in outline or outline["bytes"] < _READ_UNASKED:
+        """What takes the place of the overview of a dataset that is too large to be read unasked and has no manifest:
+        its outline, for which it waits, or, once they were asked for, its statistics. None: the overview tells."""
+        if self._bytes < _READ_UNASKED:
+            return None
+        self.outline.start(again=True)
+        try:
+            outline = self.outline.result()
+        except RuntimeError:
+            return None
+        if "sampled" not in outline:
             return None
         state = self.statistics.state()
-        return dict(state["result"]) if state["state"] == "done" else outline
+        return dict(state["result"] if state["state"] == "done" else outline)
+
+    def overview_state(self, again: bool) -> Dict[str, Any]:
+        """Starts the overview, or again if it has failed, and returns its state: while it runs, with the outline if that
+        is known. A large dataset is only read if the outline, which comes first, does not take the overview's place."""
+        self.outline.start(again)
+        outline = self.outline.state()
+        is_begun = self._bytes < _READ_UNASKED or self.overview.state()["state"] != "idle"
+        if outline["state"] == "running" and not is_begun:
+            return outline
+        if outline["state"] == "done" and (unread := self.unread()) is not None:
+            return {"state": "done", "result": unread}
+        self.overview.start(again)
+        state = self.overview.state()
+        if state["state"] == "running" and outline.get("result"):
+            state["outline"] = outline["result"]
+        return state
 
     def close(self) -> None:
         for task in (self.overview, self.statistics, self.verify):
@@ -297,15 +345,23 @@ class ViewedDataset:
         return dict(known)
 
     def _kind_in_first(self, name: str) -> Optional[Dict[str, Any]]:
-        """What the schema would say of a feature, from the first records that are sound. None: they do not have it."""
-        for row in self.rows(range(min(len(self), MAX_AT_ONCE))):
+        """What the schema would say of a feature, from the first records. None: they do not have it with a kind."""
+        found = self._features_of_first()["features"].get(name)
+        return found if found and found["kind"] != "none" else None
+
+    def _features_of_first(self) -> Dict[str, Any]:
+        """The features of the first records that are sound, as in an outline."""
+        found: Dict[str, Any] = {}
+        first = range(min(len(self), MAX_AT_ONCE))
+        for row in (row for rows in self.in_parts(first) for row in rows):
             try:
-                found = [one for one in examples.features_of(row.record) if one.name == name and one.kind]
+                features = examples.features_of(row.record)
             except examples.NotAnExample:
                 continue
-            if found:
-                return {"kind": found[0].kind, "list": found[0].steps is not None}
-        return None
+            for one in features:
+                if one.name not in found or found[one.name]["kind"] == "none":
+                    found[one.name] = {"kind": one.kind or "none", **({} if one.steps is None else {"list": True})}
+        return {"sampled": len(first), "features": found}
 
     # ---- Order
 
@@ -333,6 +389,7 @@ class UnopenedDataset(ViewedDataset):
 
     def _open(self) -> None:
         """There are no records."""
+        self._bytes = 0
 
     def __len__(self) -> int:
         return 0
@@ -340,7 +397,7 @@ class UnopenedDataset(ViewedDataset):
     def about(self) -> Dict[str, Any]:
         return {**super().about(), "error": self._defect}
 
-    def outline(self) -> Dict[str, Any]:
+    def _find_outline(self) -> Dict[str, Any]:
         return {}
 
     def check_unchanged(self) -> None:

@@ -61,6 +61,7 @@ async function showSummary() {
     });
   } catch (error) {
     status.replaceChildren(failed(error));
+    box.replaceChildren(status);  // an outline may be that of another dataset
     return;
   }
   if (!box.isConnected) return;

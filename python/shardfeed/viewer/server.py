@@ -117,12 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _overview(self, query: Dict[str, str]) -> None:
         dataset = self._dataset(query)
-        if (unread := dataset.unread()) is not None:
-            dataset.check_unchanged()
-            self._json({"state": "done", "result": unread})
-            return
-        dataset.overview.start(again=bool(query.get("start")))  # of a page that is loaded
-        self._state(dataset.overview, dataset, outline=dataset.outline())
+        # `start` is of a page that is loaded.
+        self._state(dataset.overview_state(again=bool(query.get("start"))), dataset)
 
     def _statistics(self, query: Dict[str, str]) -> None:
         self._task(self._dataset(query).statistics, query, self._dataset(query))
@@ -139,15 +135,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _task(self, task: Task, query: Dict[str, str], *datasets: ViewedDataset) -> None:
         if query.get("start"):  # of a click; what follows it only asks
             task.start(again=True)
-        self._state(task, *datasets)
+        self._state(task.state(), *datasets)
 
-    def _state(self, task: Task, *datasets: ViewedDataset, outline: Optional[Dict[str, Any]] = None) -> None:
-        """Answers with the state of a run. `outline` is shown until it has ended."""
-        state = task.state()
-        if outline and state["state"] == "running":
-            state["outline"] = outline
-        if state["state"] in ("done", "failed"):
-            for dataset in datasets:  # which the program opened by its name
+    def _state(self, state: Dict[str, Any], *datasets: ViewedDataset) -> None:
+        """Answers with the state of a task."""
+        if state["state"] in ("done", "failed") or "outline" in state:
+            for dataset in datasets:  # which was opened by its name
                 dataset.check_unchanged()
         self._json(state)
 
