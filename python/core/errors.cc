@@ -98,8 +98,9 @@ PyObject* TakeException(std::string* message) {
 }
 
 // ---- Interrupts: what signal handlers raise (KeyboardInterrupt) while the library waits for a
-// store in the main thread. The wait ends with Cancelled, which Raise turns into the exception; if
-// that error goes nowhere, Python raises the exception when it continues.
+// store in the main thread. The wait ends with Cancelled or, if it must go on, with any result.
+// Raise turns an error into the exception; without one, Python raises the exception when it
+// continues.
 
 // Used by the main thread only. Null: there is none.
 PyObject* interrupt = nullptr;
@@ -119,6 +120,14 @@ void HoldInterrupt(const nb::python_error& raised) {
   Py_AddPendingCall([](void*) { return SetInterrupt() ? -1 : 0; }, nullptr);
 }
 
+// Raised by __next__, these exceptions would end the loop as if the data had ended (PEP 479).
+bool EndsLoops(nb::handle exception) {
+  return PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopIteration) != 0 ||
+         PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopAsyncIteration) != 0;
+}
+
+}  // namespace
+
 bool IsInterrupted() {
   if (!IsMainThread()) return false;
   WithGil([] {
@@ -130,16 +139,9 @@ bool IsInterrupted() {
   return interrupt != nullptr;
 }
 
-// Raised by __next__, these exceptions would end the loop as if the data had ended (PEP 479).
-bool EndsLoops(nb::handle exception) {
-  return PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopIteration) != 0 ||
-         PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopAsyncIteration) != 0;
-}
-
-}  // namespace
-
 void Raise(const absl::Status& status) {
-  if (absl::IsCancelled(status) && IsMainThread() && SetInterrupt()) throw nb::python_error();
+  const bool interrupted = IsInterrupted();
+  if (absl::IsCancelled(status) && interrupted && SetInterrupt()) throw nb::python_error();
   std::string message(status.message());
   nb::object exception = nb::steal(TakeException(&message));
   if (const std::optional<Remedy> remedy = RemedyOf(status)) {
@@ -157,6 +159,14 @@ void Raise(const absl::Status& status) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   } else {
     PyErr_SetObject(TypeOf(status.code()), text.ptr());
+  }
+  if (interrupted && interrupt != nullptr) {
+    // Left to Python, it would be raised within the caller's handler of the error.
+    const nb::python_error error;
+    if (!error.value().is(interrupt)) {
+      PyException_SetContext(interrupt, nb::borrow(error.value()).release().ptr());
+    }
+    SetInterrupt();
   }
   throw nb::python_error();
 }

@@ -14,13 +14,14 @@
 
 namespace shardfeed::python {
 
-// Call everything here with the GIL, except DropException.
+// Call everything here with the GIL, except DropException and IsInterrupted.
 
 // Raises the exception for the status code: ValueError for InvalidArgument, FileNotFoundError for
 // NotFound, DataLossError for DataLoss and so on. If an exception of the user's function caused the
 // error, raises that exception with the error's message as a note. If a signal has interrupted a
-// wait for a store, raises what its handler raised (KeyboardInterrupt). If an option remedies the
-// error, the message ends with it: "...; pass overwrite=True to replace it".
+// wait for a store, raises what its handler raised (KeyboardInterrupt); another error that the call
+// ended with is its context. If an option remedies the error, the message ends with it: "...; pass
+// overwrite=True to replace it".
 [[noreturn]] void Raise(const absl::Status& status);
 inline void Check(const absl::Status& status) {
   if (!status.ok()) Raise(status);
@@ -30,6 +31,10 @@ T Check(absl::StatusOr<T> value) {
   if (!value.ok()) Raise(value.status());
   return *std::move(value);
 }
+
+// Whether Raise would raise what a handler of signals has raised. Runs the handlers of signals that
+// have come. May be called without the GIL.
+bool IsInterrupted();
 
 // Turns an exception of the user's `function` into an error that Raise turns back into the
 // exception. A StopIteration, which would end the caller's loop, becomes the cause of a

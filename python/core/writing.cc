@@ -391,7 +391,7 @@ class Writer : public SinkInto<DatasetWriter> {
     {
       const GilRelease release;
       finished = writer_->Finish(std::move(manifest));
-      Drop(absl::IsCancelled(finished.status()));
+      Drop(IsInterrupted());
     }
     return ReportOf(Check(std::move(finished)));
   }
@@ -419,7 +419,7 @@ class PartSink : public SinkInto<PartWriter> {
     {
       const GilRelease release;
       message = writer_->Close(std::move(notes));
-      Drop(absl::IsCancelled(message.status()));
+      Drop(IsInterrupted());
     }
     return Check(std::move(message));
   }

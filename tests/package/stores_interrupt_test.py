@@ -12,7 +12,7 @@ import time
 import harness
 import pytest
 from harness import INTERRUPTED, REPOSITORY
-from servers import S3, Object, answering, forget_credentials
+from servers import S3, Object, answering, error, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -31,15 +31,19 @@ class Store(S3):
         super().__init__("data")
         self.silent = ()
         self.answered = 0  # how many of the silent requests still have an answer
+        self.refused_writes = False  # only writes are silent, and at last refused
         self.asked, self.released = threading.Event(), threading.Event()
 
     def answer(self, request, body):
         key = request.path.partition("?")[0].lstrip("/").partition("/")[2]
-        if key.startswith(self.silent):
+        silent = key.startswith(self.silent) and (request.command == "PUT" or not self.refused_writes)
+        if silent:
             self.answered -= 1
-        if key.startswith(self.silent) and self.answered < 0:
+        if silent and self.answered < 0:
             self.asked.set()
             self.released.wait(PATIENCE)
+            if self.refused_writes:
+                return error(403, "AccessDenied")
         return super().answer(request, body)
 
 
@@ -224,8 +228,33 @@ def test_a_writer_that_is_dropped_does_not_wait(store):
     assert nothing_stays(store)
 
 
-@pytest.mark.parametrize("error, waits", [(KeyboardInterrupt(), False), (ValueError(), True)], ids=["ctrl-c", "error"])
-def test_aborting_a_job_after_an_error(store, error, waits):
+def test_ctrl_c_comes_before_the_error_of_a_request_that_was_waited_for(store):
+    """A handler around the call gets it. If Python raised it later, it would cut the handler of the error off."""
+    job = sf.write_job("s3://data/out/d@1")
+    with job.shard(0) as writer:
+        writer.write({"n": 1})
+    store.silent, store.refused_writes = ("out/.shardfeed/d.commit",), True
+
+    def release():
+        assert store.asked.wait(PATIENCE)
+        time.sleep(1.5)
+        store.released.set()
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    handled = []
+    with interrupted(store):
+        try:
+            job.commit([writer.message])
+        except BaseException as raised:
+            handled += [type(raised), type(raised.__context__)]
+            raise
+    thread.join()
+    assert handled == [KeyboardInterrupt, PermissionError]
+
+
+@pytest.mark.parametrize("after, waits", [(KeyboardInterrupt(), False), (ValueError(), True)], ids=["ctrl-c", "error"])
+def test_aborting_a_job_after_an_error(store, after, waits):
     job = sf.write_job("s3://data/out/d@1")
     with job.shard(0) as writer:
         writer.write({"n": 1})
@@ -233,7 +262,7 @@ def test_aborting_a_job_after_an_error(store, error, waits):
     ended = threading.Event()
 
     def abort():
-        job._abort_after(error)
+        job._abort_after(after)
         ended.set()
 
     thread = threading.Thread(target=abort)
