@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import resource
 import subprocess
 
 import numpy as np
@@ -280,6 +281,22 @@ def test_pixels_that_the_header_does_not_announce_are_refused(tmp_path, mode, si
         error = error_of(path=path, size=(8, 8), raw=raw, channels=len(mode) if raw else 3)
         assert error in (f"avif has 96 x 64 pixels, but its header says {size[0]} x {size[1]}\n",
                          "avif with planes of different sizes or depths\n"), error
+
+
+def test_a_lack_of_memory_is_no_damage(tmp_path):
+    """With limits from what does not load libheif to what decodes the image."""
+    path = tmp_path / "a.avif"
+    make_image(60, 40).resize((6000, 4000)).save(path, quality=30, speed=10)
+    job = json.dumps([{"path": str(path), "size": [8, 8]}])
+    told = set()
+    for size in range(100 << 20, 2 << 30, 20 << 20):
+        done = subprocess.run([str(IMAGE), job], capture_output=True, timeout=60,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
+        assert b"damaged" not in done.stderr, (size, done.stderr)
+        told.add(done.stderr.decode())
+        if done.returncode == 0:
+            break
+    assert {"", "no memory for an avif of 6000 x 4000 pixels\n"} <= told
 
 
 def test_without_the_library(tmp_path):

@@ -19,7 +19,8 @@ absl::Status CatchNoMemory(const ImageHeader& header, const Call& call) {
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(fmt::format("no memory for a {} of {} x {} pixels",
+    return absl::ResourceExhaustedError(fmt::format("no memory for {} {} of {} x {} pixels",
+                                                    header.format == "avif" ? "an" : "a",
                                                     header.format, header.width, header.height));
   }
 }

@@ -1,10 +1,14 @@
 #include "decode/images/formats/heif.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "decode/images/formats/loaded_library.h"
@@ -33,6 +37,7 @@ enum ErrorCode : int {
   kUnsupportedFile = 3,
   kUnsupportedFeature = 4,
   kNoMemory = 6,
+  kDecoderFailed = 7,
 };
 constexpr int kSecurityLimitExceeded = 1000;  // a subcode
 
@@ -142,7 +147,35 @@ std::string MessageOf(const Error& error) {
   return message;
 }
 
-absl::Status StatusOf(const Error& error, std::string_view format, std::string_view bytes) {
+// Small images may consist of a larger tile, and codecs work on whole blocks.
+uint64_t WithBlocks(uint32_t pixels) {
+  constexpr uint32_t kTile = 1024;
+  constexpr uint32_t kBlock = 256;
+  return std::min<uint64_t>(uint64_t{std::max(pixels, kTile)} + kBlock, INT32_MAX);
+}
+
+// Several copies of four planes of 16 bits, and what does not depend on the size.
+constexpr uint64_t kBytesPerPixel = 64;
+constexpr uint64_t kOtherBytes = uint64_t{64} << 20;
+
+// Whether there is memory for all that decoding may take, and for the stacks of a decoder's
+// threads.
+bool HasMemory(const HeifHeader& header) {
+  constexpr uint64_t kStackBytes = uint64_t{8} << 20;
+  const uint64_t pixels = WithBlocks(header.stored_width) * WithBlocks(header.stored_height);
+  if (pixels > SIZE_MAX / (2 * kBytesPerPixel)) return false;
+  const size_t bytes =
+      pixels * kBytesPerPixel + kOtherBytes + kStackBytes * std::thread::hardware_concurrency();
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  munmap(memory, bytes);
+  return true;
+}
+
+// Throws std::bad_alloc for a lack of memory, which the callers tell with the image's size.
+absl::Status StatusOf(const Error& error, const HeifHeader& header, std::string_view format,
+                      std::string_view bytes) {
   const std::string message = MessageOf(error);
   switch (error.code) {
     case kOk:
@@ -157,11 +190,15 @@ absl::Status StatusOf(const Error& error, std::string_view format, std::string_v
             fmt::format("{} of {} bytes needs more memory than its header says: {}", format,
                         bytes.size(), message));
       }
-      return absl::ResourceExhaustedError(fmt::format("no memory for a {}: {}", format, message));
+      throw std::bad_alloc();
+    case kDecoderFailed:  // for any reason, also a lack of memory in one of its threads
+      if (!HasMemory(header)) throw std::bad_alloc();
+      break;
     default:
-      return absl::DataLossError(
-          fmt::format("{} of {} bytes is cut off or damaged: {}", format, bytes.size(), message));
+      break;
   }
+  return absl::DataLossError(
+      fmt::format("{} of {} bytes is cut off or damaged: {}", format, bytes.size(), message));
 }
 
 // An image that libheif has decoded, with the planes that it stores.
@@ -238,14 +275,8 @@ absl::StatusOr<Decoded> TakePlanes(const Library& library, Image* image, const H
 
 // Keeps libheif from allocating much more than the image takes, whatever else the file says.
 void SetLimits(const Library& library, const HeifHeader& header, Context* context) {
-  // Small images may consist of a larger tile, and codecs work on whole blocks.
-  const auto with_blocks = [](uint32_t pixels) {
-    constexpr uint32_t kTile = 1024;
-    constexpr uint32_t kBlock = 256;
-    return std::min<uint64_t>(uint64_t{std::max(pixels, kTile)} + kBlock, INT32_MAX);
-  };
-  const uint64_t width = with_blocks(header.stored_width);
-  const uint64_t height = with_blocks(header.stored_height);
+  const uint64_t width = WithBlocks(header.stored_width);
+  const uint64_t height = WithBlocks(header.stored_height);
   library.set_max_size(context, static_cast<int>(std::max(width, height)));
   library.set_max_threads(context, 0);  // in this thread
   if (library.get_limits == nullptr) return;
@@ -253,9 +284,6 @@ void SetLimits(const Library& library, const HeifHeader& header, Context* contex
   if (limits == nullptr) return;
   limits->max_pixels = width * height;
   if (limits->version < 2) return;
-  // Several copies of four planes of 16 bits, and what does not depend on the size.
-  constexpr uint64_t kBytesPerPixel = 64;
-  constexpr uint64_t kOtherBytes = uint64_t{64} << 20;
   if (limits->max_pixels < limits->max_total_bytes / kBytesPerPixel) {
     limits->max_total_bytes =
         std::min(limits->max_total_bytes, limits->max_pixels * kBytesPerPixel + kOtherBytes);
@@ -284,28 +312,24 @@ absl::StatusOr<Decoded> Decode(const Library& library, std::string_view bytes,
   }
   const std::unique_ptr<Context, decltype(library.free_context)> context(library.make_context(),
                                                                          library.free_context);
-  if (context == nullptr) {
-    return absl::ResourceExhaustedError(fmt::format("no memory for a {}", format));
-  }
+  if (context == nullptr) throw std::bad_alloc();
   SetLimits(library, *header, context.get());
   Error error = library.read(context.get(), file.data(), file.size(), nullptr);
-  if (error.code != kOk) return StatusOf(error, format, bytes);
+  if (error.code != kOk) return StatusOf(error, *header, format, bytes);
   Handle* primary = nullptr;
   error = library.get_primary(context.get(), &primary);
-  if (error.code != kOk) return StatusOf(error, format, bytes);
+  if (error.code != kOk) return StatusOf(error, *header, format, bytes);
   const std::unique_ptr<const Handle, decltype(library.release_handle)> handle(
       primary, library.release_handle);
   const std::unique_ptr<DecodingOptions, decltype(library.free_options)> options(
       library.make_options(), library.free_options);
-  if (options == nullptr) {
-    return absl::ResourceExhaustedError(fmt::format("no memory for a {}", format));
-  }
+  if (options == nullptr) throw std::bad_alloc();
   options->ignore_transformations = 1;
   Image* image = nullptr;
   const int chroma = header->chroma;
   error = library.decode(handle.get(), &image, chroma == kNoChroma ? kMonochrome : kYcbcr, chroma,
                          options.get());
-  if (error.code != kOk) return StatusOf(error, format, bytes);
+  if (error.code != kOk) return StatusOf(error, *header, format, bytes);
   absl::StatusOr<Decoded> decoded = TakePlanes(library, image, *header, format);
   if (!decoded.ok()) return decoded;
   Error warning = {};

@@ -15,12 +15,13 @@ namespace shardfeed {
 
 // Implements DecodeWithCodec (codecs.h) for the primary image of an AVIF or HEIC file: the part of
 // it that is shown (HeifHeader), without rotating or mirroring it. Colors that are stored
-// premultiplied by their alpha are divided by it. Thread-safe.
+// premultiplied by their alpha are divided by it. Throws std::bad_alloc for a lack of
+// memory. Thread-safe.
 absl::Status DecodeHeif(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
 
 // Implements ReadRawWithCodec (codecs.h) for the primary image. Gray samples are as stored; of
-// colors, which are stored as YCbCr, RGB with as many bits. Thread-safe.
+// colors, which are stored as YCbCr, RGB with as many bits. Throws as DecodeHeif. Thread-safe.
 absl::Status ReadRawHeif(std::string_view bytes, const ImageHeader& header, RawSamples* samples);
 
 }  // namespace shardfeed
