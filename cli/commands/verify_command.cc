@@ -141,7 +141,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   verifying.stop = InterruptToken();
   ImageCheck images;
   verifying.check_images = [&images](std::string_view record, std::vector<std::string>* defects) {
-    images.CheckRecord(record, defects);
+    return images.CheckRecord(record, defects);
   };
   verifying.bytes_passed = &passed;
   absl::StatusOr<VerifyReport> report;
@@ -205,10 +205,10 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->footer(
       "Continues after damage: a bad payload loses only its record, a bad length the bytes up to\n"
       "the next record. Indexes and the manifest are compared with the data. The exit status is 1\n"
-      "for any defect and 3 if a file could not be read. In tar archives (WebDataset), every\n"
-      "header is checked, and in MDS shards (MosaicML Streaming) the sizes of all columns;\n"
-      "neither has checksums of contents. In ArrayRecord shards, the hashes of all chunks are\n"
-      "checked.\n\n"
+      "for any defect and 3 if a file could not be read or there is no memory for an image. In\n"
+      "tar archives (WebDataset), every header is checked, and in MDS shards (MosaicML Streaming)\n"
+      "the sizes of all columns; neither has checksums of contents. In ArrayRecord shards, the\n"
+      "hashes of all chunks are checked.\n\n"
       "Examples:\n"
       "  shardfeed verify out/train@64\n"
       "  shardfeed verify 'data/train-{00000..00146}.tar' --level images\n"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <new>
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
@@ -10,6 +11,7 @@
 #include "decode/images/jpeg/jpeg.h"
 #include "fmt/format.h"
 #include "media/image_header.h"
+#include "media/image_limit.h"
 #include "tfrecord/example_reader.h"
 
 namespace shardfeed {
@@ -34,7 +36,7 @@ absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
   // Checked before allocating, since a damaged header may claim any size.
   const uint64_t max_pixels = JpegDecoderOptions().max_pixels;
   if (header.decoded_pixels() > max_pixels) {
-    return absl::ResourceExhaustedError(fmt::format("more than {} pixels", max_pixels));
+    return ImageLimitError(fmt::format("more than {} pixels", max_pixels));
   }
   if (header.format != "jpeg") return DecodeWithCodec(bytes, header, 3, &pixels);
   JpegCrop all;
@@ -42,8 +44,13 @@ absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
   all.width = (header.width + kScale - 1) / kScale;
   all.height = (header.height + kScale - 1) / kScale;
   const size_t row_bytes = size_t{3} * all.width;
-  pixels.resize(row_bytes * all.height);
-  return decoder->DecodeCrop(bytes, all, pixels.data(), row_bytes);
+  try {
+    pixels.resize(row_bytes * all.height);
+    return decoder->DecodeCrop(bytes, all, pixels.data(), row_bytes);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for a jpeg of {} x {} pixels", header.width, header.height));
+  }
 }
 
 }  // namespace
@@ -53,37 +60,50 @@ void ImageCheck::CountNotDecoded(const std::string& why) {
   ++counts_.not_decoded[why];
 }
 
-void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
-                            std::vector<std::string>* defects) {
+absl::Status ImageCheck::CheckValue(std::string_view feature, std::string_view value,
+                                    std::vector<std::string>* defects) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(value);
   if (!header.ok() && !IsNamedImage(feature) && !value.starts_with("\xff\xd8\xff") &&
       !value.starts_with("\x89PNG")) {
-    return;
+    return absl::OkStatus();
   }
   absl::Status status = header.status();
-  if (absl::IsUnimplemented(status)) return CountNotDecoded(std::string(status.message()));
+  if (absl::IsUnimplemented(status)) {
+    CountNotDecoded(std::string(status.message()));
+    return absl::OkStatus();
+  }
   if (header.ok()) {
     status = Decode(value, *header);
-    if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) ||
+    if (absl::IsUnimplemented(status) || IsImageLimit(status) ||
         absl::IsFailedPrecondition(status)) {
       const std::string why(status.message());
       const std::string kind = fmt::format("{}: ", header->format);
-      return CountNotDecoded(why.starts_with(kind) ? why : kind + why);
+      CountNotDecoded(why.starts_with(kind) ? why : kind + why);
+      return absl::OkStatus();
+    }
+    if (absl::IsResourceExhausted(status)) {
+      return absl::ResourceExhaustedError(
+          fmt::format("{}: {}", feature, std::string(status.message())));
     }
     // One of 65536 values of random bytes begins like that.
-    if (!status.ok() && value.starts_with("\xff\x0a") && !IsNamedImage(feature)) return;
+    if (!status.ok() && value.starts_with("\xff\x0a") && !IsNamedImage(feature)) {
+      return absl::OkStatus();
+    }
   }
   if (!status.ok()) {
     defects->push_back(fmt::format("{}: {}", feature, std::string(status.message())));
   }
   MutexLock lock(mutex_);
   ++(status.ok() ? counts_.sound : counts_.broken);
+  return absl::OkStatus();
 }
 
-void ImageCheck::CheckRecord(std::string_view record, std::vector<std::string>* defects) {
+absl::Status ImageCheck::CheckRecord(std::string_view record, std::vector<std::string>* defects) {
+  absl::Status status;
   VisitBytes(record, [&](std::string_view feature, std::string_view value) {
-    CheckValue(feature, value, defects);
+    if (status.ok()) status = CheckValue(feature, value, defects);
   }).IgnoreError();
+  return status;
 }
 
 ImageCheck::Counts ImageCheck::counts() const {

@@ -27,8 +27,9 @@ class ImageCheck {
  public:
   // Checks the images of a serialized Example or SequenceExample, and appends a text for each
   // broken one, with the name of its feature, to `defects`. Records that are not Examples are
-  // ignored.
-  void CheckRecord(std::string_view record, std::vector<std::string>* defects);
+  // ignored. ResourceExhausted: there is not enough memory for an image; the message names its
+  // feature.
+  absl::Status CheckRecord(std::string_view record, std::vector<std::string>* defects);
 
   struct Counts {
     uint64_t sound = 0;
@@ -39,8 +40,8 @@ class ImageCheck {
   Counts counts() const;
 
  private:
-  void CheckValue(std::string_view feature, std::string_view value,
-                  std::vector<std::string>* defects);
+  absl::Status CheckValue(std::string_view feature, std::string_view value,
+                          std::vector<std::string>* defects);
   void CountNotDecoded(const std::string& why);
 
   mutable Mutex mutex_;

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shardfeed/options.h"
 #include "shardfeed/spec.h"
@@ -70,7 +71,9 @@ struct VerifyOptions {
   VerifyLevel level = VerifyLevel::kPayload;
   int threads = 0;
   // For level kImages: appends a text for each broken image of a record. Called by several threads.
-  std::function<void(std::string_view record, std::vector<std::string>* defects)> check_images;
+  // An error means that the images cannot be checked, and ends the reading of their shard.
+  std::function<absl::Status(std::string_view record, std::vector<std::string>* defects)>
+      check_images;
   size_t max_defects = 100;  // kept per shard; all are counted
   std::stop_token stop;
   std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes for progress

@@ -105,7 +105,7 @@ std::string VerifyPath(const std::string& path, const std::string& level) {
     const GilRelease release;
     ImageCheck check;
     options.check_images = [&check](std::string_view record, std::vector<std::string>* defects) {
-      check.CheckRecord(record, defects);
+      return check.CheckRecord(record, defects);
     };
     report = VerifyShardOfSet(path, options);
   }

@@ -143,7 +143,8 @@ class ShardVerifier {
       if (check) check->Add(block.records);
       next_record_ = block.first_record + block.records.size();
       next_offset_ = salvager.stream_bytes();
-      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block, salvager);
+      if (options_.level >= VerifyLevel::kExamples) status = CheckExamples(block, salvager);
+      if (!status.ok()) return status;
     }
     notes.AddSkipped(salvager.tar_members_skipped());
     report_.notes = notes.Texts(report_.shard);
@@ -176,24 +177,28 @@ class ShardVerifier {
     Add(place.kind, place.record, place.offset, place.detail);
   }
 
-  void CheckExamples(const RecordBlock& block, const ShardSalvager& salvager) {
+  absl::Status CheckExamples(const RecordBlock& block, const ShardSalvager& salvager) {
     for (size_t i = 0; i < block.records.size(); ++i) {
       absl::Status status = statistics_.Add(block.records[i]);
+      const uint64_t number = block.first_record + i;
+      const auto place = [&] { return salvager.PlaceOf(number, block.records[i].offset); };
+      const auto told = [&](std::string_view what) {
+        return fmt::format("{}: record {} at byte {}: {}", report_.shard, number, place(), what);
+      };
       const auto add = [&](const char* kind, std::string_view what) {
         ++content_defects_;
-        const uint64_t number = block.first_record + i;
-        const uint64_t at = salvager.PlaceOf(number, block.records[i].offset);
-        Add(kind, number, at,
-            fmt::format("{}: record {} at byte {}: {}", report_.shard, number, at, what));
+        Add(kind, number, place(), told(what));
       };
       if (!status.ok()) {
         add("not an Example", std::string(status.message()));
       } else if (options_.level == VerifyLevel::kImages && options_.check_images) {
         std::vector<std::string> broken;
-        options_.check_images(block.records[i].payload, &broken);
+        status = options_.check_images(block.records[i].payload, &broken);
+        if (!status.ok()) return {status.code(), told(std::string(status.message()))};
         for (const std::string& what : broken) add("image", what);
       }
     }
+    return absl::OkStatus();
   }
 
   // Opens the index beside the shard, if there is one, and stores damage of the index itself.

@@ -36,7 +36,7 @@ std::string Record(const std::vector<std::pair<std::string, std::string>>& featu
 
 std::vector<std::string> Check(ImageCheck& check, const std::string& record) {
   std::vector<std::string> defects;
-  check.CheckRecord(record, &defects);
+  EXPECT_TRUE(check.CheckRecord(record, &defects).ok());
   return defects;
 }
 

@@ -3,12 +3,14 @@
 import json
 import os
 import random
+import re
+import resource
 import struct
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import DEFECTS, USAGE, convert, fail, run, succeed
+from harness import DEFECTS, DONE, IO_FAILED, USAGE, convert, fail, run, succeed
 from image_program import decode, error_of, make_image
 from PIL import Image
 
@@ -295,6 +297,27 @@ def test_read_image_names_what_is_too_large(tmp_path):
     assert images == {"sound": 2, "broken": 0, "not_decoded": {"png: more than 134217728 pixels": 1}}
     text = succeed("verify", tmp_path / "out@1", "--level", "images").out.decode()
     assert "2 images decoded, 0 of them broken\n1 image not decoded: png: more than 134217728 pixels\n" in text
+
+
+def test_verify_without_memory_for_an_image(tmp_path):
+    """The system is to blame: that image is not one that is left out."""
+    (tmp_path / "in").mkdir()
+    make_image(40, 30).save(tmp_path / "in" / "a.png")
+    Image.new("L", (10000, 10000)).save(tmp_path / "in" / "b.png")
+    convert("images", tmp_path / "in", tmp_path / "out@1", "--no-shuffle")
+
+    def verify(level, size):
+        return run("verify", tmp_path / "out@1", "--level", level, "-j", 1,
+                   preexec=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
+
+    size = 32 << 20
+    while verify("examples", size).status != DONE:
+        size += 8 << 20
+    result = verify("images", size + (100 << 20))
+    assert result.status == IO_FAILED, result
+    assert re.search(r"^unreadable: .*/out-00000-of-00001: record 1 at byte \d+: image/encoded: no memory for a png of "
+                     "10000 x 10000 pixels$", result.out.decode(), re.M), result
+    assert "all intact" not in result.out.decode()
 
 
 def test_read_image_wrong_use(dataset):

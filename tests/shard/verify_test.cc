@@ -136,6 +136,20 @@ TEST_F(VerifyTest, ExamplesLevelNamesRecordsThatAreNone) {
   EXPECT_EQ(report->defects[0].record, 1);
 }
 
+TEST_F(VerifyTest, ImagesThatCannotBeCheckedAreAnErrorThatNamesTheRecord) {
+  std::string bytes;
+  for (int i = 0; i < 3; ++i) AppendFrame(SmallExample(i), &bytes);
+  const std::string path = folder_.Write("s", bytes);
+  VerifyOptions options = {.level = VerifyLevel::kImages};
+  options.check_images = [](std::string_view record, std::vector<std::string>*) {
+    return record == SmallExample(1) ? absl::ResourceExhaustedError("image: no memory")
+                                     : absl::OkStatus();
+  };
+  const size_t at = SmallExample(0).size() + kFrameBytes;
+  EXPECT_FAILS(VerifyShard(path, options), kResourceExhausted,
+               path + ": record 1 at byte " + std::to_string(at) + ": image: no memory");
+}
+
 class VerifyDatasetTest : public ::testing::Test {
  protected:
   void Write(Compression compression) {
