@@ -18,7 +18,8 @@ Options of reading:
 
 bytes are always binary, a missing feature is null, and a value that does not fit ends the job with an
 error that names shard and record. So does a feature that no record had when the columns were found: without a manifest, these
-are the features of some of the records of a large dataset. Name the columns, or let `shardfeed index` write the manifest.
+are the features of some of the records of a large dataset. `.schema("x bigint, rare bigint")` names those of other records, too,
+which `columns` cannot, as it gives no types; or `shardfeed index --manifest` writes the manifest.
 
 Spark finds columns without regard to case. So features whose names differ only in case are an error, unless `columns` or
 `.schema(...)` names them; spark.sql.caseSensitive=true, or df.toDF(...) with other names, makes them usable.

@@ -77,8 +77,8 @@ def _fields_of(specs: List[str], wanted: Optional[Sequence[str]] = None) -> Tupl
                 width = -1
             fields.append(Field(name, kind, width, sampled))
     if not fields and wanted is None:
-        raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns, or "
-                         "read the records themselves")
+        raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns with their "
+                         "types, or read the records themselves")
     return tuple(fields)
 
 
@@ -110,8 +110,15 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
         known = {field.name: field._replace(sampled=False) for field in _fields_of(specs, columns)}
         unknown = [name for name in columns if name not in known]
         if unknown:
-            there = sorted(feature[0] for feature in _core.find_features(specs)[1])
-            raise ValueError(f"there is no feature {unknown[0]!r}; there are: {', '.join(there)}")
+            records, features, sampled = _core.find_features(specs)
+            there = ", ".join(sorted(feature[0] for feature in features))
+            if sampled:
+                raise ValueError(
+                    f"none of the {records} records that were looked at, as there is no manifest, has a feature "
+                    f"{unknown[0]!r}; they have: {there}; name the columns with their types, such as "
+                    f"{{{unknown[0]!r}: sf.int64}} (in Spark: .schema(\"x bigint, y float\")), or write the manifest "
+                    "with sf.index(..., manifest=True)")
+            raise ValueError(f"there is no feature {unknown[0]!r}; there are: {there}")
         return tuple(known[name] for name in columns)
     fields = []
     for name, feature in as_features(columns, "columns").items():

@@ -70,6 +70,10 @@ class TestSpark:
         assert df.columns == ["big", "n"]
         with pytest.raises(Exception, match=r"sampled-00001-of-00002: record 359 at byte \d+: feature 'late' is not known"):
             df.selectExpr("sum(n)").collect()
+        with pytest.raises(Exception, match="records that were looked at, as there is no manifest, has a feature 'late'"):
+            spark.read.format("shardfeed").option("columns", "n,late").load(spec).collect()
+        late = spark.read.format("shardfeed").schema("n bigint, late float").load(spec)
+        assert late.selectExpr("sum(late)").collect()[0][0] == 0.5
         for named in (spark.read.format("shardfeed").option("columns", "n"), spark.read.format("shardfeed").schema("n bigint")):
             assert named.load(spec).selectExpr("sum(n)").collect()[0][0] == sum(range(LATE_ROWS))
 

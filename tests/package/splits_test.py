@@ -316,6 +316,21 @@ def test_columns_are_written_as_rows_are(tmp_path):
             writer.write_batch({"m": b"abc"})
 
 
+def test_names_of_features_that_only_other_records_have_need_types(tmp_path):
+    spec = written(tmp_path / "d@1", [{"big": bytes(100_000), "n": n, **({"late": n} if n == 719 else {})}
+                                      for n in range(720)])
+    shutil.rmtree(tmp_path / ".shardfeed")
+    split = sf.splits(spec)[0]
+    with pytest.raises(ValueError, match=r"^none of the \d+ records that were looked at, as there is no manifest, has a "
+                                         "feature 'late'; they have: big, n; name the columns with their types, such as "
+                                         r"\{'late': sf.int64\} \(in Spark: .schema\(\"x bigint, y float\"\)\), or "
+                                         r"write the manifest with sf.index\(..., manifest=True\)$"):
+        split.arrow(["n", "late"])
+    assert table_of(split, {"n": sf.int64, "late": sf.int64})["late"].to_pylist() == [None] * 719 + [719]
+    sf.index(spec, manifest=True)
+    assert table_of(sf.splits(spec)[0], ["late"])["late"].to_pylist()[-1] == 719
+
+
 def test_shards_are_verified_as_tasks(dataset, tmp_path):
     folder = tmp_path / "d"
     shutil.copytree(pathlib.Path(dataset).parent, folder)
