@@ -547,6 +547,8 @@ Wrong RecordTypes::CheckRecord(std::string_view record) {
       if (!learned->second.any_length && one.values == ValuesOf(learned->second.shape)) {
         shape = learned->second.shape;
       }
+    } else if (one.values == 1) {
+      shape.clear();  // a record does not tell a list of one value from a single one
     }
     if (Wrong wrong = WrongType(one.name, {kind, StoredType(kind), shape})) {
       wrong.text = fmt::format("feature '{}': {}", one.name, wrong.text);

@@ -546,3 +546,13 @@ def test_a_writer_in_use_is_not_ended(tmp_path):
                 writer.write_batch(Ending(end))
         writer.write({"n": 1})
     assert [row["n"] for row in sf.read(tmp_path / "t@1").parse()] == [1]
+
+
+def test_records_as_bytes_have_single_values_as_others_do(tmp_path):
+    """A record does not tell a list of one value from a single one."""
+    rows = [{"one": 5, "lists": [1, 2]}, {"one": 6, "lists": [3]}]
+    (tmp_path / "rows").mkdir()
+    records = [bytes(record) for record in sf.read(written(tmp_path / "rows", *rows))]
+    first, second = sf.read(written(tmp_path, *records)).parse()
+    assert first["one"] == 5 and np.ndim(first["one"]) == 0
+    assert [first["lists"].tolist(), second["lists"].tolist()] == [[1, 2], [3]]
