@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Union
 
 from .arguments import Size, checked, needs, shown, specs_of
 from .jobs import WriteJob, check_raw, write_job, write_raw
-from .splits import Columns, Split, arrow_schema, check_options, columns_of, splits
+from .splits import Columns, Split, arrow_schema, check_options, columns_of, fields_named, splits
 
 PathLike = Union[str, os.PathLike]
 
@@ -28,10 +28,7 @@ class _Partition:
         import pyarrow as pa
         fields = self.fields
         if columns is not None and fields is not None:
-            known = {field.name: field for field in fields}
-            # Of some columns, other features are none of their business.
-            sampled = len(columns) == len(fields)
-            fields = tuple(known[name]._replace(sampled=sampled and known[name].sampled) for name in columns)
+            fields = fields_named(fields, columns)
         reader = pa.RecordBatchReader.from_stream(split.batches(fields, **self.options))
         return _frame(reader.read_all())
 

@@ -20,7 +20,7 @@ from .dataset import Dataset
 from .jobs import WriteJob, check_raw, with_empty_parts, write_job, write_raw
 from .ranks import rank_and_world
 from .ray_workers import RemoteDataset, RemoteIterator, workers
-from .splits import Columns, Split, arrow_schema, check_options, columns_of, splits, tables_of
+from .splits import Columns, Split, arrow_schema, check_options, columns_of, fields_named, splits, tables_of
 
 __all__ = ["RemoteDataset", "RemoteIterator", "feed", "read", "workers", "write"]
 
@@ -40,13 +40,12 @@ class _Source(Datasource):
 
     def apply_projection(self, projection_map: Optional[Mapping[str, str]]) -> "_Source":
         """The same source with the columns alone that later steps use: others are not parsed."""
-        known = {field.name: field for field in self._fields}
-        names = list(known) if projection_map is None else [name for name in projection_map if name in known]
+        known = [field.name for field in self._fields]
+        names = known if projection_map is None else [name for name in projection_map if name in known]
         # Rows without columns would be lost.
-        names = names or list(known)[:1]
-        sampled = len(names) == len(known)
+        names = names or known[:1]
         clone = copy.copy(self)
-        clone._fields = tuple(known[name]._replace(sampled=sampled and known[name].sampled) for name in names)
+        clone._fields = fields_named(self._fields, names)
         clone._projection_map = {name: name for name in names}
         return clone
 

@@ -33,6 +33,13 @@ _BATCH_BYTES = 64 << 20
 _BATCH_ROWS = 8192
 
 
+def fields_named(fields: Sequence[Field], names: Sequence[str]) -> Tuple[Field, ...]:
+    """The fields of these names. If these are only some of them, records may have any other features."""
+    known = {field.name: field for field in fields}
+    sampled = len(names) == len(fields)
+    return tuple(known[name]._replace(sampled=sampled and known[name].sampled) for name in names)
+
+
 def _check_name(name: str) -> None:
     if "\0" in name:
         raise ValueError(f"feature {name!r}: names of Arrow's columns end at a NUL; name the columns that you want, "
