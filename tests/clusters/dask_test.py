@@ -1,5 +1,10 @@
 """Datasets read and written by Dask, on a local cluster."""
 
+import os
+import signal
+import threading
+import time
+
 import pytest
 from cluster_data import (LATE_ROWS, ROWS, SHARDS, DiesOnce, dataset, example, in_order, left_behind, nothing_is_left, row,
                           sampled, sf)
@@ -101,6 +106,36 @@ class TestDask:
         with pytest.raises(ZeroDivisionError):
             shardfeed.dask.write(frame.map_partitions(fail, meta=frame._meta), tmp_path / "new@4")
         assert nothing_is_left(tmp_path / "new@4")
+
+    def test_an_interrupted_write_begins_no_more_tasks_and_leaves_nothing(self, client, dataset, tmp_path):
+        """Dask lets what runs go on to its end, and drops what waits; what runs on cannot write any more."""
+        import shardfeed.dask
+        log = tmp_path / "log"
+
+        def slow(part):
+            with open(log, "a") as file:
+                file.write(".")
+            time.sleep(0.5)
+            return part
+
+        def begun():
+            return log.stat().st_size if log.exists() else 0
+
+        def interrupt():
+            while begun() == 0:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        frame = shardfeed.dask.read(dataset, n=20)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            shardfeed.dask.write(frame.map_partitions(slow, meta=frame._meta), tmp_path / "d/new@20")
+        thread.join()
+        time.sleep(6)  # all 20 would have taken 5
+        assert begun() < 20  # a few more may begin before the workers know
+        assert not (tmp_path / "d").exists()
+        assert shardfeed.dask.write(frame, tmp_path / "d/new@20")["records"] == ROWS
 
     def test_killed_workers_are_replaced(self, client, dataset, tmp_path):
         import shardfeed.dask
