@@ -56,8 +56,11 @@ absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
   const absl::StatusOr<std::optional<std::string>> text = ReadTaskFile(path);
   if (!text.ok()) return text.status();
   absl::StatusOr<PartMessage> message = ParseMessage(text->value_or(""));
-  if (!message.ok() || message->job != job_.id_ || message->part != part ||
-      message->folder != folder) {
+  if (!message.ok()) {
+    return absl::DataLossError(fmt::format("{}: not the message of this part: {}; {}", path,
+                                           std::string(message.status().message()), kOtherVersion));
+  }
+  if (message->job != job_.id_ || message->part != part || message->folder != folder) {
     return absl::DataLossError(fmt::format("{}: not the message of this part", path));
   }
   absl::Status status = job_.is_remote() ? CheckPartObjects(job_.Folder(), *message)

@@ -33,6 +33,11 @@ inline constexpr std::string_view kInputName = "input";
 // What tasks leave beside shards and indexes is smaller.
 inline constexpr uint64_t kMaxJobFileBytes = 64 << 20;
 
+// What errors about a text that another process of a job has written say of a reason and a remedy.
+inline constexpr std::string_view kOtherVersion =
+    "if nothing has changed it, another version of shardfeed has written it; use the same version "
+    "on all machines";
+
 // What a message says. Its text is JSON without line feeds (docs/jobs.md).
 struct PartMessage {
   std::string job;

@@ -206,7 +206,9 @@ absl::StatusOr<WriteJob> WriteJob::FromText(std::string_view text) {
   }
   JsonMembers members;
   WriteJob job;
-  if (members.Text(json, "format") != kJobFormat) return broken("unknown format");
+  if (members.Text(json, "format") != kJobFormat) {
+    return broken(fmt::format("unknown format; {}", kOtherVersion));
+  }
   job.id_ = members.Text(json, "id");
   const bool escaped = absl::CUnescape(members.Text(json, "directory"), &job.spec_.directory) &&
                        absl::CUnescape(members.Text(json, "stem"), &job.spec_.stem) &&
@@ -307,7 +309,9 @@ absl::StatusOr<std::vector<PartMessage>> ParseMessages(const WriteJob& job,
           fmt::format("message {} is not that of a finished part: {}", i, what));
     };
     absl::StatusOr<PartMessage> part = ParseMessage(messages[i]);
-    if (!part.ok()) return broken(std::string(part.status().message()));
+    if (!part.ok()) {
+      return broken(fmt::format("{}; {}", std::string(part.status().message()), kOtherVersion));
+    }
     if (part->job != job.id()) return broken("it is of another job");
     const uint64_t number = part->part;
     if (number >= job.num_parts()) {

@@ -123,6 +123,23 @@ def test_features_without_values_are_features_of_the_message(tmp_path):
     assert harness.verify(tmp_path / "a@2", "--level", "examples")["manifest"]
 
 
+def test_texts_of_other_versions_are_told_with_the_remedy(tmp_path):
+    remedy = ("; if nothing has changed it, another version of shardfeed has written it; use the same version on all "
+              "machines")
+    job = sf.write_job(tmp_path / "a@1")
+    [message] = parts_of(job, [{"n": 1}])
+    earlier = json.dumps({**json.loads(message), "without_values": ["x"]})  # once, the package added it to the text
+    fewer = harness.changed_message(message, lambda said: said.pop("index_bytes"))
+    for other, why in ((earlier, "its checksum does not match it"), (fewer, "index_bytes")):
+        with pytest.raises(ValueError, match="^message 0 is not that of a finished part: ") as told:
+            job.commit([other])
+        assert why in str(told.value) and str(told.value).endswith(remedy)
+    job.commit([harness.changed_message(message, lambda said: said.update(more=[1]))])  # what is not known is no harm
+    with pytest.raises(ValueError) as told:
+        type(job)(job._core.text.replace("shardfeed job 1", "shardfeed job 2"), ())
+    assert str(told.value) == "not the text of a job: unknown format" + remedy
+
+
 @pytest.mark.parametrize("message", ['{"shard": 1}', '["shard"]', '"shard"', "{shard", '{"shard": []}'])
 def test_messages_that_are_none_are_refused(tmp_path, message):
     job = sf.write_job(tmp_path / "a@1")
