@@ -52,6 +52,23 @@ class TestRay:
         assert empty == {"shards": 3, "records": 1, "bytes": empty["bytes"]}
         assert in_order(tmp_path / "one@3") == [1]
 
+    def test_shards_are_those_of_one_thread(self, ray, dataset, tmp_path):
+        """Tasks write with two threads."""
+        import shardfeed.ray
+        for name, options in (("plain", {}), ("gzip", {"compression": "gzip", "member_bytes": 1000})):
+            shardfeed.ray.write(shardfeed.ray.read(dataset), tmp_path / "new" / f"{name}@4", **options)
+            job = sf.write_job(tmp_path / "one" / f"{name}@4", **options)
+            messages = []
+            for split in sf.splits(dataset):
+                with job.shard(split.number, threads=1) as writer:
+                    for batch in split.arrow():
+                        writer.write_batch(batch)
+                messages.append(writer.message)
+            job.commit(messages)
+        for path in (tmp_path / "one").glob("*-of-*"):
+            assert path.read_bytes() == (tmp_path / "new" / path.name).read_bytes()
+        assert len(list((tmp_path / "new").glob("*-of-*"))) == 8
+
     def test_a_task_writes_what_it_has_read_where_ray_can_fuse_both(self, ray, dataset, tmp_path, monkeypatch):
         import shardfeed.ray
         repartitioned = []
