@@ -107,6 +107,8 @@ void PrintReport(const DatasetReport& report, const CommandOptions& options,
     if (report.only_shards.empty() && manifest.num_records() < manifest.shards.size()) {
       PrintNote("there are more shards than records, so some are empty");
     }
+    // What was taken over took no time, and what tasks have written took theirs.
+    const bool is_commit = report.only_shards.empty() && !report.job.empty();
     const bool one = report.manifests.size() == 1 && report.datasets_complete == 0;
     const auto per_second = [&](uint64_t n) {
       return static_cast<uint64_t>(static_cast<double>(n) / std::max(report.seconds, 1e-9));
@@ -119,8 +121,7 @@ void PrintReport(const DatasetReport& report, const CommandOptions& options,
                Counted(manifest.num_records(), "record"), FormatSize(manifest.num_bytes()),
                Counted(manifest.shards.size(), "shard"),
                !one ? ""
-               // What was taken over took no time.
-               : report.shards_taken_over > 0
+               : report.shards_taken_over > 0 || is_commit
                    ? fmt::format(", {}", FormatDuration(report.seconds))
                    : fmt::format(", {} ({} records/s, {}/s)", FormatDuration(report.seconds),
                                  FormatCount(per_second(NumRecords(report))),

@@ -4,6 +4,7 @@ only_shards_reshard_test.py."""
 import errno
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -221,6 +222,15 @@ def test_parts_that_are_damaged_are_written_again(sources, tmp_path, spoil, told
     task(sources["csv"], out, "0-6")
     commit(out)
     assert dataset(out) == wanted
+
+
+def test_a_commit_tells_no_rates(sources, tmp_path):
+    """The tasks have written the records, which took their time."""
+    out = tmp_path / "out"
+    task(sources["csv"], out, "0-6")
+    for more in (["--dry-run"], [], []):
+        told = succeed("commit", out / "d@7", "--job", "7", *more).out.decode()
+        assert re.search(r"d@7: [\d,]+ records, .* in 7 shards, [\d.]+ s\n$", told), told
 
 
 def test_dry_runs_tell_what_the_commit_would(sources, tmp_path):
