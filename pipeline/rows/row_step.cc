@@ -135,6 +135,15 @@ class MapMemory : public StepMemory {
   std::shared_ptr<Strings> strings = std::make_shared<Strings>();
 };
 
+// Begins to load a record into the processor's caches. Those of a shuffle are scattered over
+// memory, and without it a quarter of the time of parsing small ones is that of waiting for them.
+void Prefetch(std::string_view record) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kMostBytes = 4096;
+  const size_t bytes = std::min(record.size(), kMostBytes);
+  for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(record.data() + at);
+}
+
 class ParseStep : public RowStep {
  public:
   explicit ParseStep(std::shared_ptr<const ExampleParser> parser) : parser_(std::move(parser)) {
@@ -177,6 +186,7 @@ class ParseStep : public RowStep {
     try {
       for (size_t row = range->from; row < range->end && status.ok(); ++row) {
         range->failed_row = row;
+        if (row + 1 < range->end) Prefetch(record[row + 1]);
         if (range->keep[row - range->begin]) {
           status = parser_->Parse(record[row], row, &columns);
         } else {
