@@ -1,20 +1,16 @@
 """Datasets in stores, over HTTP from a server that fails on demand (tests/net)."""
 
-import datetime
 import gzip
 import itertools
 import os
 import shutil
-import subprocess
 import sys
-import threading
-import urllib.parse
 import zlib
 
 import numpy as np
 import pytest
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, served, succeed
-from servers import Handler, Server, forget_credentials
+from servers import forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -386,62 +382,3 @@ def test_names_that_cannot_be(url):
 def test_file_urls_are_paths(folder):
     assert succeed("verify", f"file://{folder}/raw@4").out.endswith(b"all intact and as in the manifest\n")
     assert numbers(sf.read(f"file://{folder}/raw@4")) == numbers(sf.read(f"{folder}/raw@4"))
-
-
-# ---- Beside other libraries
-
-
-def test_tls_is_verified_also_after_tensorflow(folder, tmp_path):
-    """TensorFlow exports the functions of its own TLS library, which must not replace shardfeed's."""
-    x509 = pytest.importorskip("cryptography.x509")
-    import ipaddress
-    import ssl
-
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256()))
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (tmp_path / "trusted.pem").write_bytes(pem)
-    (tmp_path / "server.pem").write_bytes(pem + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-
-    def file(request, _):
-        path = folder / urllib.parse.unquote(request.path.lstrip("/"))
-        if not path.is_file():
-            return 404, {}, b""
-        data = path.read_bytes()
-        wanted = request.headers.get("Range")
-        if not wanted:
-            return 200, {}, data
-        first, last = (int(n) for n in wanted.split("=")[1].split("-"))
-        return 206, {"Content-Range": f"bytes {first}-{last}/{len(data)}"}, data[first:last + 1]
-
-    server = Server(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    server.answer = file
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    spec = f"https://127.0.0.1:{server.server_port}/raw@4"
-    program = ("import {}, shardfeed as sf\n"
-               "print(sum(1 for _ in sf.read('{}').shuffle(seed=1)))")
-    for first in ("tensorflow", "sys"):
-        done = subprocess.run(
-            [sys.executable, "-c", program.format(first, spec)], capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python"),
-                 "SSL_CERT_FILE": str(tmp_path / "trusted.pem")})
-        assert (done.returncode, done.stdout.strip()) == (0, str(RECORDS)), done.stderr
-    refused = run("verify", spec)
-    assert refused.status == IO_FAILED and "set SSL_CERT_FILE to use another file" in refused.err
-    server.shutdown()
-    server.server_close()
