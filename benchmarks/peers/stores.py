@@ -1,11 +1,12 @@
 """One peer reads a dataset from an object store, in a process of its own; benchmarks/stores runs it.
 
     PYTHONPATH=benchmarks PYTHON -m peers.stores PEER VARIANT --url http://127.0.0.1:PORT --bucket NAME
-        --shards N [--check] [--scratch FOLDER]
+        --shards N [--check] [--scratch FOLDER] [--data FOLDER]
 
 Prints one line of JSON: the records, their bytes and the seconds from opening the dataset to its end; with --check
 also the sum of the records' CRC-32. Each has the records in the form that it reads: TFRecord shards (`tfrecord/`),
-tars (`tar/`) or MDS (`mds/`). Each variant is what its documentation shows, with so many workers."""
+tars (`tar/`), MDS (`mds/`), or TFRecord shards of Examples (`example/`), whose indexes DALI takes from the --data folder.
+Each variant is what its documentation shows, with so many workers."""
 
 import argparse
 import json
@@ -88,8 +89,32 @@ def tensorflow_io(options):
     return lambda: ds.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
 
 
+def dali(options):
+    from nvidia.dali import fn, pipeline_def, tfrecord
+    names = [f"d-{n:05}-of-{options.shards:05}" for n in range(options.shards)]
+
+    @pipeline_def(batch_size=BATCH, num_threads=workers(options.variant), device_id=None)
+    def chain():
+        return fn.readers.tfrecord(
+            path=[f"s3://{options.bucket}/example/{name}" for name in names],
+            index_path=[f"{options.data}/example/{name}.idx" for name in names],
+            features={"record": tfrecord.FixedLenFeature((), tfrecord.string, "")}, name="reader")["record"]
+
+    def read():
+        made = chain()
+        made.build()
+        left = made.epoch_size("reader")
+        while left > 0:
+            records, = made.run()
+            # The last batch is padded.
+            yield from (records.at(n).tobytes() for n in range(min(BATCH, left)))
+            left -= BATCH
+
+    return read
+
+
 PEERS = {function.__name__: function
-         for function in (shardfeed, s3torchconnector, webdataset, streaming, tensorflow_io)}
+         for function in (shardfeed, s3torchconnector, webdataset, streaming, tensorflow_io, dali)}
 
 
 def main():
@@ -101,17 +126,17 @@ def main():
     parser.add_argument("--shards", type=int, required=True)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--scratch")
+    parser.add_argument("--data")
     options = parser.parse_args()
-    host = options.url.removeprefix("http://")
     os.environ.update({
         "AWS_ENDPOINT_URL": options.url, "S3_ENDPOINT_URL": options.url, "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
-        "S3_ENDPOINT": host, "S3_USE_HTTPS": "0", "S3_VERIFY_SSL": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
+        "S3_ENDPOINT": options.url, "S3_USE_HTTPS": "0", "S3_VERIFY_SSL": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": ""})
     # What is imported is not timed.
     for module in {"shardfeed": ["shardfeed"], "s3torchconnector": ["torch", "s3torchconnector"],
                    "webdataset": ["webdataset", "torch"], "streaming": ["streaming", "torch"],
-                   "tensorflow_io": ["tensorflow", "tensorflow_io"]}[options.peer]:
+                   "tensorflow_io": ["tensorflow", "tensorflow_io"], "dali": ["nvidia.dali"]}[options.peer]:
         __import__(module)
     begin = time.perf_counter()
     read = PEERS[options.peer](options)
@@ -121,7 +146,10 @@ def main():
         size += len(record)
         if options.check:
             total += zlib.crc32(record)
-    print(json.dumps({"records": count, "bytes": size, "sum": total, "seconds": time.perf_counter() - begin}))
+    print(json.dumps({"records": count, "bytes": size, "sum": total, "seconds": time.perf_counter() - begin}),
+          flush=True)
+    if options.peer == "tensorflow_io":
+        os._exit(0)  # it is aborted at exit otherwise: "pure virtual method called"
 
 
 if __name__ == "__main__":
