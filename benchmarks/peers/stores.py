@@ -3,10 +3,11 @@
     PYTHONPATH=benchmarks PYTHON -m peers.stores PEER VARIANT --url http://127.0.0.1:PORT --bucket NAME
         --shards N [--check] [--scratch FOLDER] [--data FOLDER]
 
-Prints one line of JSON: the records, their bytes and the seconds from opening the dataset to its end; with --check
-also the sum of the records' CRC-32. Each has the records in the form that it reads: TFRecord shards (`tfrecord/`),
-tars (`tar/`), MDS (`mds/`), or TFRecord shards of Examples (`example/`), whose indexes DALI takes from the --data folder.
-Each variant is what its documentation shows, with so many workers."""
+Prints one line of JSON: the records, their bytes, the seconds from opening the dataset to its end, and by how many
+bytes the process's peak memory is larger than after opening; with --check also the sum of the records' CRC-32. Each
+has the records in the form that it reads: TFRecord shards (`tfrecord/`), tars (`tar/`), MDS (`mds/`), or TFRecord
+shards of Examples (`example/`), whose indexes DALI takes from the --data folder. Each variant is what its
+documentation shows, with so many workers."""
 
 import argparse
 import json
@@ -22,6 +23,12 @@ def workers(variant):
     return int(variant.split()[0])
 
 
+def peak():
+    """The peak memory of this process in bytes, without that of its children."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
+
+
 def whole(batch):
     """Instead of the collation of torch: lists of bytes."""
     return batch
@@ -29,10 +36,19 @@ def whole(batch):
 
 def shardfeed(options):
     import shardfeed as sf
-    ds = sf.read(f"s3://{options.bucket}/tfrecord/d@{options.shards}", budget_bytes=1 << 30)
-    if options.variant == "shuffle":
+    order, _, budget = options.variant.partition(", MiB: ")
+    ds = sf.read(f"s3://{options.bucket}/tfrecord/d@{options.shards}", budget_bytes=int(budget or 1024) << 20)
+    if order == "shuffle":
         ds = ds.shuffle(seed=1)
-    return lambda: (bytes(record) if options.check else record for record in ds)
+    len(ds)
+
+    def read():
+        for record in ds:
+            if budget:
+                time.sleep(0.0005)  # so that memory fills
+            yield bytes(record) if options.check else record
+
+    return read
 
 
 def frames(reader):
@@ -140,14 +156,15 @@ def main():
         __import__(module)
     begin = time.perf_counter()
     read = PEERS[options.peer](options)
+    opened = peak()
     count = size = total = 0
     for record in read():
         count += 1
         size += len(record)
         if options.check:
             total += zlib.crc32(record)
-    print(json.dumps({"records": count, "bytes": size, "sum": total, "seconds": time.perf_counter() - begin}),
-          flush=True)
+    print(json.dumps({"records": count, "bytes": size, "sum": total, "seconds": time.perf_counter() - begin,
+                      "memory": peak() - opened}), flush=True)
     if options.peer == "tensorflow_io":
         os._exit(0)  # it is aborted at exit otherwise: "pure virtual method called"
 
