@@ -1,6 +1,7 @@
 #include "net/remote_engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <string>
@@ -19,11 +20,17 @@ namespace {
 
 // If a cache that should have everything lacks more blocks than this, someone has emptied it.
 constexpr uint64_t kFewBlocks = 4;
+// The first large transfers are not started at once, but over about the time in which a store
+// begins to answer. If the line is what limits, transfers that start together also end together:
+// then no byte moves while the next ones wait for an answer, and all of these need memory before
+// what has arrived is released.
+constexpr std::chrono::milliseconds kFirstStarts(75);
+constexpr uint64_t kLargeBytes = 512 << 10;
 
 class RemoteEngine : public Engine {
  public:
-  RemoteEngine(int depth, std::shared_ptr<BufferPool> pool, bool cached)
-      : depth_(static_cast<size_t>(depth)), pool_(std::move(pool)), expects_cached_(cached) {}
+  RemoteEngine(int depth, std::shared_ptr<BufferPool> pool, RemoteEngineOptions options)
+      : depth_(static_cast<size_t>(depth)), pool_(std::move(pool)), options_(options) {}
 
   ~RemoteEngine() override {
     for (auto& [number, flight] : flights_) {
@@ -96,7 +103,7 @@ class RemoteEngine : public Engine {
 
   size_t outstanding() const override { return queue_.size() + flights_.size() + ready_.size(); }
   size_t depth() const override { return depth_; }
-  bool reads_in_wait() const override { return expects_cached_ && missing_ < kFewBlocks; }
+  bool reads_in_wait() const override { return options_.cached && missing_ < kFewBlocks; }
 
   EngineStats stats() const override {
     EngineStats stats = stats_;
@@ -181,13 +188,22 @@ class RemoteEngine : public Engine {
   void StartTransfer(uint64_t number, Flight& flight, uint64_t offset, uint64_t length) {
     ++flight.missing;
     ++transfers_;
-    flight.transfers.push_back(
-        flight.file().Start(offset, {flight.data + (offset - flight.request.offset), length},
-                            [shared = shared_, number](absl::Status done) {
-                              MutexLock lock(shared->mutex);
-                              shared->arrived.emplace_back(number, std::move(done));
-                              shared->changed.NotifyAll();
-                            }));
+    flight.transfers.push_back(flight.file().Start(
+        offset, {flight.data + (offset - flight.request.offset), length},
+        [shared = shared_, number](absl::Status done) {
+          MutexLock lock(shared->mutex);
+          shared->arrived.emplace_back(number, std::move(done));
+          shared->changed.NotifyAll();
+        },
+        FirstDelay(length)));
+  }
+
+  // The delay of the next transfer: see kFirstStarts.
+  std::chrono::milliseconds FirstDelay(uint64_t length) {
+    if (!options_.spread_first || started_ >= depth_ || length < kLargeBytes) {
+      return std::chrono::milliseconds(0);
+    }
+    return kFirstStarts * static_cast<int64_t>(started_++) / static_cast<int64_t>(depth_);
   }
 
   // Blocks that are not in the cache are fetched before the request gets its memory. Meanwhile, the
@@ -292,13 +308,14 @@ class RemoteEngine : public Engine {
 
   const size_t depth_;
   const std::shared_ptr<BufferPool> pool_;
-  const bool expects_cached_;
+  const RemoteEngineOptions options_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::deque<ReadRequest> queue_;
   std::map<uint64_t, Flight> flights_;
   std::vector<ReadResult> ready_;
   uint64_t next_number_ = 0;
   size_t transfers_ = 0;  // started, and not taken from `arrived`
+  size_t started_ = 0;    // large ones, of the first depth_
 
   uint64_t missing_ = 0;         // number of blocks that the cache did not have
   std::deque<uint64_t> cached_;  // flights whose blocks the cache has, or has no room for
@@ -311,9 +328,10 @@ class RemoteEngine : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeRemoteEngine(int depth, std::shared_ptr<BufferPool> pool, bool cached) {
+std::unique_ptr<Engine> MakeRemoteEngine(int depth, std::shared_ptr<BufferPool> pool,
+                                         RemoteEngineOptions options) {
   return std::make_unique<RemoteEngine>(
-      std::max(1, depth), pool != nullptr ? std::move(pool) : BufferPool::Create(0), cached);
+      std::max(1, depth), pool != nullptr ? std::move(pool) : BufferPool::Create(0), options);
 }
 
 }  // namespace shardfeed

@@ -136,7 +136,8 @@ class RemoteFile::CheckedRead : public Transfer {
 };
 
 std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> dst,
-                                            std::function<void(absl::Status)> done) const {
+                                            std::function<void(absl::Status)> done,
+                                            std::chrono::milliseconds delay) const {
   std::string version;
   {
     MutexLock lock(version_->mutex);
@@ -144,7 +145,7 @@ std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> ds
   }
   const auto checked = std::make_shared<CheckedRead>(std::move(done));
   checked->SetRead(StartRead(
-      store_, {path(), offset, dst, std::move(version), size()},
+      store_, {path(), offset, dst, std::move(version), size(), delay},
       [checked, version = version_, path = path()](absl::Status status, const ReadVersion& read) {
         if (!status.ok()) return checked->End(std::move(status));
         if (!checked->BeginCheck()) return checked->End(absl::CancelledError("cancelled"));

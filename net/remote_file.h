@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_NET_REMOTE_FILE_H_
 #define SHARDFEED_NET_REMOTE_FILE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -39,10 +40,11 @@ class RemoteFile : public File {
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const override;
   void Advise(Access access) const override;
 
-  // Starts to read this range, which must be within the object: see StartRead. Cancel may call
-  // `done`.
-  std::shared_ptr<Transfer> Start(uint64_t offset, absl::Span<char> dst,
-                                  std::function<void(absl::Status)> done) const;
+  // Starts to read this range, which must be within the object, after a delay: see StartRead.
+  // Cancel may call `done`.
+  std::shared_ptr<Transfer> Start(
+      uint64_t offset, absl::Span<char> dst, std::function<void(absl::Status)> done,
+      std::chrono::milliseconds delay = std::chrono::milliseconds(0)) const;
 
   // What it is in the cache; null: it is not read through one.
   const std::shared_ptr<const CachedObject>& cached() const { return cached_; }

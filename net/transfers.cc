@@ -487,8 +487,9 @@ absl::Status CheckNetSettings() {
 
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
                                     std::function<void(absl::Status, const ReadVersion&)> done) {
+  const milliseconds delay = read.delay;
   auto reading = std::make_shared<Reading>(std::move(store), std::move(read), std::move(done));
-  reading->Start(milliseconds(0));
+  reading->Start(delay);
   return reading;
 }
 

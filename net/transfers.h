@@ -45,6 +45,8 @@ struct RangeRead {
   absl::Span<char> into;     // not empty, valid until the read is done
   std::string version;       // expected version of the object; empty accepts any
   uint64_t object_size = 0;  // expected size of the object; 0 accepts any
+  // Before it is requested.
+  std::chrono::milliseconds delay{0};
 };
 
 // What was read.

@@ -97,7 +97,8 @@ class ThreadedRun : public ReadRun {
       const auto max_open = static_cast<int>(table_->max_open());
       options.depth = std::clamp(choice_.engine.depth / thread_count_, 1, max_open);
       absl::StatusOr<std::unique_ptr<Engine>> engine =
-          choice_.remote ? MakeRemoteEngine(options.depth, pool_, /*cached=*/!choice_.fetched)
+          choice_.remote ? MakeRemoteEngine(options.depth, pool_,
+                                            {.cached = !choice_.fetched, .spread_first = true})
                          : MakeEngine(options);
       if (!engine.ok()) return engine.status();
       engines_.push_back(*std::move(engine));

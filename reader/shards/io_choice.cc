@@ -23,9 +23,11 @@ constexpr uint64_t kPlaceBytes = 1 << 20;
 constexpr uint64_t kBlocksLookedAt = 1024;
 constexpr double kMostlyCached = 0.9;
 constexpr int kDepth = 64;
-// What is on its way from a store: 75 ms of 3 GB/s. More would only share the line, and leave less
-// of the budget to what waits for a late range.
-constexpr uint64_t kRemoteInFlightBytes = 256 << 20;
+// What is on its way from a store: this many bytes per second for the time that it takes to answer,
+// and at least what that is for 90 ms. More would only share the line, and leave less of the budget
+// to what waits for a late range.
+constexpr double kRemoteBytesPerSecond = 3e9;
+constexpr double kMinRemoteInFlight = 256 << 20;
 constexpr double kMinRemoteDepth = 32;
 
 // How many ranges are in flight.

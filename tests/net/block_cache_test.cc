@@ -217,7 +217,7 @@ TEST_F(BlockCacheTest, ErrorsOfTheStoreAreThoseOfReading) {
 TEST_F(BlockCacheTest, AnEngineReadsInWaitUntilSeveralBlocksWereMissing) {
   const auto cache = Cache();
   const std::shared_ptr<File> file = Open();
-  const auto engine = MakeRemoteEngine(4, nullptr, /*cached=*/true);
+  const auto engine = MakeRemoteEngine(4, nullptr, {.cached = true});
   const auto read = [&](uint64_t offset) {
     engine->Submit(std::vector<ReadRequest>{{file, offset, 10, 1}});
     std::vector<ReadResult> results;

@@ -322,6 +322,23 @@ TEST_F(RemoteEngineTest, RequestsAreDoneInAnyOrder) {
   EXPECT_LE(engine->stats().max_depth, 8);
 }
 
+TEST_F(RemoteEngineTest, TheFirstLargeRequestsMayBeSpread) {
+  const std::shared_ptr<File> file = Open();
+  std::vector<ReadRequest> requests;
+  for (uint64_t i = 0; i < 12; ++i) requests.push_back({file, i * 1'000'000, 600'000, i});
+  const auto engine = MakeRemoteEngine(8, nullptr, {.spread_first = true});
+  engine->Submit(requests);
+  std::vector<ReadResult> results;
+  while (engine->outstanding() > 0) engine->Wait(1, &results);
+  ASSERT_EQ(results.size(), 12);
+  for (const ReadResult& result : results) {
+    ASSERT_OK(result.status);
+    EXPECT_TRUE(result.data == std::string_view(bytes_).substr(result.tag * 1'000'000, 600'000));
+  }
+  // One that is not needed any more does not wait for what has not been sent.
+  MakeRemoteEngine(8, nullptr, {.spread_first = true})->Submit(requests);
+}
+
 TEST_F(RemoteEngineTest, LocalFilesAreReadToo) {
   const TestFolder folder;
   const auto local = File::Open(folder.Write("local", "0123456789"));

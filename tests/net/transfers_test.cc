@@ -298,6 +298,27 @@ TEST_F(TransfersTest, AReadMayBeCancelled) {
   transfer->Cancel();  // it has ended already
 }
 
+TEST_F(TransfersTest, AReadMayBeDelayed) {
+  std::string into(1000, '-');
+  const auto store = Store::Of(path());
+  ASSERT_OK(store);
+  std::promise<absl::Status> late;
+  std::promise<absl::Status> soon;
+  const auto start = [&](std::chrono::milliseconds delay, std::promise<absl::Status>& done) {
+    return StartRead(
+        *store, {path(), 0, absl::MakeSpan(into), "", 0, delay},
+        [&](absl::Status status, const ReadVersion&) { done.set_value(std::move(status)); });
+  };
+  const auto delayed = start(std::chrono::hours(1), late);
+  start(std::chrono::milliseconds(1), soon);
+  EXPECT_OK(soon.get_future().get());
+  EXPECT_EQ(into, bytes_.substr(0, 1000));
+  EXPECT_EQ(server_.requests().size(), 1);
+  delayed->Cancel();
+  EXPECT_FAILS(late.get_future().get(), kCancelled, "cancelled");
+  EXPECT_EQ(server_.requests().size(), 1);
+}
+
 // The server does not answer, and from the first request on nobody needs that it does.
 TEST_F(TransfersTest, AWaitEndsOnceItIsNotNeeded) {
   std::stop_source stop;
