@@ -104,6 +104,7 @@ absl::StatusOr<HttpRequest> AzureStore::Request(
   HttpRequest request;
   request.method = method;
   request.url = fmt::format("{}/{}", account_.endpoint, UrlEscape(container_, false));
+  request.group = request.url;
   const std::string_view key = SplitUrl(path).key;
   if (!key.empty()) request.url += "/" + UrlEscape(key, /*keep_slashes=*/true);
   if (!query.empty()) request.url += "?" + CanonicalQuery(query);

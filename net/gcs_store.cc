@@ -67,6 +67,7 @@ absl::StatusOr<HttpRequest> GcsStore::Request(
   HttpRequest request;
   request.method = method;
   request.url = origin_ + escaped;
+  request.group = fmt::format("{}/{}", origin_, bucket_);
   if (!query.empty()) request.url += "?" + CanonicalQuery(query);
   std::map<std::string, std::string> own = Translate(headers);
   if (!project_.empty()) own["x-goog-user-project"] = project_;

@@ -14,7 +14,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <new>
 #include <optional>
 #include <thread>
@@ -24,6 +23,7 @@
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/thread.h"
+#include "net/request_queue.h"
 #include "net/url.h"
 
 namespace shardfeed {
@@ -33,13 +33,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kUnsentBytes = 256 << 10;
 constexpr long kMaxRedirects = 5;
-// The limit of a host is reduced at most once in kThrottlePause, and only if it refuses more than
-// kRefusedShare of its requests: stores refuse a few now and then, for which repeating them is
-// enough.
-constexpr auto kThrottlePause = std::chrono::seconds(1);
-constexpr double kRefusedShare = 0.1;
-constexpr double kShareDecay = 0.97;
-constexpr double kIncrease = 0.1;
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -152,13 +145,15 @@ class HttpClient::Loop {
     multi_ = curl_multi_init();
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, long{kMaxConnections});
+    // Those without a request count, too: one of them is closed when another is opened.
+    curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, long{kMaxConnections});
   }
 
   uint64_t Start(HttpRequest request, Done done, std::chrono::milliseconds delay) {
     auto call = std::make_unique<Call>();
     call->request = std::move(request);
     call->done = std::move(done);
-    call->host = HostOf(call->request.url);
+    if (call->request.group.empty()) call->request.group = HostOf(call->request.url);
     uint64_t id;
     {
       MutexLock lock(mutex_);
@@ -233,18 +228,10 @@ class HttpClient::Loop {
     std::function<void()> timer;  // if set, there is no request
     HttpRequest request;
     Done done;
-    std::string host;
     HttpResponse response;
     curl_slist* headers = nullptr;
     bool to_buffer = false;  // the body goes to request.into
     char error[CURL_ERROR_SIZE] = {};
-  };
-  struct Host {
-    double limit = kMaxConnections;
-    int active = 0;
-    Clock::time_point throttled;
-    double refused = 0;  // recent share of refused requests
-    std::deque<std::unique_ptr<Call>> waiting;
   };
 
   void TakeArrivals() {
@@ -264,8 +251,8 @@ class HttpClient::Loop {
         call->timer();
         continue;
       }
-      Host& host = hosts_[call->host];
-      host.waiting.push_back(std::move(call));
+      const auto [waiting, added] = waiting_.emplace(call->id, std::move(call));
+      queue_.Add(waiting->second->request.group, waiting->first);
     }
   }
 
@@ -280,14 +267,7 @@ class HttpClient::Loop {
       it->second->response.transport = absl::CancelledError("cancelled");
       return Finish(it->first, CURLE_ABORTED_BY_CALLBACK);
     }
-    for (auto& [name, host] : hosts_) {
-      const auto it = std::find_if(host.waiting.begin(), host.waiting.end(),
-                                   [id](const auto& call) { return call->id == id; });
-      if (it == host.waiting.end()) continue;
-      std::unique_ptr<Call> call = std::move(*it);
-      host.waiting.erase(it);
-      return Drop(std::move(call));
-    }
+    if (queue_.Remove(id)) Drop(std::move(waiting_.extract(id).mapped()));
   }
 
   static void Drop(std::unique_ptr<Call> call) {
@@ -296,13 +276,8 @@ class HttpClient::Loop {
   }
 
   void StartWaiting() {
-    for (auto& [name, host] : hosts_) {
-      while (!host.waiting.empty() && host.active < std::max(1, static_cast<int>(host.limit))) {
-        std::unique_ptr<Call> call = std::move(host.waiting.front());
-        host.waiting.pop_front();
-        ++host.active;
-        Begin(std::move(call));
-      }
+    while (const std::optional<uint64_t> id = queue_.Next()) {
+      Begin(std::move(waiting_.extract(*id).mapped()));
     }
   }
 
@@ -448,7 +423,7 @@ class HttpClient::Loop {
   }
 
   absl::Status TransportStatus(const Call& call, CURLcode code, bool* unreachable) const {
-    const std::string host = ShownUrl(call.host);
+    const std::string host = ShownUrl(HostOf(call.request.url));
     const std::string text =
         fmt::format("{}: {}", host,
                     WithoutProxies(call.error[0] != '\0' ? call.error : curl_easy_strerror(code)));
@@ -510,25 +485,8 @@ class HttpClient::Loop {
     curl_multi_remove_handle(multi_, easy);
     curl_slist_free_all(call->headers);
     idle_.push_back(easy);
-    Host& host = hosts_[call->host];
-    --host.active;
-    Pace(&host, response);
+    if (queue_.End(call->request.group, response.status, Clock::now())) ++throttled_;
     call->done(std::move(response));
-  }
-
-  // Additive increase, multiplicative decrease.
-  void Pace(Host* host, const HttpResponse& response) {
-    const bool refused = response.status == 429 || response.status == 503;
-    host->refused = kShareDecay * host->refused + (refused ? 1 - kShareDecay : 0);
-    if (refused) {
-      ++throttled_;
-      const auto now = Clock::now();
-      if (host->refused < kRefusedShare || now - host->throttled < kThrottlePause) return;
-      host->throttled = now;
-      host->limit = std::max(1.0, std::min<double>(host->limit, host->active + 1) / 2);
-    } else if (response.status >= 200 && response.status < 300) {
-      host->limit = std::min<double>(kMaxConnections, host->limit + kIncrease);
-    }
   }
 
   CURLM* multi_;
@@ -537,7 +495,8 @@ class HttpClient::Loop {
   std::multimap<Clock::time_point, std::unique_ptr<Call>> delayed_;
   std::map<CURL*, std::unique_ptr<Call>> running_;
   std::vector<CURL*> idle_;
-  std::map<std::string, Host> hosts_;
+  RequestQueue queue_{kMaxConnections};
+  std::map<uint64_t, std::unique_ptr<Call>> waiting_;  // the requests of queue_
 
   std::atomic<uint64_t> requests_ = 0;
   std::atomic<uint64_t> throttled_ = 0;

@@ -24,6 +24,8 @@ struct HttpRequest {
   std::string method = "GET";
   std::string url;                   // absolute, with escapes
   std::vector<std::string> headers;  // "Name: value"
+  // Requests of one group, such as a bucket, are paced together. Empty: the host's.
+  std::string group;
   // Shared, because a part of an object is large and is sent again when an attempt fails.
   std::shared_ptr<const std::string> body;
   bool follow_redirects = false;
@@ -76,8 +78,9 @@ struct HttpStats {
 
 // Sends the requests of this process on a thread of its own, over connections that are kept alive.
 // Uses HTTP/1.1, which is faster than HTTP/2 for large bodies, verifies TLS certificates, and uses
-// the proxies of the environment. A host that answers more than a tenth of its requests with 429 or
-// 503 gets half as many at once, and then gradually more again.
+// the proxies of the environment. At most kMaxConnections requests are under way; others wait, and
+// groups take turns. A group that answers more than a tenth of its requests with 429 or 503 gets
+// half as many at once, and then gradually more again (net/request_queue.h).
 //
 // CA certificates are taken from SSL_CERT_FILE and SSL_CERT_DIR, or from where distributions keep
 // them.
@@ -86,7 +89,7 @@ class HttpClient {
   // The client of this process. A child has another one after fork. Lives as long as the process.
   static HttpClient& Get();
 
-  // The most requests in flight to one host; further ones wait.
+  // The most requests in flight, and the most connections.
   static constexpr int kMaxConnections = 128;
   // Memory of each of them. Fewer and larger reads from the socket take half of the processor time
   // of libcurl's default of 16 KiB.

@@ -86,6 +86,7 @@ absl::StatusOr<HttpRequest> S3Store::Request(
   HttpRequest request;
   request.method = method;
   request.url = origin + escaped;
+  request.group = fmt::format("{}/{}", origin, bucket_);
   if (!query.empty()) request.url += "?" + CanonicalQuery(query);
   if (credentials_ != nullptr) {
     const Credentials found = credentials_->Get();

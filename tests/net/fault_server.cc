@@ -116,6 +116,10 @@ std::vector<SeenRequest> FaultServer::requests() const {
   MutexLock lock(mutex_);
   return requests_;
 }
+size_t FaultServer::connections() const {
+  MutexLock lock(mutex_);
+  return open_.size();
+}
 void FaultServer::ForgetRequests() {
   MutexLock lock(mutex_);
   requests_.clear();

@@ -83,6 +83,7 @@ class FaultServer {
   void SetAnswers(Answer answer);
 
   std::vector<SeenRequest> requests() const;
+  size_t connections() const;  // that are open
   void ForgetRequests();
 
  private:
