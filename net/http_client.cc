@@ -33,6 +33,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kUnsentBytes = 256 << 10;
 constexpr long kMaxRedirects = 5;
+// With more requests at once, the line between the hosts may be what an answer waits for.
+constexpr size_t kFewRequests = 8;
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -231,6 +233,7 @@ class HttpClient::Loop {
     HttpResponse response;
     curl_slist* headers = nullptr;
     bool to_buffer = false;  // the body goes to request.into
+    bool one_of_few = false;
     char error[CURL_ERROR_SIZE] = {};
   };
 
@@ -347,6 +350,7 @@ class HttpClient::Loop {
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, call.get());
     ++requests_;
     ++active_;
+    call->one_of_few = running_.size() < kFewRequests;
     running_.emplace(easy, std::move(call));
     curl_multi_add_handle(multi_, easy);
   }
@@ -481,6 +485,13 @@ class HttpClient::Loop {
     long connects = 0;
     if (curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK) {
       connections_ += connects;
+    }
+    curl_off_t sent = 0;
+    curl_off_t answered = 0;
+    if (call->one_of_few &&
+        curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &sent) == CURLE_OK &&
+        curl_easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &answered) == CURLE_OK) {
+      response.latency = std::chrono::microseconds(std::max<curl_off_t>(0, answered - sent));
     }
     curl_multi_remove_handle(multi_, easy);
     curl_slist_free_all(call->headers);

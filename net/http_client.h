@@ -57,6 +57,9 @@ struct HttpResponse {
   absl::Status transport;
   // Whether the host could not be found or refused the connection.
   bool unreachable = false;
+  // How long the server took to answer the request, without connecting; 0 if that is unknown, or so
+  // many other requests were under way that they may have delayed it.
+  std::chrono::microseconds latency = std::chrono::microseconds(0);
 
   std::string_view Header(std::string_view name) const;
 };

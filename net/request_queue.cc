@@ -21,9 +21,8 @@ void RequestQueue::Add(const std::string& group, uint64_t id) {
 }
 
 bool RequestQueue::Remove(uint64_t id) {
-  return std::any_of(groups_.begin(), groups_.end(), [id](auto& entry) {
-    return std::erase(entry.second.waiting, id) > 0;
-  });
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [id](auto& entry) { return std::erase(entry.second.waiting, id) > 0; });
 }
 
 std::optional<uint64_t> RequestQueue::Next() {

@@ -193,6 +193,21 @@ bool Store::Learn(const HttpResponse& response, uint64_t before) const {
   return refused && times_learned_ != before;
 }
 
+void Store::AddLatency(std::chrono::microseconds latency) const {
+  if (latency.count() == 0) return;
+  MutexLock lock(latency_mutex_);
+  latencies_[latencies_added_++ % latencies_.size()] = latency;
+}
+
+std::chrono::microseconds Store::latency() const {
+  MutexLock lock(latency_mutex_);
+  auto sorted = latencies_;
+  const size_t count = std::min(latencies_added_, sorted.size());
+  if (count == 0) return {};
+  std::sort(sorted.begin(), sorted.begin() + count);
+  return sorted[(count - 1) / 2];
+}
+
 absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response) const {
   const auto message = [&](std::string_view text) { return fmt::format("{}: {}", path, text); };
   switch (response.status) {

@@ -3,7 +3,10 @@
 #ifndef SHARDFEED_NET_STORE_H_
 #define SHARDFEED_NET_STORE_H_
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <map>
@@ -14,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "net/http_client.h"
 
 namespace shardfeed {
@@ -77,6 +81,12 @@ class Store {
   // Whether an error is final although requests with its status are usually repeated.
   virtual bool Stays(const HttpResponse& /*response*/) const { return false; }
 
+  // How long the store takes to answer a request for a small object or a range, by the median of
+  // the last answers that no other requests delayed; 0 before the first.
+  std::chrono::microseconds latency() const;
+  // Adds the latency of an answer; 0: it is not known.
+  void AddLatency(std::chrono::microseconds latency) const;
+
   // Whether size and version are requested by a range of one byte rather than by HEAD, whose errors
   // have no body and therefore no reason.
   virtual bool stat_by_range() const { return false; }
@@ -101,6 +111,10 @@ class Store {
   virtual bool LearnFrom(const HttpResponse& /*response*/) const { return false; }
 
   mutable std::atomic<uint64_t> times_learned_ = 0;
+
+  mutable Mutex latency_mutex_;
+  mutable std::array<std::chrono::microseconds, 15> latencies_ ABSL_GUARDED_BY(latency_mutex_) = {};
+  mutable size_t latencies_added_ ABSL_GUARDED_BY(latency_mutex_) = 0;
 };
 
 // InvalidArgument: listings could not give the name, which is not UTF-8. `where`: "S3".

@@ -273,6 +273,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     }
     if (IsSuccess(response) && response.status == 206) {
       Durations::Get().Add(response.received, Clock::now() - started_);
+      store_->AddLatency(response.latency);
       return End(absl::OkStatus());
     }
     // The other request may still succeed.
@@ -421,7 +422,11 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
 
  private:
   void Finished(HttpResponse response) {
-    if (IsSuccess(response)) return End(std::move(response));
+    if (IsSuccess(response)) {
+      // A listing takes longer than an object.
+      if (call_.method == "GET" && call_.query.empty()) store_.AddLatency(response.latency);
+      return End(std::move(response));
+    }
     if (learned_ < kMaxLearned && Learns(store_, response, known_)) {
       return Start(kLearningWait * learned_++);
     }

@@ -32,7 +32,6 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kWakeBlocks = 4;
-
 // A run processes the blocks and units of a ReadPlanner. A planned block queues its new units for
 // reading. Blocks are planned in order as the budget allows; the one that the consumer waits for
 // always is. A unit leaves memory when the last block with one of its records is released.
@@ -55,7 +54,8 @@ class ThreadedRun : public ReadRun {
         pool_(options.buffers != nullptr
                   ? options.buffers
                   : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
-        choice_(ChooseIo(*table_, order_->spec(), options.io, options.page_cache)),
+        choice_(ChooseIo(*table_, order_->spec(), options.budget_bytes, options.io,
+                         options.page_cache)),
         thread_count_(ThreadCount(options.threads)),
         planner_(table_, options, selection, order_, std::move(pack),
                  {.whole_pieces = whole_chunks,

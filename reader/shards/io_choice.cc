@@ -1,6 +1,7 @@
 #include "reader/shards/io_choice.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <random>
 
@@ -10,6 +11,7 @@
 #include "net/block_cache.h"
 #include "net/http_client.h"
 #include "net/remote_file.h"
+#include "net/store.h"
 #include "net/transfers.h"
 
 namespace shardfeed {
@@ -24,21 +26,38 @@ constexpr uint64_t kBlocksLookedAt = 1024;
 constexpr double kMostlyCached = 0.9;
 constexpr int kDepth = 64;
 // What is on its way from a store: this many bytes per second for the time that it takes to answer,
-// and at least what that is for 90 ms. More would only share the line, and leave less of the budget
+// and at least what that is for 75 ms. More would only share the line, and leave less of the budget
 // to what waits for a late range.
 constexpr double kRemoteBytesPerSecond = 3e9;
 constexpr double kMinRemoteInFlight = 256 << 20;
 constexpr double kMinRemoteDepth = 32;
 
-// How many ranges are in flight.
-int RemoteDepth(const ShardTable& table, const OrderSpec& order) {
+// How many ranges have this many bytes, at least kMinRemoteInFlight.
+int RangesOf(double in_flight, const ShardTable& table, const OrderSpec& order) {
   const bool exact = order.kind == OrderSpec::Kind::kShuffle && order.window == OrderSpec::kAll;
   const double ratio = static_cast<double>(table.file_bytes()) /
                        static_cast<double>(std::max<uint64_t>(1, table.stream_bytes()));
   const double records = exact ? 1.0 : static_cast<double>(order.chunk);
   const double bytes = std::max(1.0, records * static_cast<double>(table.mean_bytes()) * ratio);
-  return static_cast<int>(std::clamp<double>(kRemoteInFlightBytes / bytes, kMinRemoteDepth,
-                                             HttpClient::kMaxConnections));
+  return static_cast<int>(std::clamp<double>(std::max(kMinRemoteInFlight, in_flight) / bytes,
+                                             kMinRemoteDepth, HttpClient::kMaxConnections));
+}
+
+// How many seconds the slowest of the shards' stores takes to answer.
+double LatencyOf(const ShardTable& table) {
+  double seconds = 0;
+  const size_t looked_at = std::min(table.num_shards(), kShardsLookedAt);
+  for (size_t i = 0; i < looked_at; ++i) {
+    const auto store = Store::Of(table.path(i * table.num_shards() / looked_at));
+    if (!store.ok()) continue;  // a path
+    seconds = std::max(seconds, std::chrono::duration<double>((*store)->latency()).count());
+  }
+  return seconds;
+}
+
+int RemoteDepth(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes) {
+  const double in_flight = kRemoteBytesPerSecond * LatencyOf(table);
+  return RangesOf(std::min(in_flight, static_cast<double>(budget_bytes)), table, order);
 }
 
 }  // namespace
@@ -78,20 +97,21 @@ bool IsFetched(const ShardTable& table) {
 
 uint64_t ClientBytes(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes) {
   if (!table.remote()) return 0;
-  const uint64_t buffers =
-      HttpClient::kBufferBytes * static_cast<uint64_t>(RemoteDepth(table, order));
+  // What an order has room for must not depend on how quick a store is today.
+  const int ranges = RangesOf(static_cast<double>(budget_bytes), table, order);
+  const uint64_t buffers = HttpClient::kBufferBytes * static_cast<uint64_t>(ranges);
   return std::min(buffers + kMostHedgedAtOnce, budget_bytes / 4);
 }
 
-IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind kind,
-                  CacheUse cache) {
+IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes,
+                  EngineKind kind, CacheUse cache) {
   IoChoice choice;
   choice.engine.kind = kind;
   choice.engine.depth = kDepth;
   if (table.remote()) {
     choice.remote = true;
     choice.fetched = IsFetched(table);
-    choice.engine.depth = choice.fetched ? RemoteDepth(table, order) : kDepth;
+    choice.engine.depth = choice.fetched ? RemoteDepth(table, order, budget_bytes) : kDepth;
     choice.engine.inline_reads = !choice.fetched;
     choice.reason = choice.fetched ? "the data is in a store" : "the data is in the cache on disk";
     return choice;

@@ -23,18 +23,19 @@ struct IoChoice {
 // Data in the page cache is read by the threads that check it. Data that is not cached but fits
 // into free memory is read through the cache with many requests in flight. More data than that
 // bypasses the cache, so that the files of others are not evicted. Samples four places of up to 16
-// shards. In stores, as many ranges are in flight as `order`, which must have its defaults filled
-// in, makes small, unless a cache on disk has all samples: such data is read as that in the page
-// cache is.
-IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind kind,
-                  CacheUse cache = CacheUse::kAuto);
+// shards. From stores, 3 GB/s are requested for the time that they take to answer, at least 256 MiB
+// and at most the budget, in as many ranges as `order`, which must have its defaults filled in,
+// makes of it, unless a cache on disk has all samples: such data is read as that in the page cache
+// is.
+IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes,
+                  EngineKind kind, CacheUse cache = CacheUse::kAuto);
 
 // Whether shards are in a store, and a cache on disk does not have all of their blocks, or of a
 // sample of 1024.
 bool IsFetched(const ShardTable& table);
 
 // How much of a budget the client of a store takes for what is on its way, besides the buffers that
-// it is read into: 0 for local data.
+// it is read into, however long the store takes to answer: 0 for local data.
 uint64_t ClientBytes(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes);
 
 }  // namespace shardfeed

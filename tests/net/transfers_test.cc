@@ -390,6 +390,45 @@ TEST_F(TransfersTest, ALateRangeIsAskedForASecondTime) {
   EXPECT_EQ(*again, bytes_.substr(10));
 }
 
+TEST_F(TransfersTest, TheLatencyOfAStoreIsItsTimeToAnswer) {
+  const auto store = Store::Of(path());
+  ASSERT_OK(store);
+  EXPECT_EQ((*store)->latency().count(), 0);
+  const auto delay = [&](int milliseconds, Fault::Kind kind = Fault::kDelay) {
+    server_.SetFaults([=](const SeenRequest&) {
+      return Fault{.kind = kind, .wait = std::chrono::milliseconds(milliseconds)};
+    });
+  };
+  delay(150);
+  for (int i = 0; i < 2; ++i) ASSERT_OK(Read());
+  ASSERT_OK(ReadObject(path(), 1 << 20));
+  EXPECT_GE((*store)->latency(), std::chrono::milliseconds(150));
+  // What comes later is the body's time, and other requests and errors do not count.
+  delay(300, Fault::kSlow);
+  for (int i = 0; i < 2; ++i) ASSERT_OK(Read());
+  delay(0);
+  for (int i = 0; i < 20; ++i) ASSERT_OK(StatObject(path()));
+  Fail({.kind = Fault::kStatus, .status = 404}, 20);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(Read().ok());
+  EXPECT_GE((*store)->latency(), std::chrono::milliseconds(150));
+  // Ranges that others may have delayed do not, either.
+  std::vector<std::string> parts(40, std::string(1000, '\0'));
+  std::vector<std::promise<absl::Status>> done(parts.size());
+  delay(600);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    StartRead(*store, {path(), 0, absl::MakeSpan(parts[i])},
+              [&done, i](absl::Status status, const ReadVersion&) {
+                done[i].set_value(std::move(status));
+              });
+  }
+  for (auto& one : done) EXPECT_OK(one.get_future().get());
+  EXPECT_LT((*store)->latency(), std::chrono::milliseconds(1000));
+  // The last answers count.
+  delay(0);
+  for (int i = 0; i < 15; ++i) ASSERT_OK(Read());
+  EXPECT_LT((*store)->latency(), std::chrono::milliseconds(100));
+}
+
 TEST_F(TransfersTest, ManyAtOnceShareConnections) {
   server_.SetFaults([](const SeenRequest& request) {
     return request.number % 7 == 3 ? Fault{.kind = Fault::kStatus} : Fault();
