@@ -22,6 +22,8 @@ namespace {
 
 constexpr uint64_t kCopyBytes = 1 << 20;
 
+constexpr int kMaxAttempts = 100;
+
 // Repeats fsync, which a signal may interrupt on network file systems.
 int SyncFile(int fd) {
   int result;
@@ -147,7 +149,9 @@ absl::Status ReplaceFile(const std::string& path, std::string_view bytes, bool s
   return status;
 }
 
-absl::Status CreateFolders(const std::string& path) {
+namespace {
+
+absl::Status TryCreateFolders(const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   struct stat info;
   if (::stat(path.c_str(), &info) == 0) {
@@ -157,7 +161,7 @@ absl::Status CreateFolders(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   const std::string parent = slash == path.npos ? "" : path.substr(0, std::max<size_t>(slash, 1));
   if (parent != path) {
-    if (absl::Status status = CreateFolders(parent); !status.ok()) return status;
+    if (absl::Status status = TryCreateFolders(parent); !status.ok()) return status;
   }
   if (::mkdir(path.c_str(), 0777) != 0) {
     // Another process may have created it in the meantime.
@@ -166,6 +170,16 @@ absl::Status CreateFolders(const std::string& path) {
     return absl::OkStatus();
   }
   return SyncDirectory(parent);
+}
+
+}  // namespace
+
+absl::Status CreateFolders(const std::string& path) {
+  absl::Status status = TryCreateFolders(path);
+  for (int attempt = 1; absl::IsNotFound(status) && attempt < kMaxAttempts; ++attempt) {
+    status = TryCreateFolders(path);
+  }
+  return status;
 }
 
 absl::StatusOr<std::string> MakeTemporaryFolder() {

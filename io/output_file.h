@@ -68,7 +68,8 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes, bool syn
 // error, `path`.tmp is removed.
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes, bool sync);
 
-// Creates the folder and its missing parents, and makes each of them durable.
+// Creates the folder and its missing parents, and makes each of them durable. Creates again, a
+// hundred times at most, those that other processes remove meanwhile because they are empty.
 absl::Status CreateFolders(const std::string& path);
 
 // Creates a folder with a new name in the folder for temporary files (TMPDIR), which the caller

@@ -44,7 +44,7 @@ Body Share(std::string_view bytes) { return std::make_shared<const std::string>(
 
 absl::Status CheckWritable(const std::string& path) { return WritableStore(path).status(); }
 
-struct UploadGroup::State {
+struct UploadGroup::State : std::enable_shared_from_this<UploadGroup::State> {
   std::shared_ptr<const Store> store;
   std::string id;
 
@@ -54,6 +54,12 @@ struct UploadGroup::State {
   uint64_t buffered ABSL_GUARDED_BY(mutex) = 0;   // bytes
   size_t removals ABSL_GUARDED_BY(mutex) = 0;     // uploads and objects that are being removed
 
+  // Sends a request that removes something. What stays all the same is cleaned.
+  void Remove(const std::string& path, StoreCall call) {
+    StartCall(
+        store, path, std::move(call),
+        [self = shared_from_this()](const absl::StatusOr<HttpResponse>&) { self->Removed(); });
+  }
   void Removed() {
     {
       MutexLock lock(mutex);
@@ -87,10 +93,7 @@ void UploadGroup::Remove(const std::string& path) const {
     MutexLock lock(state_->mutex);
     ++state_->removals;
   }
-  StartCall(state_->store, path, {.method = "DELETE"},
-            [of = state_](const absl::StatusOr<HttpResponse>& /*what stays is cleaned*/) {
-              of->Removed();
-            });
+  state_->Remove(path, {.method = "DELETE"});
 }
 
 const std::string& UploadGroup::id() const { return state_->id; }
@@ -265,10 +268,7 @@ void Upload::State::Remove() {
   std::optional<StoreCall> call;
   if (!id.empty()) call = protocol.Discard(id);
   if (!call) return group->Removed();
-  StartCall(group->store, path, *std::move(call),
-            [of = group](const absl::StatusOr<HttpResponse>& /*what stays is cleaned*/) {
-              of->Removed();
-            });
+  group->Remove(path, *std::move(call));
 }
 
 // A file that has the beginning of a part.

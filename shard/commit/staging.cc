@@ -261,15 +261,11 @@ absl::StatusOr<std::unique_ptr<StagingFolder>> StagingFolder::Lock(const std::st
                                                                    const std::string& stem) {
   const std::string path = StagingPath(directory, stem);
   const std::string lock = path + "/" + kLock;
-  // Another process may remove the folder when it is done, or those above it that are empty; in
-  // this case, create it again.
-  constexpr int kMaxAttempts = 100;
-  int attempts = 0;
+  // Another process may remove the folder when it is done; in this case, create it again.
   while (true) {
     absl::Status status = CheckMayBeFolder(SidecarPath(directory), /*follow=*/true);
     if (status.ok()) status = CheckMayBeFolder(path, /*follow=*/false);
     if (status.ok()) status = CreateFolders(path);
-    if (absl::IsNotFound(status) && ++attempts < kMaxAttempts) continue;
     if (!status.ok()) return status;
     struct stat info;
     if (::lstat(lock.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {

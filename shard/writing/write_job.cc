@@ -41,7 +41,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kJobFormat[] = "shardfeed job 1";
-constexpr int kMaxAttempts = 100;
 
 std::string Dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -163,13 +162,8 @@ absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJob
 absl::Status WriteJob::CreateFolder() const {
   absl::Status status = CheckIsNoLink(JobsPath(spec_.directory, spec_.stem));
   if (status.ok()) status = FinishCommit(spec_.directory, spec_.stem);
-  // The dataset's own folder may be new as well. NotFound: `clean` has removed one that was empty.
-  for (int attempt = 0; status.ok() && attempt < kMaxAttempts; ++attempt) {
-    status = CreateFolders(Folder());
-    if (!absl::IsNotFound(status) || attempt + 1 == kMaxAttempts) break;
-    status = absl::OkStatus();
-  }
-  return status;
+  // The dataset's own folder may be new as well.
+  return status.ok() ? CreateFolders(Folder()) : status;
 }
 
 absl::Status WriteJob::Ensure() const {

@@ -193,6 +193,22 @@ TEST(SyncDirectory, MissingFolderIsNotFound) {
   EXPECT_FAILS(SyncDirectory(folder / "no"), kNotFound, "cannot open the folder");
 }
 
+TEST(CreateFolders, WhatOthersRemoveMeanwhileIsCreatedAgain) {
+  TestFolder folder;
+  const std::string path = folder / "a/b/c";
+  std::atomic<bool> done = false;
+  std::thread removing([&] {
+    while (!done) {
+      for (const char* name : {"a/b/c", "a/b", "a"}) ::rmdir((folder / name).c_str());
+    }
+  });
+  for (int i = 0; i < 500; ++i) EXPECT_OK(CreateFolders(path));
+  done = true;
+  removing.join();
+  folder.Write("file", "");
+  EXPECT_FAILS(CreateFolders(folder / "file/a"), kFailedPrecondition, "Not a directory");
+}
+
 TEST(Buffer, IsAlignedAndRoundedUp) {
   for (size_t size : {0, 1, 4096, 5000}) {
     auto buffer = Buffer::Allocate(size);
