@@ -55,7 +55,11 @@ absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
   const std::string path = JoinPath(JoinPath(job_.Folder(), folder), name);
   const absl::StatusOr<std::optional<std::string>> text = ReadTaskFile(path);
   if (!text.ok()) return text.status();
-  absl::StatusOr<PartMessage> message = ParseMessage(text->value_or(""));
+  if (!text->has_value()) {
+    return absl::DataLossError(fmt::format(
+        "{}: not the message of this part: it is missing, too large, or no regular file", path));
+  }
+  absl::StatusOr<PartMessage> message = ParseMessage(**text);
   if (!message.ok()) {
     return absl::DataLossError(fmt::format("{}: not the message of this part: {}; {}", path,
                                            std::string(message.status().message()), kOtherVersion));

@@ -208,7 +208,7 @@ def spoil_by_size(message):
     (spoil_message, "not the message of this part: its checksum does not match it; if nothing has changed it, another "
                     "version of shardfeed has written it"), (spoil_totals, "not the index of the shard"),
     (spoil_index, "00003.index: it is damaged"), (spoil_input, "the description of its input is missing"),
-    (spoil_by_size, "not the message of this part")])
+    (spoil_by_size, "not the message of this part: it is missing, too large, or no regular file")])
 def test_parts_that_are_damaged_are_written_again(sources, tmp_path, spoil, told):
     """Tasks and the commit agree about which parts are finished."""
     out = tmp_path / "out"
