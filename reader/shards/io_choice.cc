@@ -26,7 +26,7 @@ constexpr uint64_t kBlocksLookedAt = 1024;
 constexpr double kMostlyCached = 0.9;
 constexpr int kDepth = 64;
 // What is on its way from a store: this many bytes per second for the time that it takes to answer,
-// and at least what that is for 75 ms. More would only share the line, and leave less of the budget
+// and at least what that is for 90 ms. More would only share the line, and leave less of the budget
 // to what waits for a late range.
 constexpr double kRemoteBytesPerSecond = 3e9;
 constexpr double kMinRemoteInFlight = 256 << 20;
