@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -13,7 +12,6 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/work_stop.h"
-#include "fmt/format.h"
 #include "io/budget.h"
 #include "io/buffer.h"
 #include "io/engine.h"
@@ -32,6 +30,7 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kWakeBlocks = 4;
+
 // A run processes the blocks and units of a ReadPlanner. A planned block queues its new units for
 // reading. Blocks are planned in order as the budget allows; the one that the consumer waits for
 // always is. A unit leaves memory when the last block with one of its records is released.
@@ -54,8 +53,7 @@ class ThreadedRun : public ReadRun {
         pool_(options.buffers != nullptr
                   ? options.buffers
                   : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
-        choice_(ChooseIo(*table_, order_->spec(), options.budget_bytes, options.io,
-                         options.page_cache)),
+        choice_(ChooseIo(*table_, order_->spec(), options)),
         thread_count_(ThreadCount(options.threads)),
         planner_(table_, options, selection, order_, std::move(pack),
                  {.whole_pieces = whole_chunks,

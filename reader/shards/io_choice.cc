@@ -103,20 +103,19 @@ uint64_t ClientBytes(const ShardTable& table, const OrderSpec& order, uint64_t b
   return std::min(buffers + kMostHedgedAtOnce, budget_bytes / 4);
 }
 
-IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes,
-                  EngineKind kind, CacheUse cache) {
+IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, const ReaderOptions& options) {
   IoChoice choice;
-  choice.engine.kind = kind;
+  choice.engine.kind = options.io;
   choice.engine.depth = kDepth;
   if (table.remote()) {
     choice.remote = true;
     choice.fetched = IsFetched(table);
-    choice.engine.depth = choice.fetched ? RemoteDepth(table, order, budget_bytes) : kDepth;
+    if (choice.fetched) choice.engine.depth = RemoteDepth(table, order, options.budget_bytes);
     choice.engine.inline_reads = !choice.fetched;
     choice.reason = choice.fetched ? "the data is in a store" : "the data is in the cache on disk";
     return choice;
   }
-  if (cache == CacheUse::kBypass) {
+  if (options.page_cache == CacheUse::kBypass) {
     choice.engine.direct = true;
     choice.reason = "bypassing the page cache, as requested";
     return choice;
@@ -145,7 +144,7 @@ IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, uint64_t budg
   if (share >= kMostlyCached) {
     choice.engine.inline_reads = true;
     choice.reason = fmt::format("{:.0f} % of the data is in the page cache", share * 100);
-  } else if (cache == CacheUse::kUse) {
+  } else if (options.page_cache == CacheUse::kUse) {
     choice.reason = fmt::format(
         "{:.0f} % of the data is in the page cache; through the cache, as requested", share * 100);
   } else if (table.file_bytes() <= FreeMemoryBytes() / 2) {

@@ -22,13 +22,12 @@ struct IoChoice {
 
 // Data in the page cache is read by the threads that check it. Data that is not cached but fits
 // into free memory is read through the cache with many requests in flight. More data than that
-// bypasses the cache, so that the files of others are not evicted. Samples four places of up to 16
-// shards. From stores, 3 GB/s are requested for the time that they take to answer, at least 256 MiB
-// and at most the budget, in as many ranges as `order`, which must have its defaults filled in,
-// makes of it, unless a cache on disk has all samples: such data is read as that in the page cache
-// is.
-IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes,
-                  EngineKind kind, CacheUse cache = CacheUse::kAuto);
+// bypasses the cache, so that the files of others are not evicted; options.page_cache may decide
+// instead. Samples four places of up to 16 shards. From stores, 3 GB/s are requested for the time
+// that they take to answer, at least 256 MiB and at most the budget, in as many ranges as `order`,
+// which must have its defaults filled in, makes of it, unless a cache on disk has all samples: such
+// data is read as that in the page cache is.
+IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, const ReaderOptions& options);
 
 // Whether shards are in a store, and a cache on disk does not have all of their blocks, or of a
 // sample of 1024.
