@@ -24,11 +24,10 @@
 #include "io/output_file.h"
 #include "reader/shards/shard_table.h"
 #include "shard/index/index.h"
-#include "shard/index/index_pack.h"
-#include "shard/manifest/manifest.h"
 #include "shard/names/names.h"
 #include "shard/spec/spec.h"
 #include "tests/net/fault_server.h"
+#include "tests/testing/described_dataset.h"
 
 namespace {
 
@@ -54,27 +53,21 @@ T Value(absl::StatusOr<T> value) {
 // Writes what readers ask for before they read records. With `packed`, indexes are in a pack,
 // otherwise each is a file.
 void WriteDataset(const std::string& folder, const std::string& stem, size_t shards, bool packed) {
-  std::filesystem::create_directories(SidecarPath(folder));
   std::mt19937 random(1);
-  Manifest manifest;
-  manifest.stem = stem;
-  const auto file = Value(OutputFile::Create(IndexPackPath(folder, stem)));
-  IndexPackWriter writer(file.get(), shards, "");
-  for (size_t i = 0; i < shards; ++i) {
+  const auto index_of = [&](const std::string& name) {
     IndexBuilder builder;
     for (int n = 0; n < kRecords; ++n) Check(builder.AddFrame(50'000 + random() % 100'000));
     IndexSummary summary;
     summary.records_digest = random();
     summary.shard_bytes = builder.stream_bytes();
-    const std::string name = ShardName(stem, i, shards, "");
-    const auto index = Value(ShardIndex::FromBytes(Value(builder.Finish(summary)), name));
-    Check(writer.Add(*index));
-    if (!packed) Check(WriteFile(IndexPath(JoinPath(folder, name)), index->bytes(), false));
-    manifest.shards.push_back({name, summary.shard_bytes, kRecords, summary.records_digest});
-  }
-  Check(writer.Finish());
+    auto index = ShardIndex::FromBytes(Value(builder.Finish(summary)), name);
+    if (!packed) {
+      Check(WriteFile(IndexPath(JoinPath(folder, name)), Value(index)->bytes(), false));
+    }
+    return index;
+  };
+  Check(testing::WriteDescription(folder, stem, shards, index_of));
   if (!packed) std::filesystem::remove(IndexPackPath(folder, stem));
-  Check(WriteFile(ManifestPath(folder, stem), FormatManifest(manifest), false));
 }
 
 double Median(std::vector<double> values) {

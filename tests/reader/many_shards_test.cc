@@ -1,16 +1,15 @@
 // A dataset of 200,000 shards in a store, of which only manifest and index pack are there.
 
-#include <filesystem>
+#include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "gtest/gtest.h"
-#include "io/output_file.h"
 #include "reader/shards/shard_table.h"
 #include "shard/index/index.h"
-#include "shard/index/index_pack.h"
-#include "shard/manifest/manifest.h"
-#include "shard/names/names.h"
 #include "shard/spec/spec.h"
 #include "tests/net/fault_server.h"
+#include "tests/testing/described_dataset.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {
@@ -19,38 +18,27 @@ namespace {
 using testing::FaultServer;
 using testing::SeenRequest;
 using testing::TestFolder;
+using testing::WriteDescription;
 
 constexpr size_t kShards = 200'000;
 constexpr size_t kMostRequests = 10;
 
 // All shards have the same index.
-void WriteDataset(const std::string& folder) {
-  std::filesystem::create_directories(SidecarPath(folder));
+absl::Status WriteDataset(const std::string& folder) {
   IndexBuilder builder;
-  ASSERT_OK(builder.AddFrame(1000));
-  ASSERT_OK(builder.AddFrame(2000));
+  for (const uint64_t bytes : {1000, 2000}) {
+    if (absl::Status status = builder.AddFrame(bytes); !status.ok()) return status;
+  }
   IndexSummary summary;
   summary.records_digest = 7;
   summary.shard_bytes = builder.stream_bytes();
   const auto index = ShardIndex::FromBytes(*builder.Finish(summary), "an index");
-  ASSERT_OK(index);
-  auto pack = OutputFile::Create(IndexPackPath(folder, "d"));
-  ASSERT_OK(pack);
-  IndexPackWriter writer(pack->get(), kShards, "");
-  Manifest manifest;
-  manifest.stem = "d";
-  for (size_t i = 0; i < kShards; ++i) {
-    ASSERT_OK(writer.Add(**index));
-    manifest.shards.push_back({ShardName("d", i, kShards, ""), summary.shard_bytes,
-                               (*index)->records(), summary.records_digest});
-  }
-  ASSERT_OK(writer.Finish());
-  ASSERT_OK(WriteFile(ManifestPath(folder, "d"), FormatManifest(manifest), /*sync=*/false));
+  return WriteDescription(folder, "d", kShards, [&](const std::string&) { return index; });
 }
 
 TEST(ManyShards, AreOpenedWithFewRequests) {
   TestFolder folder;
-  ASSERT_NO_FATAL_FAILURE(WriteDataset(folder.path()));
+  ASSERT_OK(WriteDataset(folder.path()));
   FaultServer server;
   server.ServeFolder(folder.path());
   const auto set = ResolveSpec(server.url() + "/d@200000");
