@@ -174,9 +174,15 @@ void BufferPool::Close() {
 std::vector<std::shared_ptr<Slab>> BufferPool::TakeIdleSlabs() {
   const size_t may_stay = closed_ ? 0 : std::max<size_t>(1, max_idle_bytes_ / Slab::kBytes);
   std::vector<std::shared_ptr<Slab>> idle;
+  // One empty slab stays, since it may be needed again soon and the system clears its pages each
+  // time.
+  size_t empty =
+      std::count_if(slabs_.begin(), slabs_.end(), [](const auto& slab) { return slab->empty(); });
+  const size_t stay_empty = closed_ ? 0 : 1;
   // The newest slabs are freed first.
-  for (size_t i = slabs_.size(); i-- > 0 && slabs_.size() > may_stay;) {
+  for (size_t i = slabs_.size(); i-- > 0 && slabs_.size() > may_stay && empty > stay_empty;) {
     if (!slabs_[i]->empty()) continue;
+    --empty;
     // The memory of a slab that is registered with a ring would not return to the system.
     if (!closed_ && slabs_[i].use_count() > 1) continue;
     idle.push_back(std::move(slabs_[i]));

@@ -1,5 +1,6 @@
 #include "reader/plan/read_plan.h"
 
+#include <bit>
 #include <utility>
 
 #include "base/rounding.h"
@@ -26,6 +27,8 @@ constexpr uint64_t kScatteredUnits = 8;
 // Memory besides the records themselves.
 constexpr uint64_t kViewBytes = sizeof(std::string_view);
 constexpr uint64_t kUnitOverhead = 512;
+// The units of a shuffle are all over memory, so each is loaded this many items ahead.
+constexpr uint64_t kItemsAhead = 8;
 
 // Whether each lane of the order belongs to one rank alone.
 bool LanesOwned(const OrderSpec& spec, uint64_t world) {
@@ -77,6 +80,8 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       cursor_(order_->MakeCursor()),
       pack_(std::move(pack)),
       pack_place_(place),
+      recent_units_(std::bit_ceil(
+          std::clamp<uint64_t>(2 * order_->span() / order_->spec().chunk, 1 << 10, 1 << 16))),
       pieces_from_(position) {
   if (pack_ == nullptr) ShareEpoch(place);
   if (options.leftover && options.leftover->epoch == epoch_) {
@@ -309,12 +314,15 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
 
 PlannedUnit* ReadPlanner::FindUnit(uint64_t item) {
   const uint64_t number = chunk_divider_.Divide(item).quotient;
-  PlannedUnit*& recent = recent_units_[number % kRecentUnits];
-  if (recent != nullptr && recent->Has(item)) return recent;
+  RecentUnits& recent = RecentOf(number);
+  if (PlannedUnit* const known = recent.Find(item); known != nullptr) return known;
   const auto bucket = units_.find(number);
   if (bucket == units_.end()) return nullptr;
   for (const std::shared_ptr<PlannedUnit>& unit : bucket->second) {
-    if (unit->Has(item)) return recent = unit.get();
+    if (!unit->Has(item)) continue;
+    recent.known[1] = recent.known[0];
+    recent.known[0] = {unit->begin - unit->shift, unit->end - unit->shift, unit.get()};
+    return unit.get();
   }
   return nullptr;
 }
@@ -331,7 +339,9 @@ void ReadPlanner::EraseUnit(PlannedUnit* unit) {
   const uint64_t chunk = order_->spec().chunk;
   const uint64_t last = (unit->end - 1 - unit->shift) / chunk;
   for (uint64_t b = (unit->begin - unit->shift) / chunk; b <= last; ++b) {
-    if (recent_units_[b % kRecentUnits] == unit) recent_units_[b % kRecentUnits] = nullptr;
+    for (RecentUnits::Known& known : RecentOf(b).known) {
+      if (known.unit == unit) known = {};
+    }
     const auto bucket = units_.find(b);
     auto& units = bucket->second;
     units.erase(std::remove_if(units.begin(), units.end(),
@@ -379,7 +389,7 @@ void ReadPlanner::KeepUnits(uint64_t residue_before) {
 void ReadPlanner::ForgetUnits() {
   units_.clear();
   cut_units_.clear();
-  std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
+  std::fill(recent_units_.begin(), recent_units_.end(), RecentUnits());
 }
 
 absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
@@ -443,6 +453,10 @@ absl::Status ReadPlanner::AddFromPieces(uint64_t count, PlannedBlock* block) {
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t item = items_[i];
     if (unit == nullptr || !unit->Has(item)) {
+      if (i + kItemsAhead < count) {
+        const uint64_t next = items_[i + kItemsAhead];
+        __builtin_prefetch(RecentOf(chunk_divider_.Divide(next).quotient).Find(next));
+      }
       unit = FindUnit(item);
       if (unit == nullptr) {
         absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeUnit(item);

@@ -45,18 +45,19 @@ inline constexpr uint64_t kRemoteScatteredGapBytes = 128 << 10;
 struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
   // Either a piece of the order, items [begin, end), of which this rank delivers those in `needed`
   // (ascending; all if empty); or, if `scattered` is not empty, the items of one block, ascending.
+  // What the planner looks at for each record comes first.
   uint64_t begin = 0;
   uint64_t end = 0;
+  // By how much the numbers of its items are smaller in the epoch that is planned than in the one
+  // whose numbers it has.
+  uint64_t shift = 0;
+  // Used by the planner.
+  uint64_t left = 0;                 // records that no block has asked for yet
+  uint64_t last_block = UINT64_MAX;  // last block that asked for any record
   std::vector<uint32_t> needed;
   std::vector<uint64_t> scattered;
   Extents extents;
   uint64_t memory = 0;  // bytes needed to read and hold it
-  // Used by the planner.
-  uint64_t left = 0;                 // records that no block has asked for yet
-  uint64_t last_block = UINT64_MAX;  // last block that asked for any record
-  // By how much the numbers of its items are smaller in the epoch that is planned than in the one
-  // whose numbers it has.
-  uint64_t shift = 0;
 
   bool Has(uint64_t item) const { return begin <= item + shift && item + shift < end; }
 
@@ -156,6 +157,23 @@ class ReadPlanner {
   }
 
  private:
+  // The last two units that were found in a chunk: one may have its beginning, and one its end.
+  struct RecentUnits {
+    struct Known {
+      uint64_t begin = 0;
+      uint64_t end = 0;
+      PlannedUnit* unit = nullptr;
+    };
+    // The unit that has `item`, if it is one of these.
+    PlannedUnit* Find(uint64_t item) const {
+      for (const Known& one : known) {
+        if (one.begin <= item && item < one.end) return one.unit;
+      }
+      return nullptr;
+    }
+    Known known[2];
+  };
+
   uint64_t CellBytes(size_t shard) const;
   uint64_t merge_gap_bytes() const {
     return plan_options_.remote ? kRemoteMergeGapBytes : kMergeGapBytes;
@@ -169,6 +187,9 @@ class ReadPlanner {
                             PlannedUnit* unit) const;
   absl::Status AddExtents(uint64_t begin, uint64_t end, PlannedUnit* unit) const;
   void CountMemory(PlannedUnit* unit) const;
+  RecentUnits& RecentOf(uint64_t chunk) {
+    return recent_units_[chunk & (recent_units_.size() - 1)];
+  }
   PlannedUnit* FindUnit(uint64_t item);
   void InsertUnit(const std::shared_ptr<PlannedUnit>& unit);
   void EraseUnit(PlannedUnit* unit);
@@ -211,9 +232,10 @@ class ReadPlanner {
   std::optional<RankRows> rows_;      // this rank's rows of the epoch
   std::optional<RankRows::Row> row_;  // the next one, taken from rows_
   // Units whose records have not all been planned, by the chunks that they overlap.
-  std::unordered_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 1>> units_;
-  static constexpr size_t kRecentUnits = 4096;
-  std::vector<PlannedUnit*> recent_units_ = std::vector<PlannedUnit*>(kRecentUnits);
+  std::unordered_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 2>> units_;
+  // The units that were found last, by the number of their chunk modulo the size, which is a power
+  // of two.
+  std::vector<RecentUnits> recent_units_;
   // Units whose records are not all delivered, by the last position that one of them may have;
   // after it, the unit is forgotten.
   std::multimap<uint64_t, std::shared_ptr<PlannedUnit>> cut_units_;

@@ -49,7 +49,7 @@ absl::Status ReadVerified(const ShardTable& table, const Extent& extent, BufferP
 
 absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, BufferPool& pool,
                        SalvagedShards& salvaged, ReadUnit* unit, uint64_t* bytes_read) {
-  Payloads& payloads = *unit->payloads;
+  Payloads& payloads = unit->payloads;
   payloads.views.reserve(unit->records());
   absl::Status status = absl::OkStatus();
   uint64_t let_go = 0;

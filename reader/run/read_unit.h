@@ -42,7 +42,7 @@ struct Reservation {
   uint64_t bytes;
 };
 
-// What the views of a unit need. It lives as long as its views are held.
+// What the views of a unit need.
 struct Payloads {
   std::optional<Reservation> reservation;
   std::vector<std::string_view> views;
@@ -50,8 +50,8 @@ struct Payloads {
   std::vector<DamagedRecord> damaged;  // damaged records in order
 };
 
-// Not thread-safe: it belongs to the thread that reads it until CheckUnit has returned, and is not
-// changed afterwards.
+// Lives as long as its views are held. Not thread-safe: it belongs to the thread that reads it
+// until CheckUnit has returned, and is not changed afterwards.
 struct ReadUnit : PlannedUnit {
   std::shared_ptr<Buffer> buffer;  // shared buffer of all extents, if there are many
   uint64_t buffer_used = 0;
@@ -59,7 +59,7 @@ struct ReadUnit : PlannedUnit {
   // The memory into which compressed extents are read; null: memory of the engine.
   absl::InlinedVector<std::shared_ptr<Buffer>, 1> rooms;
   size_t results_missing = 0;
-  std::shared_ptr<Payloads> payloads;
+  Payloads payloads;
   // The views of the payloads, set by CheckUnit.
   const std::string_view* views = nullptr;
   bool any_damaged = false;

@@ -274,8 +274,7 @@ class ThreadedRun : public ReadRun {
       }
       for (const std::shared_ptr<PlannedUnit>& planned : pending_->new_units) {
         Unit& unit = UnitOf(planned);
-        unit.payloads = std::make_shared<Payloads>();
-        unit.payloads->reservation.emplace(budget_, unit.memory);
+        unit.payloads.reservation.emplace(budget_, unit.memory);
       }
       const std::shared_ptr<Block> block = std::move(pending_);
       std::shared_ptr<Block> ready;
@@ -459,7 +458,7 @@ class ThreadedRun : public ReadRun {
     const uint64_t start = options_.on_work ? NowNs() : 0;
     uint64_t inflated = 0;
     const absl::Status status = CheckUnit(*table_, options_, *pool_, salvaged_, &unit, &inflated);
-    if (options_.on_work) options_.on_work("check", start, NowNs(), unit.payloads->views.size());
+    if (options_.on_work) options_.on_work("check", start, NowNs(), unit.payloads.views.size());
     std::vector<Block*> complete;
     {
       MutexLock lock(mutex_);
@@ -499,8 +498,8 @@ class ThreadedRun : public ReadRun {
       }
       block.frame_bytes = bytes + n * kFrameBytes;
       block.out.buffers.reserve(block.units.size());
-      for (const std::shared_ptr<PlannedUnit>& unit : block.units) {
-        block.out.buffers.push_back(UnitOf(unit).payloads);
+      for (std::shared_ptr<PlannedUnit>& unit : block.units) {
+        block.out.buffers.push_back(std::move(unit));
       }
     }
     block.slices.clear();
@@ -521,7 +520,7 @@ class ThreadedRun : public ReadRun {
   // Marks the damaged records of a slice, which begins at `at` in the block.
   void FindDamaged(const UnitSlice& slice, size_t at, Block* block) {
     std::unordered_map<uint64_t, const DamagedRecord*> by_record;
-    for (const DamagedRecord& damaged : UnitOf(slice).payloads->damaged) {
+    for (const DamagedRecord& damaged : UnitOf(slice).payloads.damaged) {
       by_record.emplace(damaged.record, &damaged);
     }
     for (uint32_t i = 0; i < slice.count; ++i, ++at) {

@@ -131,6 +131,22 @@ TEST(BufferPool, SlabsGoWhenTheirBuffersHaveGone) {
   EXPECT_NE(pool->Allocate(1)->slab(), nullptr);
 }
 
+TEST(BufferPool, OneEmptySlabStaysForWhatComesNext) {
+  const auto pool = BufferPool::Create(0, BufferPool::Memory::kSlabs);
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::vector<std::weak_ptr<Slab>> slabs;
+  for (int i = 0; i < 3; ++i) {
+    buffers.push_back(pool->Allocate(Slab::kBytes / 2 - Slab::kPage));
+    buffers.push_back(pool->Allocate(Slab::kBytes / 2));
+    slabs.push_back(buffers.back()->slab());
+  }
+  buffers.resize(4);
+  EXPECT_FALSE(slabs[2].expired());
+  buffers.resize(2);
+  EXPECT_FALSE(slabs[1].expired());
+  EXPECT_TRUE(slabs[2].expired());
+}
+
 TEST(BufferPool, SlabsStayWhileAllTakeNoMoreThanTheyMay) {
   const auto pool = BufferPool::Create(3 * Slab::kBytes, BufferPool::Memory::kSlabs);
   std::vector<std::shared_ptr<Buffer>> buffers;
