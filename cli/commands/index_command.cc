@@ -181,12 +181,12 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into\n"
-      "one file, from which they are read in stores. In raw shards, only the headers of large\n"
-      "records are read. Indexes of compressed shards hold restart points, from which reading\n"
-      "can start. In tar archives (WebDataset), whose samples are read in place, the headers of\n"
-      "the members are read, in MDS shards (MosaicML Streaming) the offsets of the samples, and\n"
-      "in ArrayRecord shards the footer.\n\n"
+      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N, or a range\n"
+      "such as train-{00000..00146}.tar) also into one file, from which they are read in stores.\n"
+      "In raw shards, only the headers of large records are read. Indexes of compressed shards\n"
+      "hold restart points, from which reading can start. In tar archives (WebDataset), whose\n"
+      "samples are read in place, the headers of the members are read, in MDS shards (MosaicML\n"
+      "Streaming) the offsets of the samples, and in ArrayRecord shards the footer.\n\n"
       "A length is a number of values, or of bytes if the feature has bytes, or of steps if it is\n"
       "a feature list. Lengths stay in the index as long as the shard has the same records.\n\n"
       "Examples:\n"

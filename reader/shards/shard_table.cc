@@ -186,9 +186,10 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
 
 // A pack that cannot be used is as good as none.
 absl::Status ShardTable::OpenPack(const ShardSet& set) {
-  if (!set.sharded_name || !IsRemote(set.directory)) return absl::OkStatus();
+  const std::optional<IndexPackName> named = IndexPackNameOf(set);
+  if (!named || !IsRemote(set.directory)) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
-      IndexPack::Open(set.directory, set.stem, set.paths.size(), set.suffix);
+      IndexPack::Open(set.directory, named->stem, set.paths.size(), named->suffix);
   if (pack.ok()) {
     pack_ = *std::move(pack);
     return absl::OkStatus();

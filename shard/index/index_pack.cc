@@ -52,7 +52,40 @@ bool Agree(const IndexSummary& a, const IndexSummary& b) {
          a.stream_bytes == b.stream_bytes && a.records == b.records;
 }
 
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// The end of the digits in `name` from `begin` on.
+size_t EndOfDigits(std::string_view name, size_t begin) {
+  return std::find_if_not(name.begin() + static_cast<ptrdiff_t>(begin), name.end(), IsDigit) -
+         name.begin();
+}
+
 }  // namespace
+
+std::optional<IndexPackName> IndexPackNameOf(const ShardSet& set) {
+  if (set.sharded_name) return IndexPackName{set.stem, set.suffix};
+  if (set.paths.size() < 2) return std::nullopt;
+  const std::string_view first = SplitPath(set.paths.front()).name;
+  const std::string_view last = SplitPath(set.paths.back()).name;
+  // Shards that stem@N names belong to the pack of their set.
+  if (ViewShardName(first)) return std::nullopt;
+  size_t begin =
+      std::mismatch(first.begin(), first.end(), last.begin(), last.end()).first - first.begin();
+  while (begin > 0 && IsDigit(first[begin - 1])) --begin;
+  const size_t end = EndOfDigits(first, begin);
+  const std::string_view from = first.substr(begin, end - begin);
+  const std::string_view to = last.substr(begin, EndOfDigits(last, begin) - begin);
+  const std::optional<uint64_t> number = ParseNumber(from);
+  if (!number) return std::nullopt;
+  const std::string stem(first.substr(0, begin));
+  const std::string suffix(first.substr(end));
+  const size_t width = from[0] == '0' || from.size() == to.size() ? from.size() : 1;
+  for (size_t i = 0; i < set.paths.size(); ++i) {
+    const std::string name = fmt::format("{}{:0{}}{}", stem, *number + i, width, suffix);
+    if (set.paths[i] != JoinPath(set.directory, name)) return std::nullopt;
+  }
+  return IndexPackName{fmt::format("{}{}-to-{}", stem, from, to), suffix};
+}
 
 // ---- Writing
 

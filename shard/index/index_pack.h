@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -25,8 +26,20 @@
 #include "io/output_file.h"
 #include "shard/index/index.h"
 #include "shardfeed/index.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
+
+// The names that a pack is made for, whose number is that of the shards.
+struct IndexPackName {
+  std::string stem;
+  std::string suffix;
+};
+
+// What the pack of a set is named after: its stem. Files that one range of numbers stands for have
+// that range in it: laion-{00000..00299}.tar has the stem "laion-00000-to-00299" and the suffix
+// ".tar". Nullopt: files of other names have no pack.
+std::optional<IndexPackName> IndexPackNameOf(const ShardSet& set);
 
 // Writes a pack, index by index in the order of the shards. Not thread-safe.
 class IndexPackWriter {
@@ -62,8 +75,9 @@ absl::Status PackIndexes(OutputFile* file, size_t count, std::string_view suffix
 // An open pack. Thread-safe, also in a child after fork.
 class IndexPack {
  public:
-  // Opens the pack of the dataset with this many shards and this suffix. In a store, this takes one
-  // request for up to 200,000 shards; the indexes of small packs come with it.
+  // Opens the pack of the dataset with this many shards and this suffix; see IndexPackNameOf. In a
+  // store, this takes one request for up to 200,000 shards; the indexes of small packs come with
+  // it.
   //
   // NotFound: there is none. DataLoss: it is damaged, contradicts itself, or is of a dataset with
   // other names; the remedy is to rebuild it. Others: those of File::Open and Store::ErrorOf.

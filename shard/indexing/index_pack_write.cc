@@ -48,7 +48,8 @@ absl::Status UploadFile(const File& file, const std::string& path, const std::st
   return Publish(*object).status();
 }
 
-absl::Status WriteToStore(const ShardSet& set, const std::stop_token& stop,
+absl::Status WriteToStore(const ShardSet& set, const IndexPackName& named,
+                          const std::stop_token& stop,
                           const std::function<std::string(size_t)>& index_path) {
   const absl::StatusOr<int> unnamed = OpenUnnamedFile();
   if (!unnamed.ok()) return unnamed.status();
@@ -58,13 +59,13 @@ absl::Status WriteToStore(const ShardSet& set, const std::stop_token& stop,
   absl::StatusOr<std::unique_ptr<OutputFile>> packed = OutputFile::Create(name);
   if (!packed.ok()) return packed.status();
   absl::Status status =
-      PackIndexes(packed->get(), set.paths.size(), set.suffix, index_path, kRemoteThreads, stop);
+      PackIndexes(packed->get(), set.paths.size(), named.suffix, index_path, kRemoteThreads, stop);
   if (status.ok()) status = (*packed)->Close();
   if (!status.ok()) return status;
   const absl::StatusOr<std::shared_ptr<File>> file = File::Open(name);
   if (!file.ok()) return file.status();
   status = set.version.CheckUnchanged();
-  return status.ok() ? UploadFile(**file, IndexPackPath(set.directory, set.stem), stop) : status;
+  return status.ok() ? UploadFile(**file, IndexPackPath(set.directory, named.stem), stop) : status;
 }
 
 // Cancelled: the look was broken off.
@@ -81,12 +82,14 @@ absl::StatusOr<bool> IsOutOfDate(const IndexPack& pack, size_t shard,
 }  // namespace
 
 absl::Status WriteIndexPack(const ShardSet& set, const std::stop_token& stop) {
+  const std::optional<IndexPackName> named = IndexPackNameOf(set);
+  if (!named) return absl::OkStatus();
   const auto index_path = [&set](size_t i) { return IndexPath(set.paths[i]); };
-  if (IsRemote(set.directory)) return WriteToStore(set, stop, index_path);
+  if (IsRemote(set.directory)) return WriteToStore(set, *named, stop, index_path);
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
-      FileReplacement::Begin(IndexPackPath(set.directory, set.stem), stop);
+      FileReplacement::Begin(IndexPackPath(set.directory, named->stem), stop);
   if (!replacement.ok()) return replacement.status();
-  absl::Status status = PackIndexes(&(*replacement)->file(), set.paths.size(), set.suffix,
+  absl::Status status = PackIndexes(&(*replacement)->file(), set.paths.size(), named->suffix,
                                     index_path, ThreadCount(0), stop);
   status = set.version.CheckUnchanged(std::move(status));
   return status.ok() ? (*replacement)->Commit() : status;
@@ -133,7 +136,8 @@ absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std:
 }
 
 absl::Status UpdateIndexPacks(const ShardSet& set, const std::stop_token& stop) {
-  return set.sharded_name ? WriteIndexPack(set, stop) : RefreshIndexPacks(set.paths, stop);
+  absl::Status status = WriteIndexPack(set, stop);
+  return status.ok() && !set.sharded_name ? RefreshIndexPacks(set.paths, stop) : status;
 }
 
 }  // namespace shardfeed

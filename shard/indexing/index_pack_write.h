@@ -12,8 +12,8 @@
 
 namespace shardfeed {
 
-// Writes the pack of a set that has a stem from the indexes beside its shards, in one step. Thread
-// safe; the last of several writers wins.
+// Writes the pack of a set from the indexes beside its shards, in one step; nothing if the set has
+// none (IndexPackNameOf). Thread-safe; the last of several writers wins.
 //
 // Aborted: the dataset was replaced meanwhile. Cancelled: `stop` was requested. Others: those of
 // PackIndexes, and of writing a file or an object.
@@ -24,8 +24,8 @@ absl::Status WriteIndexPack(const ShardSet& set, const std::stop_token& stop);
 // WriteIndexPack.
 absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std::stop_token& stop);
 
-// Brings the packs up to date after the indexes of `set` were written: WriteIndexPack if the set
-// has a stem, otherwise RefreshIndexPacks.
+// Brings the packs up to date after the indexes of `set` were written: its own, and if it is not
+// exactly what a stem@N names, those that RefreshIndexPacks finds.
 absl::Status UpdateIndexPacks(const ShardSet& set, const std::stop_token& stop);
 
 }  // namespace shardfeed

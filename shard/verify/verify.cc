@@ -365,9 +365,10 @@ absl::Status CompareMdsFolder(const ShardSet& set, VerifyReport* report) {
 
 // Returns the index pack of the set, or null if there is none that is sound.
 std::shared_ptr<const IndexPack> OpenPack(const ShardSet& set, std::optional<Defect>* defect) {
-  if (!set.sharded_name) return nullptr;
+  const std::optional<IndexPackName> named = IndexPackNameOf(set);
+  if (!named) return nullptr;
   absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
-      IndexPack::Open(set.directory, set.stem, set.paths.size(), set.suffix);
+      IndexPack::Open(set.directory, named->stem, set.paths.size(), named->suffix);
   if (pack.ok()) return *std::move(pack);
   // Who may not list a bucket is not told that there is no such object.
   if (absl::IsNotFound(pack.status()) ||
@@ -375,7 +376,7 @@ std::shared_ptr<const IndexPack> OpenPack(const ShardSet& set, std::optional<Def
     return nullptr;
   }
   const bool damaged = absl::IsDataLoss(pack.status());
-  *defect = {IndexPackPath(set.directory, set.stem), damaged ? "index" : "unreadable", 0, 0,
+  *defect = {IndexPackPath(set.directory, named->stem), damaged ? "index" : "unreadable", 0, 0,
              std::string(pack.status().message())};
   return nullptr;
 }

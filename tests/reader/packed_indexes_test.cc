@@ -52,9 +52,10 @@ class PackedIndexesTest : public ::testing::Test {
 
   // Opens the dataset, reads all of it, and returns how many requests came for indexes of shards
   // before the first record was read.
-  size_t ReadAll(const std::string& text = "r", int records = kRecords) {
+  size_t ReadAll(const std::string& text = "r", int records = kRecords,
+                 const std::string& spec = "d@20") {
     server_.ForgetRequests();
-    const auto set = ResolveSpec(server_.url() + "/d@20");
+    const auto set = ResolveSpec(server_.url() + "/" + spec);
     EXPECT_OK(set);
     const auto table = ShardTable::Open(*set);
     EXPECT_OK(table);
@@ -109,6 +110,39 @@ TEST_F(PackedIndexesTest, WithoutAManifestThePackKnowsTheSizes) {
   Remove("d.indexes");
   EXPECT_EQ(ReadAll(), 20);
   EXPECT_EQ(requests_told_, 40);
+}
+
+TEST_F(PackedIndexesTest, NumberedFilesHaveOneForTheirRange) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string from = ShardName("d", i, 20, "");
+    const std::string to = fmt::format("l-{:03}.tfrecord", i + 95);
+    fs::rename(folder_ / from, folder_ / to);
+    fs::rename(IndexPath(folder_ / from), IndexPath(folder_ / to));
+  }
+  Remove("d.manifest.json");
+  Remove("d.indexes");
+  constexpr char kList[] = "l-{095..114}.tfrecord";
+  EXPECT_EQ(ReadAll("r", kRecords, kList), 20);
+  EXPECT_EQ(requests_told_, 40);
+  const auto local = ResolveSpec(folder_ / kList);
+  ASSERT_OK(local);
+  ASSERT_OK(UpdateIndexPacks(*local, {}));
+  EXPECT_TRUE(fs::exists(folder_ / ".shardfeed/l-095-to-114.indexes"));
+  EXPECT_EQ(ReadAll("r", kRecords, kList), 0);
+  EXPECT_EQ(opening_, 1);
+  EXPECT_EQ(requests_told_, 0);
+  // Other lists of the same files have packs of their own, or none.
+  const auto fewer = ShardTable::Open(*ResolveSpec(server_.url() + "/l-{095..113}.tfrecord"));
+  ASSERT_OK(fewer);
+  EXPECT_EQ((*fewer)->requests_for_shards(), 38);
+  // A file of another size is noticed when it is read.
+  Write("d", "rather different ");
+  fs::copy_file(folder_ / "d-00003-of-00020", folder_ / "l-098.tfrecord",
+                fs::copy_options::overwrite_existing);
+  const auto table = ShardTable::Open(*ResolveSpec(server_.url() + "/" + kList));
+  ASSERT_OK(table);
+  const auto nothing = [](uint64_t, std::string_view) { return absl::OkStatus(); };
+  EXPECT_FAILS(RandomAccess(*table).Read(0, kRecords, nothing), kAborted, "l-098.tfrecord: ");
 }
 
 TEST_F(PackedIndexesTest, OfAnOutdatedPackOnlyWhatFitsTheManifestIsUsed) {

@@ -108,6 +108,39 @@ class IndexPackTest : public ::testing::Test {
   ShardSet set_;
 };
 
+TEST(IndexPackName, IsThatOfTheSetOrOfTheRange) {
+  const auto name_of = [](const std::vector<std::string>& names) -> std::string {
+    ShardSet set;
+    set.directory = "s3://b/x";
+    for (const std::string& name : names) set.paths.push_back("s3://b/x/" + name);
+    const std::optional<IndexPackName> name = IndexPackNameOf(set);
+    return name ? name->stem + " | " + name->suffix : "";
+  };
+  EXPECT_EQ(name_of({"l-00.tar", "l-01.tar", "l-02.tar"}), "l-00-to-02 | .tar");
+  EXPECT_EQ(name_of({"l-8.tar", "l-9.tar", "l-10.tar"}), "l-8-to-10 | .tar");
+  EXPECT_EQ(name_of({"l-098", "l-099", "l-100"}), "l-098-to-100 | ");
+  EXPECT_EQ(name_of({"100", "101"}), "100-to-101 | ");
+  EXPECT_EQ(name_of({"shard.00000.mds", "shard.00001.mds"}), "shard.00000-to-00001 | .mds");
+  EXPECT_EQ(name_of({"2x-0.tar.gz", "2x-1.tar.gz"}), "2x-0-to-1 | .tar.gz");
+  // Gaps, other orders, other folders, several ranges, a single file, shards of a set.
+  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
+           {"l-0.tar", "l-2.tar"},
+           {"l-0.tar", "l-1.tar", "l-1.tar"},
+           {"l-2.tar", "l-1.tar", "l-0.tar"},
+           {"l-0.tar", "l-2.tar", "l-1.tar"},
+           {"l-0.tar", "y/l-1.tar"},
+           {"y/l-0.tar", "y/l-1.tar"},
+           {"l-0-0.tar", "l-0-1.tar", "l-1-0.tar", "l-1-1.tar"},
+           {"l-0.tar", "l-1.tgz"},
+           {"l-09.tar", "l-9.tar"},
+           {"a.tar", "b.tar"},
+           {"l-99999999999999999999.tar", "l-99999999999999999998.tar"},
+           {"l-0.tar"},
+           {"d-00000-of-00003", "d-00001-of-00003"}}) {
+    EXPECT_EQ(name_of(names), "") << names[0];
+  }
+}
+
 TEST_F(IndexPackTest, WritersMakeOne) {
   ExpectOwnIndexes(set_);
   ExpectOwnIndexes(Write("z@3.gz", 200, Compression::kGzip));
