@@ -95,7 +95,8 @@ enum class CropKind {
 // ImageOptions::raw or a mask asks for, end the run in any case.
 enum class OnDamage {
   kFail,     // the run ends with an error that names the record
-  kReplace,  // another row of the same batch takes its place, with all its columns
+  kReplace,  // another row of the same batch takes its place, with all its columns; if no row is
+             // sound, as kZero
   kZero,     // fills the pixels with 0 (float: the value 0)
   kAccept,   // uses what libjpeg makes of a damaged JPEG; otherwise as kFail
 };

@@ -1,12 +1,11 @@
 #include "pipeline/plan/compile.h"
 
-#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "pipeline/stages/batching.h"
 #include "pipeline/stages/repeat_stage.h"
 #include "pipeline/stages/sources.h"
@@ -82,6 +81,48 @@ Fused Fuse(const StepPtr& step) {
   return fused;
 }
 
+void AddName(std::string_view name, std::string* names) {
+  if (!names->empty()) *names += '+';
+  *names += name;
+}
+
+// Returns the row steps of the fused stage. Those that must be a stage of their own before it are
+// added to `*stage`.
+absl::StatusOr<ParallelSteps> AddRowSteps(const Fused& fused,
+                                          const std::shared_ptr<RunContext>& context,
+                                          std::unique_ptr<Stage>* stage) {
+  ParallelSteps steps;
+  std::vector<std::shared_ptr<const RowStep>> row_steps;
+  std::shared_ptr<const RowSpec> spec = fused.input->spec;
+  bool carries_errors = false;
+  for (auto it = fused.on_rows.rbegin(); it != fused.on_rows.rend(); ++it) {
+    const RowStep& row_step = *row_steps.emplace_back((*it)->as<RowWork>()->step);
+    AddName((*it)->name, &steps.name);
+    steps.one_to_one &= !row_step.filters();
+    const bool ends = std::next(it) == fused.on_rows.rend();
+    // Which row takes the place of another is known once the whole batch is decoded, and later
+    // functions are to see that row.
+    const bool cuts =
+        !ends && row_step.replaces() && !(*std::next(it))->as<RowWork>()->step->catches();
+    if (!ends && !cuts) continue;
+    const RowStep& last = *fused.on_rows.front()->as<RowWork>()->step;
+    if (cuts && last.catches()) {
+      row_steps.push_back(last.CatchBefore(*(*it)->spec));
+      steps.one_to_one = false;
+    }
+    absl::StatusOr<std::shared_ptr<const RowProgram>> program =
+        RowProgram::Make(spec, std::exchange(row_steps, {}), carries_errors);
+    if (!program.ok()) return program.status();
+    spec = (*program)->output();
+    carries_errors = last.catches();
+    steps.rows = *std::move(program);
+    if (ends) break;
+    steps.input_may_await = (*it)->may_await;
+    *stage = MakeParallelStage(std::move(*stage), std::exchange(steps, {}), *it, context);
+  }
+  return steps;
+}
+
 absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
                                                     std::shared_ptr<RunContext> context,
                                                     uint64_t epoch) {
@@ -97,24 +138,13 @@ absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
   }
   if (fused.on_rows.empty() && fused.on_batches.empty()) return stage;
 
-  ParallelSteps steps;
+  absl::StatusOr<ParallelSteps> row_steps = AddRowSteps(fused, context, &stage);
+  if (!row_steps.ok()) return row_steps.status();
+  ParallelSteps steps = *std::move(row_steps);
   steps.input_may_await = step->may_await;
-  std::vector<std::string> names;
-  std::vector<std::shared_ptr<const RowStep>> row_steps;
-  for (auto it = fused.on_rows.rbegin(); it != fused.on_rows.rend(); ++it) {
-    row_steps.push_back((*it)->as<RowWork>()->step);
-    steps.one_to_one &= !row_steps.back()->filters();
-    names.push_back((*it)->name);
-  }
-  if (!row_steps.empty()) {
-    absl::StatusOr<std::shared_ptr<const RowProgram>> program =
-        RowProgram::Make(fused.input->spec, row_steps);
-    if (!program.ok()) return program.status();
-    steps.rows = *std::move(program);
-    if (fused.batch != nullptr) names.push_back("batch");
-  }
+  if (fused.batch != nullptr && steps.rows != nullptr) AddName("batch", &steps.name);
   for (auto it = fused.on_batches.rbegin(); it != fused.on_batches.rend(); ++it) {
-    names.push_back((*it)->name);
+    AddName((*it)->name, &steps.name);
     if (const PrefetchWork* prefetch = (*it)->as<PrefetchWork>()) steps.prefetch = prefetch->count;
     const BatchFnWork* const work = (*it)->as<BatchFnWork>();
     if (work == nullptr) continue;
@@ -128,7 +158,6 @@ absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
     steps.one_to_one &= !work->changes_count;
     steps.at_most_one &= !work->changes_count;
   }
-  steps.name = fmt::format("{}", fmt::join(names, "+"));
   return MakeParallelStage(std::move(stage), std::move(steps), step.get(), std::move(context));
 }
 

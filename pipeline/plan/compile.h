@@ -16,8 +16,9 @@ namespace shardfeed {
 // Makes the stage of the chain that ends with `step`, for the run of `context`, which knows its
 // sources (NumberSources).
 //
-// Consecutive row steps run as one stage, together with the work on batches that follows them. If
-// no row is dropped, batching happens before them, so that they write directly into the batch. A
+// Consecutive row steps run as one stage, together with the work on batches that follows them, but
+// those after a step that replaces rows run as another. If no row is dropped, batching happens
+// before them, so that they write directly into the batch. A
 // repeat after such row steps also moves before them, and thereby into the reader of shards, whose
 // threads continue from one epoch to the next.
 absl::StatusOr<std::unique_ptr<Stage>> Compile(const StepPtr& step,

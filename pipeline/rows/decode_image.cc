@@ -206,6 +206,7 @@ class DecodeImageStep : public RowStep {
             std::memset(image.out + row * image.bytes, 0, image.bytes);
           }
           boxes_.Clear(at);
+          range->invalid[row - range->begin] = 1;
           if (options_.on_damage == OnDamage::kReplace) keep = RowRange::kReplace;
         }
       }

@@ -14,10 +14,12 @@
 namespace shardfeed {
 
 absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
-    std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps) {
+    std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps,
+    bool carries_errors) {
   std::shared_ptr<RowProgram> program(new RowProgram());
   program->input_ = std::move(input);
   program->steps_ = std::move(steps);
+  program->carries_errors_ = carries_errors;
   RowSpec& slots = program->slots_;
   slots = *program->input_;
   std::vector<int> visible;
@@ -25,9 +27,14 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
     program->places_.push_back({Place::kInput, c, 0});
     visible.push_back(static_cast<int>(c));
   }
+  if (carries_errors) visible.pop_back();
   RowSpec fixed;
   for (size_t s = 0; s < program->steps_.size(); ++s) {
     const RowStep& step = *program->steps_[s];
+    if (program->replaces_ && !step.catches()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: the rows before it are still to be replaced", step.name()));
+    }
     const auto hide = [&](const std::string& name) {
       return std::erase_if(visible, [&](int slot) { return slots[slot].name == name; }) > 0;
     };
@@ -73,10 +80,10 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
   }
   for (size_t s = 0; s < program->steps_.size(); ++s) {
     const int valid = program->steps_[s]->valid_output();
-    if (valid < 0) continue;
+    if (valid < 0 || !program->steps_[s]->replaces()) continue;
     const auto column = std::find(visible.begin(), visible.end(),
                                   static_cast<int>(program->plans_[s].first_output) + valid);
-    if (column != visible.end()) program->valid_.push_back(column - visible.begin());
+    program->valid_ = static_cast<int>(column - visible.begin());
   }
   program->result_ = std::move(visible);
   program->fixed_ = std::make_shared<const RowSpec>(std::move(fixed));
@@ -122,6 +129,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
   range.caught.clear();
   range.end = end;
   range.keep.assign(end - begin, 1);
+  range.invalid.assign(end - begin, 0);
   range.slots.resize(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Place& place = places_[i];
@@ -140,6 +148,15 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
        it != input.damaged.end() && *it < end; ++it) {
     range.keep[*it - begin] = RowRange::kDropped;
     ClearFixed(*it, &range);
+  }
+  if (carries_errors_) {
+    const auto* errors = reinterpret_cast<const std::string_view*>(input.columns.back().data);
+    for (size_t row = begin; row < end; ++row) {
+      if (errors[row].empty()) continue;
+      range.keep[row - begin] = RowRange::kDropped;
+      range.caught.emplace_back(row, errors[row]);
+      ClearFixed(row, &range);
+    }
   }
   absl::Status failed;
   size_t failed_row = begin;
@@ -164,6 +181,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
     failed = std::move(status);
     failed_row = range.end = range.failed_row;
     range.keep.resize(range.end - begin);
+    range.invalid.resize(range.end - begin);
     for (size_t before = 0; before <= s; ++before) {
       memory->steps[before]->Truncate(range.end - begin);
     }
@@ -259,17 +277,14 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       if (auto lent = step->lends()) out.memory.push_back(std::move(lent));
     }
   }
-  if (!filters_ && valid_.empty()) return out;
   std::vector<uint8_t> keep;
   keep.reserve(out.rows);
   for (const auto& range : ranges) {
+    const std::vector<uint8_t>& invalid = range->range.invalid;
+    *num_invalid += std::count(invalid.begin(), invalid.end(), 1);
     keep.insert(keep.end(), range->range.keep.begin(), range->range.keep.end());
   }
-  for (size_t row = 0; row < out.rows && !valid_.empty(); ++row) {
-    const bool valid = std::all_of(valid_.begin(), valid_.end(),
-                                   [&](size_t column) { return out.columns[column].data[row]; });
-    *num_invalid += keep[row] != RowRange::kDropped && !valid;
-  }
+  if (!filters_ && !replaces_) return out;
   // Without a filter, only damaged records are not kept, and those stay in place.
   if (std::all_of(keep.begin(), keep.end(), [&](uint8_t k) {
         return k == RowRange::kKept || k == RowRange::kCaught ||
@@ -304,8 +319,8 @@ Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
   }
   builder.AppendMore(begin, rows.rows - begin);
   Batch out = builder.Finish(rows.batched);
-  for (size_t column : valid_) {
-    for (size_t row : replaced) out.columns[column].data[row] = 0;
+  if (valid_ >= 0) {
+    for (size_t row : replaced) out.columns[valid_].data[row] = 0;
   }
   return out;
 }

@@ -21,9 +21,15 @@ struct RangeMemory {
 // Immutable and thread-safe.
 class RowProgram {
  public:
-  // InvalidArgument: a step needs a column that does not exist.
+  // `carries_errors`: the last column of the input is that of a CatchStep, at which an earlier
+  // program ended. The steps do not see it, nor the rows with errors, which are passed on to a
+  // CatchStep of this program.
+  //
+  // InvalidArgument: a step needs a column that does not exist, or sees rows that are still to be
+  // replaced (see RowStep::replaces).
   static absl::StatusOr<std::shared_ptr<const RowProgram>> Make(
-      std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps);
+      std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps,
+      bool carries_errors = false);
 
   const std::shared_ptr<const RowSpec>& output() const { return output_; }
   const std::vector<std::shared_ptr<const RowStep>>& steps() const { return steps_; }
@@ -45,7 +51,7 @@ class RowProgram {
   // Size of what the steps have made outside the fixed columns.
   uint64_t VariableBytes(const RangeMemory& memory) const;
   // Assembles the batch from all ranges, in order, without the rows that filters dropped.
-  // `num_invalid`: number of rows that a step has marked as invalid. Throws NoRoomError.
+  // `num_invalid`: see RowRange::invalid. Throws NoRoomError.
   Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
                const HostAllocator& allocator, uint64_t* num_invalid) const;
 
@@ -75,12 +81,13 @@ class RowProgram {
   std::shared_ptr<const RowSpec> fixed_;
   std::vector<size_t> fixed_steps_;  // steps that write fixed columns
   size_t fixed_row_bytes_ = 0;
-  std::vector<int> result_;    // slots of the output's columns
-  std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output
+  std::vector<int> result_;  // slots of the output's columns
+  int valid_ = -1;           // valid_output() of the step that replaces rows: column of the output
   std::shared_ptr<const RowSpec> output_;
   size_t catching_ = 0;  // errors of the steps before this one are caught
   bool filters_ = false;
   bool replaces_ = false;
+  bool carries_errors_ = false;
   bool keeps_input_ = false;  // the output has views into the input's memory
 };
 

@@ -339,6 +339,11 @@ class CatchStep : public RowStep {
     if (text && text->empty()) text = absl::StatusCodeToString(error.code());
     return text;
   }
+  std::shared_ptr<const RowStep> CatchBefore(const RowSpec& spec) const override {
+    std::string column = outputs_[0].name;
+    while (FindColumn(spec, column) >= 0) column = fmt::format("({})", column);
+    return std::make_shared<CatchStep>(std::move(column), text_);
+  }
   std::unique_ptr<StepMemory> MakeMemory() const override { return std::make_unique<MapMemory>(); }
 
   absl::Status Run(absl::Span<const int>, size_t first_output, RowRange* range,

@@ -36,6 +36,9 @@ struct RowRange {
   // of the batch that is kept takes its place.
   enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2, kCaught = 3 };
   std::vector<uint8_t> keep;
+  // One entry per row of the range: whether a step could not decode it, so that it is replaced or
+  // holds zeros. Later steps change nothing about it.
+  std::vector<uint8_t> invalid;
   // Where a step begins: at `begin` or, again, at a row on which it failed and whose error was
   // caught. That row is kDropped for the following steps until the CatchStep makes it kCaught: it
   // is delivered unchanged, and replaces no other row.
@@ -99,7 +102,9 @@ class RowStep {
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
-  // Whether it may mark rows as RowRange::kReplace.
+  // Whether it may mark rows as RowRange::kReplace. Such a row is replaced when all rows of its
+  // batch are done, and no function may see it before, so only a CatchStep may follow in its
+  // program.
   virtual bool replaces() const { return false; }
   // Whether errors of preceding steps do not end the run: see MakeCatchStep.
   virtual bool catches() const { return false; }
@@ -107,10 +112,15 @@ class RowStep {
   virtual std::optional<std::string> Catch(const absl::Status& /*error*/) const {
     return std::nullopt;
   }
+  // The same for a program of steps that ends earlier, with the columns `spec`, and whose caught
+  // errors the next program carries on. Requires catches().
+  virtual std::shared_ptr<const RowStep> CatchBefore(const RowSpec& /*spec*/) const {
+    return nullptr;
+  }
   // Whether its outputs may use the memory of the columns that they replace, if an earlier step
   // wrote those.
   virtual bool in_place() const { return false; }
-  // The uint8 output that tells valid rows (1) from invalid ones (0); -1: all rows are valid.
+  // The uint8 output that tells valid rows (1) from invalid ones (0); -1: there is none.
   virtual int valid_output() const { return -1; }
   // What its bytes outputs may point to, besides the input batch.
   virtual std::shared_ptr<const void> lends() const { return nullptr; }

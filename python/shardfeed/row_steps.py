@@ -101,10 +101,12 @@ class RowSteps(Chain):
           1/8 of its size, which is faster, but changes the levels a little. False: decodes it at
           full size and then resizes it, as Pillow does: for exact evaluation.
         - `on_damage`: what happens to an image that cannot be decoded. "fail" ends the run with
-          an error that names the record; "replace" uses another row of the batch; "zero" leaves
-          zeros; "accept" uses what can be decoded of a damaged JPEG. "replace" and "zero" add a
-          uint8 column OUTPUT/valid, which is 1 for each decoded image. `channels`, `dtype` and
-          `masks` that do not fit an image are no damage, but a ValueError in any case.
+          an error that names the record; "replace" uses another row of the batch, or zeros if it
+          has no sound one, as for a single row by its number; "zero" leaves zeros; "accept" uses
+          what can be decoded of a damaged JPEG. "replace" and "zero" add a uint8 column
+          OUTPUT/valid, which is 1 for each decoded image, and later steps see what they filled
+          in. `channels`, `dtype` and `masks` that do not fit an image are no damage, but a
+          ValueError in any case.
         - `max_pixels` (134 million), `max_scans` (500): images with more cannot be decoded, so that
           they do not take memory and time.
 

@@ -242,6 +242,60 @@ def test_damage_is_replaced(damaged):
     assert np.array_equal(batch["image"][bad], batch["image"][other])
 
 
+def count_invalid(it):
+    return sum(stage["invalid"] for stage in it.stats()["stages"])
+
+
+def without_valid(row):
+    return {"n": row["n"], "any": bool(row["image"].any()), "ok": row["image/valid"]}
+
+
+OUTPUT = {"n": sf.int64, "any": sf.uint8, "ok": sf.uint8}
+
+
+@pytest.mark.parametrize("follow, ignored", [
+    (lambda ds: ds.map(without_valid), 0),
+    (lambda ds: ds.map(without_valid, output=OUTPUT), 0),
+    (lambda ds: ds.map(lambda row: {**row, "more": 1}).map(without_valid), 0),
+    (lambda ds: ds.map(without_valid).filter(lambda row: True), 0),
+    (lambda ds: ds.filter(lambda row: True).map(without_valid), 0),
+    (lambda ds: ds.map(without_valid).ignore_errors(), 0),
+    (lambda ds: ds.map(without_valid).map(lambda row: {**row, "tenth": 1 // (row["n"] % 10 - 5 or not row["ok"])})
+     .ignore_errors(), 4),
+    (lambda ds: ds.map(without_valid).take(COUNT), 0),
+    (lambda ds: ds.take(COUNT).map(without_valid), 0),
+    (lambda ds: ds.map(without_valid).shuffle(1, 8), 0),
+    (lambda ds: ds.augment("image", [sf.augment.RandomHorizontalFlip()]).map(without_valid), 0)])
+def test_functions_see_what_replaces_a_row(damaged, follow, ignored):
+    with iter(follow(damaged.decode_image(size=16, on_damage="replace")).batch(8)) as it:
+        batches = list(it)
+        assert count_invalid(it) == 1 and it.stats()["ignored"] == ignored
+    rows = {key: np.concatenate([batch[key] for batch in batches]) for key in OUTPUT}
+    assert len(rows["n"]) == COUNT - ignored and DAMAGED not in rows["n"]
+    assert rows["any"].all() and rows["ok"].tolist().count(0) == 1
+
+
+@pytest.mark.parametrize("follow", [
+    lambda ds: ds.map(without_valid), lambda ds: ds.map(lambda row: {"n": row["n"], "any": row["image"].any(), "ok": 1}),
+    lambda ds: ds.filter(lambda row: True).map(without_valid), lambda ds: ds.map(without_valid).ignore_errors()])
+def test_functions_see_zeros_and_their_mark(damaged, follow):
+    with iter(follow(damaged.decode_image(size=16, on_damage="zero")).batch(COUNT)) as it:
+        batch = next(it)
+        assert count_invalid(it) == 1
+    assert batch["n"][~batch["any"].astype(bool)].tolist() == [DAMAGED]
+
+
+def test_without_another_row_a_damaged_image_is_zeros(damaged):
+    ds = damaged.decode_image(size=16, on_damage="replace")
+    place = next(i for i in range(COUNT) if ds[i]["n"] == DAMAGED)
+    for row in [ds[place], ds[[place]][0], next(b for b in ds.batch(1) if b["n"][0] == DAMAGED)]:
+        assert not row["image"].any() and row["image/valid"] == 0 and row["n"] == DAMAGED
+    other = (place + 1) % COUNT
+    rows = ds[[other, place]]
+    assert rows[0]["image/valid"] == 1 and rows[1]["image/valid"] == 0
+    assert rows[1]["n"] == rows[0]["n"] and np.array_equal(rows[1]["image"], rows[0]["image"])
+
+
 def test_damage_is_accepted(damaged):
     wanted = list(damaged.decode_image(size=16, on_damage="zero"))
     for row, other in zip(damaged.decode_image(size=16, on_damage="accept"), wanted):

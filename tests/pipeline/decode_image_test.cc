@@ -201,17 +201,161 @@ TEST(DecodeImageTest, ZeroKeepsTheOtherColumns) {
   EXPECT_EQ((*it)->stats().stages.back().invalid, 3);
 }
 
-TEST(DecodeImageTest, ReplaceGoesTogetherWithFilters) {
-  const Dataset ds = Images(WithBroken())
-                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
-                         .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; })
-                         .Batch(6);
-  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
-  ASSERT_OK(it);
+// Keeps rows with even numbers.
+bool IsEven(RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; }
+
+// Replaces all columns by what a function sees in the number, the pixels and image/valid.
+Dataset Seen(const Dataset& ds, int64_t fails = -1) {
+  const auto column = [&](std::string_view name) { return FindColumn(ds.spec(), name); };
+  std::vector<std::string> drops;
+  for (const ColumnSpec& spec : ds.spec()) drops.push_back(spec.name);
+  return ds.Map(
+      {{"number", DType::kInt64, {}}, {"any", DType::kUInt8, {}}, {"ok", DType::kUInt8, {}}},
+      [number = column("number"), image = column("image"), ok = column("image/valid"),
+       fails](RowContext& row) -> absl::Status {
+        const auto pixels = row.In<uint8_t>(image);
+        row.Out<int64_t>(0)[0] = row.In<int64_t>(number)[0];
+        row.Out<uint8_t>(1)[0] =
+            std::ranges::any_of(pixels, [](uint8_t level) { return level > 0; });
+        row.Out<uint8_t>(2)[0] = row.In<uint8_t>(ok)[0];
+        if (row.Out<int64_t>(0)[0] == fails) return absl::DataLossError("not this one");
+        return absl::OkStatus();
+      },
+      drops);
+}
+
+// Adds columns with the names that Seen sees, and one with the name of a hidden column.
+Dataset Named(const Dataset& seen) {
+  const auto copy = [](RowContext& row) {
+    row.Out<uint8_t>(0)[0] = row.In<uint8_t>(1)[0];
+    row.Out<uint8_t>(1)[0] = row.In<uint8_t>(2)[0];
+    row.Out<uint8_t>(2)[0] = 7;
+    return absl::OkStatus();
+  };
+  return seen.Map({{"image", DType::kUInt8, {}},
+                   {"image/valid", DType::kUInt8, {}},
+                   {"(ignore_errors)", DType::kUInt8, {}}},
+                  copy);
+}
+
+// The columns of Seen, of all rows, and how many were counted as invalid.
+struct Told {
+  std::vector<int64_t> numbers;
+  std::vector<int> any;
+  std::vector<int> ok;
+  uint64_t invalid = 0;
+  uint64_t ignored = 0;
+};
+
+Told Tell(const Dataset& ds, int threads) {
+  Told told;
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = threads});
+  EXPECT_OK(it);
+  while (it.ok()) {
+    Batch batch;
+    absl::Status status = (*it)->Next(&batch);
+    EXPECT_OK(status);
+    if (!status.ok() || batch.empty()) break;
+    for (int64_t n : batch.Values<int64_t>(batch.Find("number"))) told.numbers.push_back(n);
+    for (uint8_t n : batch.Values<uint8_t>(batch.Find("any"))) told.any.push_back(n);
+    for (uint8_t n : batch.Values<uint8_t>(batch.Find("ok"))) told.ok.push_back(n);
+  }
+  for (const StageStats& stage : (*it)->stats().stages) told.invalid += stage.invalid;
+  told.ignored = (*it)->stats().ignored;
+  return told;
+}
+
+TEST(DecodeImageTest, FunctionsSeeWhatTakesTheRowsPlace) {
+  const Dataset ds =
+      Images(WithBroken()).DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace));
+  for (const int threads : {1, 3}) {
+    for (const Dataset& seen : {Seen(ds).Batch(6), Seen(Named(Seen(ds))).Batch(6),
+                                Seen(ds).Repeat(1).Batch(6), Seen(ds.Take(6)).Batch(2)}) {
+      const Told told = Tell(seen, threads);
+      EXPECT_THAT(told.numbers, ElementsAre(1, 1, 1, 1, 4, 5));
+      EXPECT_THAT(told.any, ::testing::Each(1));
+      EXPECT_THAT(told.ok, ElementsAre(0, 1, 0, 0, 1, 1));
+      EXPECT_EQ(told.invalid, 3);
+    }
+    // The batches of the chain are those in which rows are replaced.
+    EXPECT_THAT(Tell(Seen(ds).Batch(2), threads).numbers, ElementsAre(1, 1, 2, 3, 4, 5));
+    EXPECT_THAT(Tell(Seen(ds).Batch(2), threads).any, ElementsAre(1, 1, 0, 0, 1, 1));
+    EXPECT_THAT(Tell(Seen(ds).Batch(2), threads).ok, ElementsAre(0, 1, 0, 0, 1, 1));
+    EXPECT_EQ(Tell(Seen(ds).Batch(2), threads).invalid, 3);
+  }
+}
+
+TEST(DecodeImageTest, ReplacedRowsAreCountedWhateverFollows) {
+  const Dataset images = Images(WithBroken());
+  const DecodeImageOptions replace = Options(CropKind::kNone, OnDamage::kReplace);
+  const DecodeImageOptions zero = Options(CropKind::kNone, OnDamage::kZero);
+  for (const int threads : {1, 3}) {
+    // A filter sees the rows that take the place of others.
+    Told told = Tell(Seen(images.DecodeImage("encoded", replace)).Filter(IsEven).Batch(6), threads);
+    EXPECT_THAT(told.numbers, ElementsAre(4));
+    EXPECT_THAT(told.ok, ElementsAre(1));
+    EXPECT_EQ(told.invalid, 3);
+    told = Tell(Seen(images.DecodeImage("encoded", replace).Filter(IsEven)).Batch(6), threads);
+    EXPECT_THAT(told.numbers, ElementsAre(4));
+    EXPECT_EQ(told.invalid, 3);
+    // Of rows that a filter drops, none takes the place of another.
+    told = Tell(Seen(images.Filter(IsEven).DecodeImage("encoded", replace)).Batch(6), threads);
+    EXPECT_THAT(told.numbers, ElementsAre(4, 4, 4));
+    EXPECT_THAT(told.any, ::testing::Each(1));
+    EXPECT_THAT(told.ok, ElementsAre(0, 0, 1));
+    EXPECT_EQ(told.invalid, 2);
+    told = Tell(Seen(images.DecodeImage("encoded", zero)).Batch(6), threads);
+    EXPECT_THAT(told.numbers, ElementsAre(0, 1, 2, 3, 4, 5));
+    EXPECT_THAT(told.any, ElementsAre(0, 1, 0, 0, 1, 1));
+    EXPECT_THAT(told.ok, ElementsAre(0, 1, 0, 0, 1, 1));
+    EXPECT_EQ(told.invalid, 3);
+    told = Tell(Seen(images.DecodeImage("encoded", zero)).Filter(IsEven).Batch(6), threads);
+    EXPECT_THAT(told.numbers, ElementsAre(0, 2, 4));
+    EXPECT_EQ(told.invalid, 3);
+  }
+}
+
+TEST(DecodeImageTest, IgnoredErrorsGoTogetherWithReplacing) {
+  std::vector<std::string> broken = WithBroken();
+  const auto images = [&](int64_t fails) {
+    return Images(broken).Map({{"copy", DType::kBytes, {}}},
+                              [fails](RowContext& row) -> absl::Status {
+                                if (row.In<int64_t>(0)[0] == fails)
+                                  return absl::DataLossError("before");
+                                row.Out<std::string_view>(0)[0] = row.In<std::string_view>(1)[0];
+                                return absl::OkStatus();
+                              });
+  };
+  const SkipCeiling all = {.at_least = 100};
+  DecodeImageOptions options = Options(CropKind::kNone, OnDamage::kReplace);
+  for (const int threads : {1, 3}) {
+    // Row 1 fails before rows are replaced, and takes no other's place; row 5 fails after it.
+    Told told = Tell(Seen(images(1).DecodeImage("encoded", options), 5).IgnoreErrors(all).Batch(6),
+                     threads);
+    EXPECT_THAT(told.numbers, ElementsAre(4, 4, 4, 4));
+    EXPECT_THAT(told.any, ::testing::Each(1));
+    EXPECT_THAT(told.ok, ElementsAre(0, 0, 0, 1));
+    EXPECT_EQ(told.invalid, 3);
+    EXPECT_EQ(told.ignored, 2);
+    // Rows of two images, one of which replaces rows again; a column has the catch step's name.
+    const auto twice = [&](const Dataset& ds) {
+      DecodeImageOptions other = options;
+      other.output = "other";
+      const Dataset both = ds.DecodeImage("encoded", options).DecodeImage("copy", other);
+      return Seen(Named(Seen(both)), 5).IgnoreErrors(all).Batch(6);
+    };
+    told = Tell(twice(images(1)), threads);
+    EXPECT_THAT(told.numbers, ElementsAre(4, 4, 4, 4));
+    EXPECT_THAT(told.ok, ElementsAre(0, 0, 0, 1));
+    EXPECT_EQ(told.invalid, 3);
+    EXPECT_EQ(told.ignored, 2);
+  }
+  auto it = *Seen(images(1).DecodeImage("encoded", options), 5).IgnoreErrors(all).Start();
   Batch batch;
-  ASSERT_OK((*it)->Next(&batch));
-  EXPECT_THAT(batch.Values<int64_t>(batch.Find("number")), ElementsAre(4, 4, 4));
-  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image/valid")), ElementsAre(0, 0, 1));
+  while (it->Next(&batch).ok() && !batch.empty()) {
+  }
+  EXPECT_THAT(it->stats().first_ignored,
+              ElementsAre("element 1 of epoch 0: before", "element 5 of epoch 0: not this one"));
 }
 
 TEST(DecodeImageTest, AcceptTakesWhatDecodes) {

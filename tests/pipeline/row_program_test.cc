@@ -140,6 +140,25 @@ TEST_F(RowProgramTest, StepsGoOnBehindRowsThatAreCaught) {
   EXPECT_FAILS(Run(Counted(3)), kDataLoss, "always");
 }
 
+TEST_F(RowProgramTest, NoStepSeesRowsThatAreStillToBeReplaced) {
+  class Replacing : public RowStep {
+   public:
+    std::string name() const override { return "replacing"; }
+    bool replaces() const override { return true; }
+    std::unique_ptr<StepMemory> MakeMemory() const override {
+      return MakeFilterStep(nullptr, 0)->MakeMemory();
+    }
+    absl::Status Run(absl::Span<const int>, size_t, RowRange*, StepMemory*) const override {
+      return absl::OkStatus();
+    }
+  };
+  const auto replacing = std::make_shared<Replacing>();
+  EXPECT_FAILS(RowProgram::Make(Numbers(), {replacing, Repeated("a", -1)}).status(),
+               kInvalidArgument, "a: the rows before it are still to be replaced");
+  EXPECT_OK(
+      RowProgram::Make(Numbers(), {Repeated("a", -1), replacing, MakeCatchStep("error", {})}));
+}
+
 TEST_F(RowProgramTest, WhatStepsMakeIsCounted) {
   Make({Repeated("a", -1)});
   ASSERT_OK(Run(Counted(4)));
