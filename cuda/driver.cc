@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/fork_count.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 
@@ -130,21 +131,29 @@ absl::Status CudaDriver::Check(CuResult result, std::string_view call) const {
 absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
   struct Loaded {
     Mutex mutex;
-    std::map<std::string, std::unique_ptr<CudaDriver>> drivers
-        ABSL_GUARDED_BY(mutex);  // keyed by path
+    struct Driver {
+      std::unique_ptr<CudaDriver> driver;
+      uint64_t forks = 0;  // ForkCount() when it was opened
+    };
+    std::map<std::string, Driver> drivers ABSL_GUARDED_BY(mutex);  // keyed by path
   };
   // Drivers stay loaded: their threads may run until the process ends.
   static auto* const loaded = new Loaded();
   const char* named = std::getenv(kPathVariable);
   const std::string path = named != nullptr && *named != '\0' ? named : kLibrary;
   MutexLock lock(loaded->mutex);
-  std::unique_ptr<CudaDriver>& driver = loaded->drivers[path];
-  if (driver == nullptr) {
+  Loaded::Driver& known = loaded->drivers[path];
+  if (known.driver == nullptr) {
     absl::StatusOr<std::unique_ptr<CudaDriver>> opened = Open(path, path != kLibrary);
     if (!opened.ok()) return opened.status();
-    driver = *std::move(opened);
+    known = {*std::move(opened), ForkCount()};
   }
-  return driver.get();
+  if (known.forks != ForkCount()) {
+    return absl::FailedPreconditionError(
+        "this process was forked after its parent had used CUDA, which does not work in the child; "
+        "fork before the parent uses CUDA, or start the process by spawn instead of fork");
+  }
+  return known.driver.get();
 }
 
 }  // namespace shardfeed

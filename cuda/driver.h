@@ -110,6 +110,7 @@ struct CudaDriver {
   // Loads libcuda.so.1, or the library that the environment variable SHARDFEED_CUDA_DRIVER names,
   // and initializes it. Later calls for the same library return the same driver. Thread-safe.
   // Unavailable: there is no driver or no device; the message says what was tried.
+  // FailedPrecondition: this process was forked after its parent had loaded it.
   static absl::StatusOr<const CudaDriver*> Load();
 };
 

@@ -177,7 +177,7 @@ class DeviceIterator {
  public:
   // Starts a run, which begins to work with the first Next. InvalidArgument: the dataset's elements
   // are rows, or an option is invalid. Unavailable: there is no GPU; the message says what was
-  // tried.
+  // tried. FailedPrecondition: this process was forked after its parent had used CUDA.
   static absl::StatusOr<std::unique_ptr<DeviceIterator>> Start(const Dataset& dataset,
                                                                DeviceOptions options = {},
                                                                RunOptions run = {});

@@ -169,7 +169,8 @@ class Chain(Viewable):
           stream.
 
         ValueError: the elements are rows, or an option is invalid. OSError: there is no GPU;
-        the message says what was looked for."""
+        the message says what was looked for. RuntimeError: this process was forked after its
+        parent had used CUDA."""
         if not self._plan.batched():
             raise ValueError("cuda: expected batches, but the elements here are rows: batch first")
         return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)

@@ -1,5 +1,9 @@
 #include "cuda/driver.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "cuda/device.h"
@@ -46,6 +50,43 @@ TEST(DriverTest, WithoutADeviceTheErrorTellsWhatIsVisible) {
   EXPECT_FAILS(CudaDevice::Open(-1), kInvalidArgument, "there is no CUDA device -1");
   EXPECT_FAILS(CudaDevice::NameOf(2), kInvalidArgument, "there is no CUDA device 2");
   EXPECT_EQ(*CudaDevice::NameOf(1), "stand-in 1");
+}
+
+// What NameOf(0) says in a child after fork: the name, or an error.
+std::string NameInChild() {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const absl::StatusOr<std::string> name = CudaDevice::NameOf(0);
+    const std::string text = name.ok() ? *name : std::string(name.status().message());
+    _exit(write(ends[1], text.data(), text.size()) < 0);
+  }
+  close(ends[1]);
+  std::string text(1000, '\0');
+  text.resize(std::max<ssize_t>(read(ends[0], text.data(), text.size()), 0));
+  close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return text;
+}
+
+TEST(DriverForkTest, OnlyAChildWhoseParentHasNotUsedCudaMayUseIt) {
+  // In a process that has not used it: the tests share one.
+  const auto run = [] {
+    setenv("SHARDFEED_CUDA_DRIVER", "tests/cuda/libcuda_stand_in.so", 1);
+    EXPECT_EQ(NameInChild(), "stand-in 0");
+    EXPECT_EQ(*CudaDevice::NameOf(0), "stand-in 0");
+    EXPECT_EQ(NameInChild(),
+              "this process was forked after its parent had used CUDA, which does not work in the "
+              "child; fork before the parent uses CUDA, or start the process by spawn instead of "
+              "fork");
+    EXPECT_EQ(*CudaDevice::NameOf(0), "stand-in 0");
+    std::_Exit(::testing::Test::HasFailure());
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

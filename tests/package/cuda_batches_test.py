@@ -267,6 +267,24 @@ if os.fork() == 0:
     sys.exit(0)
 print(os.wait()[1], batch["value"].numpy().tolist())
 """, "True True True 0 [0, 1]"),
+    ("""
+ds = sf.range(1000).batch(2)
+def child(use):
+    sys.stdout.flush()
+    if os.fork() == 0:
+        try:
+            print(use(), end=" ", flush=True)
+        except RuntimeError as error:
+            print("which does not work in the child" in str(error), end=" ", flush=True)
+        sys.exit(0)
+    assert os.wait()[1] == 0
+child(lambda: next(iter(ds.cuda()))["value"].numpy().tolist())  # before the parent has used CUDA
+view = ds.cuda()
+print(next(iter(view))["value"].numpy().tolist(), end=" ")
+child(lambda: next(iter(view)))
+child(ds.cuda)
+child(lambda: next(iter(ds))["value"].tolist())
+""", "[0, 1] [0, 1] True True [0, 1]"),
 ])
 def test_processes_end(driver, rest, out):
     done = subprocess.run([sys.executable, "-c", PROGRAM + rest], capture_output=True, text=True,
