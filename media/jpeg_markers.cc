@@ -14,8 +14,11 @@ uint32_t Load16(std::string_view bytes, size_t at) {
   return uint32_t{Byte(bytes, at)} << 8 | Byte(bytes, at + 1);
 }
 
-// As T.81 allows (table B.2): lossless processes have 2 to 16 bits, all others 8 or 12.
+// As T.81 allows (table B.2): the baseline process has 8 bits, lossless ones have 2 to 16, all
+// others 8 or 12.
 bool MayHavePrecision(const JpegFrame& frame) {
+  constexpr uint8_t kBaseline = 0xc0;
+  if (frame.sof == kBaseline) return frame.precision == 8;
   const bool lossless = (frame.sof & 3) == 3;
   return lossless ? frame.precision >= 2 && frame.precision <= 16
                   : frame.precision == 8 || frame.precision == 12;

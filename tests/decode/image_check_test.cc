@@ -137,9 +137,16 @@ TEST(ImageCheckTest, BrokenIsWhatLibjpegWarnsAbout) {
 }
 
 TEST(ImageCheckTest, WhatCannotBeDecodedIsCounted) {
-  // 12-bit samples.
+  // 12-bit samples, which baseline JPEGs (SOF0) do not have.
   std::string jpeg = MakeJpeg({.width = 16, .height = 16});
-  jpeg[testing::FindMarker(jpeg, 0xc0) + 4] = 12;
+  const size_t sof = testing::FindMarker(jpeg, 0xc0);
+  jpeg[sof + 4] = 12;
+  ImageCheck baseline;
+  EXPECT_THAT(Check(baseline, Record({{"image/encoded", jpeg}})),
+              ElementsAre(HasSubstr("samples of 12 bits")));
+  EXPECT_EQ(baseline.counts().broken, 1);
+  EXPECT_THAT(baseline.counts().not_decoded, IsEmpty());
+  jpeg[sof + 1] = '\xc1';
   ImageCheck check;
   EXPECT_THAT(Check(check, Record({{"image/encoded", jpeg}})), IsEmpty());
   EXPECT_EQ(check.counts().sound + check.counts().broken, 0);

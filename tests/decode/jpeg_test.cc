@@ -369,8 +369,14 @@ TEST_F(JpegTest, WhatCannotBeDecodedIsTold) {
     copy[sof + offset] = value;
     return copy;
   };
-  EXPECT_FAILS(DecodeAll(decoder_, patched(4, 12), 60, 40), kUnimplemented,
-               "JPEG of a kind that is not supported: Unsupported JPEG data precision 12");
+  for (const char process : {'\xc1', '\xc2'}) {
+    std::string twelve = patched(4, 12);
+    twelve[sof + 1] = process;
+    EXPECT_FAILS(DecodeAll(decoder_, twelve, 60, 40), kUnimplemented,
+                 "JPEG of a kind that is not supported: Unsupported JPEG data precision 12");
+  }
+  EXPECT_FAILS(DecodeAll(decoder_, patched(4, 12), 60, 40), kDataLoss,
+               "JPEG is damaged at byte " + std::to_string(sof + 4) + ": samples of 12 bits");
   EXPECT_FAILS(DecodeAll(decoder_, patched(1, '\xc3'), 60, 40), kUnimplemented,
                "Unsupported JPEG process: SOF type 0xc3");
   // Behind the header, such a marker is damage.
@@ -383,6 +389,11 @@ TEST_F(JpegTest, WhatCannotBeDecodedIsTold) {
   second.insert(sof, std::string("\xff\xc0\0\x0b\x08\0\x28\0\x3c\1\1\x11\0", 13));
   second[sof + 14] = '\xc6';
   EXPECT_FAILS(DecodeAll(decoder_, second, 60, 40), kDataLoss, "invalid second frame header");
+  // 12 blocks in an MCU.
+  std::string many = patched(11, 0x22);
+  many[sof + 14] = many[sof + 17] = 0x22;
+  EXPECT_FAILS(DecodeAll(decoder_, many, 60, 40), kDataLoss,
+               "JPEG is damaged: Sampling factors too large for interleaved scan");
   std::string fractional = patched(11, 0x31);
   fractional[sof + 14] = 0x21;
   EXPECT_FAILS(DecodeAll(decoder_, fractional, 60, 40), kUnimplemented, "Fractional sampling");

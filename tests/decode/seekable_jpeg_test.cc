@@ -272,7 +272,11 @@ TEST(SeekableJpegTest, KindsThatCannotBeRewrittenAreKept) {
              "arithmetic coding");
   ExpectKept(MakeJpeg({.width = 60, .height = 40, .arithmetic = true, .progressive = true}),
              Outcome::kUnsupported, "arithmetic coding");
-  ExpectKept(patched(4, 12), Outcome::kUnsupported, "samples of more than 8 bits");
+  std::string twelve = patched(4, 12);
+  ExpectKept(twelve, Outcome::kDamaged,
+             "JPEG is damaged at byte " + std::to_string(sof + 4) + ": samples of 12 bits");
+  twelve[sof + 1] = '\xc1';
+  ExpectKept(twelve, Outcome::kUnsupported, "samples of more than 8 bits");
   ExpectKept(patched(1, '\xc3'), Outcome::kUnsupported, "lossless coding");
   ExpectKept(patched(1, '\xc6'), Outcome::kUnsupported, "hierarchical coding");
   ExpectKept(

@@ -116,7 +116,8 @@ TEST(ImageHeaderTest, ReadsEveryKindOfJpegFrame) {
   for (int sof : {0xc0, 0xc1, 0xc2, 0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf}) {
     ExpectHeader(Jpeg(static_cast<char>(sof), 300, 65535), "jpeg", 300, 65535, 1);
   }
-  for (const auto& [sof, bits] : {std::pair('\xc0', 12), {'\xc1', 12}, {'\xc3', 2}, {'\xc7', 16}}) {
+  for (const auto& [sof, bits] :
+       {std::pair('\xc0', 8), {'\xc1', 12}, {'\xc2', 12}, {'\xc3', 2}, {'\xc7', 16}}) {
     ExpectHeader(Patched(Jpeg(sof, 3, 4), 6, {static_cast<char>(bits)}), "jpeg", 3, 4, 1);
   }
 }
@@ -234,6 +235,7 @@ TEST(ImageHeaderTest, SaysWhereAJpegIsDamaged) {
   ExpectError("\xff\xd8\xff\xd9"s, "JPEG is damaged at byte 2: its end comes before");
   ExpectError("\xff\xd8\xff\xc0\0\x0b\x08\0\x01\0\x01\x03"s, "a frame header of 11 bytes for 3");
   for (const auto& [sof, bits] : {std::pair('\xc0', 235),
+                                  {'\xc0', 12},
                                   {'\xc1', 16},
                                   {'\xc2', 9},
                                   {'\xc5', 0},

@@ -112,12 +112,12 @@ absl::Status LibjpegErrors::ToStatus(uint64_t num_bytes) const {
     return absl::DataLossError(
         fmt::format("JPEG is cut off: the file ends after {} bytes, before its image", num_bytes));
   }
-  // A header in the midst of the scans is damage, whatever kind it announces.
+  // A header in the midst of the scans is damage, whatever kind it announces. So is a scan with
+  // more than 10 blocks in an MCU (JERR_BAD_MCU_SIZE), which no JPEG may have.
   switch (in_scans && code == JERR_SOF_UNSUPPORTED ? 0 : code) {
     case JERR_OUT_OF_MEMORY:
       return absl::ResourceExhaustedError("there is not enough memory for the JPEG's image");
     case JERR_ARITH_NOTIMPL:
-    case JERR_BAD_MCU_SIZE:
     case JERR_BAD_PRECISION:
     case JERR_CCIR601_NOTIMPL:
     case JERR_COMPONENT_COUNT:
