@@ -219,6 +219,14 @@ def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal
     return done
 
 
+def _counted(n: int, one: str) -> str:
+    return f"{n} {one}{'s' * (n != 1)}"
+
+
+def _amounts(shards: int, records: int, size: int) -> str:
+    return f"{_counted(shards, 'shard')}, {_counted(records, 'record')}, {_counted(size, 'byte')}"
+
+
 def _paragraph(text: str) -> str:
     from html import escape
     return f"<p>{escape(text)}</p>"
@@ -264,8 +272,8 @@ class VerifyReport(NamedTuple):
             raise (OSError if first.kind == "unreadable" else DataLossError)(first.detail)
 
     def __repr__(self) -> str:
-        lines = [f"{self.shards} shards, {self.records} records, {self.bytes} bytes: "
-                 + ("intact" if self else f"{self.num_defects} defects")]
+        lines = [f"{_amounts(self.shards, self.records, self.bytes)}: "
+                 + ("intact" if self else _counted(self.num_defects, "defect"))]
         return "\n".join(lines + [f"  {d.detail}" for d in self.defects]
                          + [f"  note: {note}" for note in self.notes])
 
@@ -323,8 +331,7 @@ class Inspection:
         return rows
 
     def __repr__(self) -> str:
-        head = (f"{' '.join(self._spec)}: {self.data['shards']} shards, {self.records} records, "
-                f"{self.data['bytes']} bytes")
+        head = f"{' '.join(self._spec)}: {_amounts(self.data['shards'], self.records, self.data['bytes'])}"
         rows = [["feature", "kind", "values", "records"], *self._rows()]
         widths = [max(len(row[i]) for row in rows) for i in (0, 1, 2, 3)]
         lines = ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip()

@@ -10,6 +10,7 @@ import numpy as np
 from . import _core
 from . import structure as structures
 from ._core import DeviceArray
+from .arguments import Seed, checked, shown
 from .features import dtype_name
 from .iterator import checked_state, run_options
 from .receivers import JaxReceiver, Receiver, TorchReceiver
@@ -39,14 +40,40 @@ class Normalize(NamedTuple):
     seed: int = 0
 
     def core(self) -> Dict[str, Any]:
-        def numbers(values: Any) -> List[float]:
-            if values is None:
-                return []
-            return [float(v) for v in np.ravel(values)]
+        return _fields(self._asdict())
 
-        return {**self._asdict(), "mean": numbers(self.mean), "std": numbers(self.std),
-                "dtype": dtype_name(self.dtype), "flip": float(self.flip),
-                "mix_alpha": float(self.mix_alpha)}
+
+def _fields(arguments: Mapping[str, Any]) -> Dict[str, Any]:
+    # mean and std may be arrays of any library.
+    return _normalize(**{
+        name: np.ravel(value) if name in ("mean", "std") and hasattr(value, "__array__") else value
+        for name, value in arguments.items()})
+
+
+@checked
+def _normalize(mean: Union[float, Sequence[float], None] = None,
+               std: Union[float, Sequence[float], None] = None, dtype: Any = "float16",
+               layout: str = "NCHW", flip: float = 0.0, mixing: str = "none",
+               mix_alpha: float = 1.0, seed: Seed = 0) -> Dict[str, Any]:
+    def numbers(values: Union[float, Sequence[float], None]) -> List[float]:
+        return [] if values is None else [float(v) for v in np.ravel(values)]
+
+    return {"mean": numbers(mean), "std": numbers(std), "dtype": dtype_name(dtype),
+            "layout": layout, "flip": float(flip), "mixing": mixing, "mix_alpha": float(mix_alpha),
+            "seed": seed}
+
+
+def _fields_of(column: str, how: Any) -> Dict[str, Any]:
+    """How a column is normalized: by a Normalize, or by a dict of its arguments."""
+    try:
+        if isinstance(how, Normalize):
+            return how.core()
+        if isinstance(how, Mapping):
+            return _fields(how)
+        raise TypeError(f"expected sf.Normalize or a dict of its arguments, not {shown(how)}")
+    except (TypeError, ValueError) as error:
+        what = str(error).removeprefix("normalize: ")
+        raise type(error)(f"normalize {column!r}: {what}") from None
 
 
 class DeviceIterator(_core.DeviceIterator):
@@ -117,9 +144,7 @@ class DeviceView:
                  pinned_bytes: int, stream: Any):
         self.dataset = dataset
         self._device = device
-        self._normalize = {
-            name: how if isinstance(how, Normalize) else Normalize(**how)
-            for name, how in normalize.items()}
+        self._normalize = {column: _fields_of(column, how) for column, how in normalize.items()}
         self._options = {"device": device, "depth": depth, "pinned_bytes": pinned_bytes}
         self._stream = stream
         self._framework: Optional[str] = None
@@ -160,9 +185,7 @@ class DeviceView:
         receiver = self._receiver()
         running = {**ds._options, **options, "epoch": ds._epochs.take(options.get("epoch"))}
         address = running.pop("metrics", None)
-        it = DeviceIterator(ds._core, self._options,
-                            {name: how.core() for name, how in self._normalize.items()},
-                            run_options(**running))
+        it = DeviceIterator(ds._core, self._options, self._normalize, run_options(**running))
         it.structure = ds._structure
         it.receiver = receiver
         it.lam = {}

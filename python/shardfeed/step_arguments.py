@@ -22,10 +22,14 @@ def count(step: str, what: str, value: Any, least: int = 0) -> int:
 
 def size(size: Union[int, Sequence[int]]) -> Tuple[int, int]:
     if isinstance(size, (int, np.integer)):
-        return int(size), int(size)
+        size = [size, size]
     if len(size) != 2:
         raise ValueError(f"size must be one number of pixels, or (height, width), got {size!r}")
-    return int(size[0]), int(size[1])
+    height, width = int(size[0]), int(size[1])
+    # The library's own check gets these as unsigned numbers.
+    if min(height, width) < 0 or max(height, width) > 65535:
+        raise ValueError(f"decode_image: width and height must be 1 to 65535 pixels, got {width} x {height}")
+    return height, width
 
 
 def two(name: str, values: Sequence[float]) -> Tuple[float, float]:

@@ -572,7 +572,9 @@ def test_damage_is_named(dataset, tmp_path):
     with pytest.raises(sf.DataLossError):
         report.raise_if_damaged()
     page = report._repr_html_()
-    assert "1 defects" in page and "<table>" in page and "train-00001-of-00004" in page
+    assert str(report).splitlines()[0].endswith(" bytes: 1 defect") and str(report).startswith("4 shards, ")
+    assert str(sf.VerifyReport(1, 1, 1, 0, [])) == "1 shard, 1 record, 1 byte: intact"
+    assert "1 defect<" in page and "<table>" in page and "train-00001-of-00004" in page
     assert "&lt;" in sf.VerifyReport(1, 1, 1, 1, [sf.Defect("a<b", "crc", 0, 0, "")])._repr_html_()
 
 

@@ -184,8 +184,17 @@ def test_invalid_arguments(driver, ds):
             (lambda: iter(ds.cuda(normalize={"image": {"flip": 2}})), "normalize 'image'.*flip")]:
         with pytest.raises(ValueError, match=message):
             make()
-    with pytest.raises(TypeError):
-        ds.cuda(normalize={"image": {"average": 1}})
+    for how, message in [
+            ({"average": 1}, "got an unexpected keyword argument 'average'"),
+            ({"men": 1}, "got an unexpected keyword argument 'men'; did you mean 'mean'[?]"),
+            (None, "expected sf.Normalize or a dict of its arguments, not None"),
+            (sf.Normalize(mean="a"), "mean must be a number or a list, each a finite number or None, not 'a'"),
+            ({"std": np.array(["a"])}, "std must be a number or a list, each a finite number or None, not array"),
+            ({"flip": "x"}, "flip must be a number, not 'x'"), ({"layout": 3}, "layout must be a str, not 3")]:
+        with pytest.raises(TypeError, match=f"^normalize 'image': {message}"):
+            ds.cuda(normalize={"image": how})
+    with pytest.raises(ValueError, match="^normalize 'image': type 'half' does not exist"):
+        ds.cuda(normalize={"image": {"dtype": "half"}})
 
 
 def test_errors_of_functions_are_raised(driver):

@@ -159,7 +159,8 @@ def test_by_number(images):
 
 @pytest.mark.parametrize("options, message", [
     ({"size": 0}, "width and height must be 1 to 65535 pixels, got 0 x 0"), ({"size": (1, 2, 3)}, r"\(height, width\)"),
-    ({"size": -3}, "1 to 65535 pixels"), ({"crop": "middle"}, "crop must be one of 'none'"),
+    ({"size": -3}, "1 to 65535 pixels, got -3 x -3"), ({"size": (5, 1 << 40)}, "got 1099511627776 x 5"),
+    ({"crop": "middle"}, "crop must be one of 'none'"),
     ({"scale": (1, 0.5)}, "in ascending order"), ({"scale": (1,)}, "two numbers"),
     ({"ratio": (0, 1)}, "aspect ratios"), ({"flip": 2}, "flip must be from 0 to 1, got 2"),
     ({"center_fraction": 0}, "center_fraction must be above 0"), ({"channels": 2}, "channels must be 3 .* got 2"),

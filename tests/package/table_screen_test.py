@@ -182,4 +182,7 @@ def test_options_of_other_kinds_are_refused_with_what_to_do_instead(tmp_path):
             result = shardfeed("convert", "parquet", "t", "out/t@1", *arguments) if option == "--class-map" else None
             with pytest.raises(program.Misuse, match=f"this kind has no {option}; .{{10}}"):
                 program.parse("parquet", ["t", "out/t@1", *arguments])
+            if option == "--on-error":
+                with pytest.raises(program.Misuse, match="mend in the source what the error names, or remove it there"):
+                    program.parse("video", ["t", "out/t@1", *arguments])
             assert result is None or result.status == USAGE and "have the numbers of the classes in the source" in result.err

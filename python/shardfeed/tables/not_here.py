@@ -21,7 +21,7 @@ NOT_HERE: Dict[str, str] = {
     "--dedup": _TFRECORD + " --dedup",
     "--tfds": _TFRECORD + " --tfds",
     "--class-map": "have the numbers of the classes in the source",
-    "--on-error": "fix the row that the error names, or leave it out",
+    "--on-error": "what cannot be converted ends the conversion: mend in the source what the error names, or remove it there",
     "--max-skipped": "nothing is skipped",
     "--max-record": "no row is refused for its size; leave it out",
     "--dates": "dates are text; declare the kind int64 to have their numbers since 1970 (--schema)",
