@@ -274,7 +274,7 @@ absl::StatusOr<std::vector<uint64_t>> Reader::RecordsOf(const ReadBlock& block) 
     auto next = numbers.begin();
     for (const PackedRow& row : block.rows) {
       const absl::StatusOr<std::shared_ptr<const PackedWindow>> window =
-          pack_->Window(block.epoch, PackPlan::WindowOf(row.position));
+          pack_->Window(block.epoch, row.position);
       if (!window.ok()) return window.status();
       const PackedPart* const parts = (*window)->parts.data() + PackPlan::PartOf(row.position);
       for (uint64_t i = 0; i < row.records; ++i) *next++ = parts[i].item;

@@ -11,19 +11,6 @@
 namespace shardfeed {
 namespace {
 
-// The number of rows of all windows before each, and of all.
-absl::StatusOr<std::vector<uint64_t>> RowsBefore(const PackPlan& plan, uint64_t epoch) {
-  std::vector<uint64_t> before(plan.num_windows() + 1);
-  absl::Status status =
-      plan.ForEachWindow(epoch, InterruptToken(), [&](uint64_t window, const PackedWindow& rows) {
-        before[window + 1] = rows.rows();
-        return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
-  std::partial_sum(before.begin(), before.end(), before.begin());
-  return before;
-}
-
 void AppendRow(const PackedWindow& window, size_t row, uint64_t number,
                std::vector<PlacedPart>* parts) {
   for (const PackedPart& part : window.row(row)) parts->push_back({number, part});
@@ -184,7 +171,7 @@ absl::StatusOr<std::vector<PlacedPart>> PartsOfBatch(const Reader& reader, uint6
                                                      uint64_t step) {
   const PackPlan& plan = *reader.shared_pack();
   const ReaderOptions& options = reader.options();
-  absl::StatusOr<std::vector<uint64_t>> before = RowsBefore(plan, epoch);
+  absl::StatusOr<std::vector<uint64_t>> before = plan.RowsBefore(epoch, InterruptToken());
   if (!before.ok()) return before.status();
   const uint64_t batches = before->back() / options.world / options.batch;
   if (step >= batches) {
@@ -196,7 +183,8 @@ absl::StatusOr<std::vector<PlacedPart>> PartsOfBatch(const Reader& reader, uint6
     const uint64_t row = (step * options.batch + i) * options.world + options.rank;
     const size_t window =
         std::upper_bound(before->begin(), before->end(), row) - before->begin() - 1;
-    const absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = plan.Window(epoch, window);
+    const absl::StatusOr<std::shared_ptr<const PackedWindow>> rows =
+        plan.Window(epoch, plan.PlaceOf(window, (*before)[window]));
     if (!rows.ok()) return rows.status();
     AppendRow(**rows, row - (*before)[window], row, &parts);
   }
@@ -206,10 +194,11 @@ absl::StatusOr<std::vector<PlacedPart>> PartsOfBatch(const Reader& reader, uint6
 absl::StatusOr<std::vector<PlacedPart>> PartsOfItem(const Reader& reader, uint64_t epoch,
                                                     uint64_t item) {
   const PackPlan& plan = *reader.shared_pack();
-  absl::StatusOr<std::vector<uint64_t>> before = RowsBefore(plan, epoch);
+  absl::StatusOr<std::vector<uint64_t>> before = plan.RowsBefore(epoch, InterruptToken());
   if (!before.ok()) return before.status();
   const uint64_t window = reader.order().PositionOf(epoch, item) / plan.window_records();
-  const absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = plan.Window(epoch, window);
+  const absl::StatusOr<std::shared_ptr<const PackedWindow>> rows =
+      plan.Window(epoch, plan.PlaceOf(window, (*before)[window]));
   if (!rows.ok()) return rows.status();
   std::vector<PlacedPart> parts;
   for (size_t i = 0; i < (*rows)->rows(); ++i) {

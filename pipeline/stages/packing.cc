@@ -272,10 +272,9 @@ class PlannedStage : public Stage {
   absl::Status Find(Row* row) {
     if (!queue_.head().OriginOf(queue_.at(), &row->origin)) return NotInRows();
     row->origin.first = 0;
-    const uint64_t window = PackPlan::WindowOf(row->origin.position);
     const uint64_t part = PackPlan::PartOf(row->origin.position);
     absl::StatusOr<std::shared_ptr<const PackedWindow>> rows =
-        plan_->Window(row->origin.epoch, window);
+        plan_->Window(row->origin.epoch, row->origin.position);
     if (!rows.ok()) return rows.status();
     window_ = *std::move(rows);
     const std::vector<uint32_t>& begins = window_->begins;

@@ -15,8 +15,10 @@ uint64_t MixPast::RecordsBefore(uint64_t place) const {
 }
 
 bool MixPast::Has(uint64_t place) const {
-  return plan_ == nullptr ? place <= order_->size()
-                          : place <= PackPlan::PlaceOf(plan_->num_windows(), 0);
+  if (plan_ == nullptr) return place <= order_->size();
+  const uint64_t window = PackPlan::WindowOf(place);
+  return window < plan_->num_windows() ||
+         (window == plan_->num_windows() && PackPlan::PartOf(place) == 0);
 }
 
 std::string MixPast::Describe(uint64_t epoch, uint64_t place) const {

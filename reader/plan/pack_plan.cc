@@ -1,8 +1,8 @@
 #include "reader/plan/pack_plan.h"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/count_text.h"
@@ -61,8 +61,16 @@ absl::StatusOr<std::shared_ptr<const PackPlan>> PackPlan::Make(
   if (shuffle.kind == OrderSpec::Kind::kShuffle && shuffle.window != OrderSpec::kAll) {
     plan->lanes_ = shuffle.lanes;
   }
+  plan->group_ = RowGroup(plan->lanes_);
   plan->window_ = RoundUp(plan->spec_.window, plan->lanes_);
   plan->num_windows_ = CeilDivide(plan->order_->size(), plan->window_);
+  if (plan->num_windows_ > kMostWindows) {
+    return absl::InvalidArgumentError(
+        fmt::format("planned rows: {} have {} windows of {}, but at most {} can be planned; use a "
+                    "larger window",
+                    CountText(plan->order_->size(), "record"), plan->num_windows_, plan->window_,
+                    kMostWindows));
+  }
   if (absl::Status status = plan->OpenLengths(); !status.ok()) return status;
   return plan;
 }
@@ -119,7 +127,8 @@ uint64_t PackPlan::CountLeftOut(uint64_t epoch) const {
   return left_out;
 }
 
-absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t window) const {
+absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t place) const {
+  const uint64_t window = WindowOf(place);
   const uint64_t first = window * window_;
   std::vector<uint64_t> items(std::min(window_, order_->size() - first));
   order_->Fill(epoch, first, 1, absl::MakeSpan(items));
@@ -164,22 +173,23 @@ absl::StatusOr<PackedWindow> PackPlan::MakeWindow(uint64_t epoch, uint64_t windo
   uint64_t key = DeriveKey(DeriveKey(kRowKey + order_->spec().seed, epoch), window);
   const bool shuffled = order_->spec().kind == OrderSpec::Kind::kShuffle;
   if (spec_.how == PackSpec::How::kSteps && !shuffled) key = 0;
-  return PackLanes(std::move(lanes), spec_, key);
+  return PackLanes(std::move(lanes), spec_, key, (place >> kPartBits) % kMostGroup);
 }
 
 absl::StatusOr<std::shared_ptr<const PackedWindow>> PackPlan::Window(uint64_t epoch,
-                                                                     uint64_t window) const {
+                                                                     uint64_t place) const {
+  const uint64_t first = place - PartOf(place);
   {
     MutexLock lock(mutex_);
     for (const Kept& kept : kept_) {
-      if (kept.epoch == epoch && kept.window == window) return kept.rows;
+      if (kept.epoch == epoch && kept.first == first) return kept.rows;
     }
   }
-  absl::StatusOr<PackedWindow> made = MakeWindow(epoch, window);
+  absl::StatusOr<PackedWindow> made = MakeWindow(epoch, first);
   if (!made.ok()) return made.status();
   auto rows = std::make_shared<const PackedWindow>(*std::move(made));
   MutexLock lock(mutex_);
-  kept_.push_back({epoch, window, rows});
+  kept_.push_back({epoch, first, rows});
   if (kept_.size() > kKept) kept_.pop_front();
   return rows;
 }
@@ -188,7 +198,7 @@ absl::StatusOr<PackedPart> PackPlan::PartAt(uint64_t epoch, uint64_t place) cons
   const uint64_t window = WindowOf(place);
   const uint64_t part = PartOf(place);
   if (window < num_windows_) {
-    absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = Window(epoch, window);
+    absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = Window(epoch, place);
     if (!rows.ok()) return rows.status();
     if (part < (*rows)->parts.size()) return (*rows)->parts[part];
   }
@@ -196,31 +206,44 @@ absl::StatusOr<PackedPart> PackPlan::PartAt(uint64_t epoch, uint64_t place) cons
       fmt::format("pack: no row of epoch {} has part {} of window {}", epoch, part, window));
 }
 
+absl::StatusOr<std::vector<uint64_t>> PackPlan::RowsBefore(uint64_t epoch,
+                                                           std::stop_token stop) const {
+  std::vector<uint64_t> before(num_windows_ + 1);
+  // The number of a window's rows does not depend on those before it.
+  absl::Status status =
+      ParallelFor(num_windows_, ThreadCount(0), std::move(stop), [&](size_t window) {
+        const absl::StatusOr<PackedWindow> rows = MakeWindow(epoch, PlaceOf(window, 0));
+        if (rows.ok()) before[window + 1] = rows->rows();
+        return rows.status();
+      });
+  if (!status.ok()) return status;
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  return before;
+}
+
 absl::Status PackPlan::ForEachWindow(
     uint64_t epoch, std::stop_token stop,
     const std::function<absl::Status(uint64_t window, const PackedWindow& rows)>& visit) const {
+  const absl::StatusOr<std::vector<uint64_t>> before = RowsBefore(epoch, stop);
+  if (!before.ok()) return before.status();
   return ParallelFor(num_windows_, ThreadCount(0), std::move(stop), [&](size_t window) {
-    const absl::StatusOr<PackedWindow> rows = MakeWindow(epoch, window);
+    const absl::StatusOr<PackedWindow> rows = MakeWindow(epoch, PlaceOf(window, (*before)[window]));
     return rows.ok() ? visit(window, *rows) : rows.status();
   });
 }
 
 absl::StatusOr<uint64_t> PackPlan::CountRows(uint64_t epoch) const {
-  std::atomic<uint64_t> rows = 0;
-  absl::Status status = ForEachWindow(epoch, {}, [&](uint64_t, const PackedWindow& window) {
-    rows += window.rows();
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return rows.load();
+  const absl::StatusOr<std::vector<uint64_t>> before = RowsBefore(epoch, {});
+  if (!before.ok()) return before.status();
+  return before->back();
 }
 
 absl::StatusOr<RankRows> RankRows::From(std::shared_ptr<const PackPlan> plan, uint64_t epoch,
                                         uint64_t place, uint64_t phase, uint64_t rank,
                                         uint64_t world, uint64_t batch) {
   RankRows rows(std::move(plan), epoch, phase, rank, world, batch);
-  rows.next_window_ = PackPlan::WindowOf(place);
   const uint64_t part = PackPlan::PartOf(place);
+  rows.next_window_ = place - part;
   if (part == 0) return rows;
   absl::StatusOr<bool> any = rows.LookAhead();
   if (!any.ok()) return any.status();
@@ -237,12 +260,12 @@ absl::StatusOr<RankRows> RankRows::From(std::shared_ptr<const PackPlan> plan, ui
 }
 
 absl::StatusOr<bool> RankRows::LookAhead() {
-  if (next_window_ >= plan_->num_windows()) return false;
+  if (PackPlan::WindowOf(next_window_) >= plan_->num_windows()) return false;
   absl::StatusOr<std::shared_ptr<const PackedWindow>> rows = plan_->Window(epoch_, next_window_);
   if (!rows.ok()) return rows.status();
   known_.push_back({next_window_, *std::move(rows), known_end_, std::nullopt});
   known_end_ = known_.back().end();
-  ++next_window_;
+  next_window_ = plan_->PlaceBehind(next_window_, *known_.back().rows);
   return true;
 }
 
@@ -263,16 +286,15 @@ absl::StatusOr<std::optional<RankRows::Row>> RankRows::Next() {
   const auto number = static_cast<int64_t>(passed_ + rank_);
   const Known& known = *Find(number);
   Row row{known.rows, static_cast<size_t>(number - known.first), 0};
-  row.place = PackPlan::PlaceOf(known.number, known.rows->begins[row.number]);
+  row.place = known.place + known.rows->begins[row.number];
   passed_ += world_;
   return row;
 }
 
 uint64_t RankRows::place() const {
   const Known* const known = Find(static_cast<int64_t>(passed_));
-  if (known == nullptr) return PackPlan::PlaceOf(next_window_, 0);
-  return PackPlan::PlaceOf(known->number,
-                           known->rows->begins[static_cast<int64_t>(passed_) - known->first]);
+  if (known == nullptr) return next_window_;
+  return known->place + known->rows->begins[static_cast<int64_t>(passed_) - known->first];
 }
 
 void RankRows::FindItems(Known* known) const {
@@ -291,14 +313,14 @@ void RankRows::FindItems(Known* known) const {
 
 absl::StatusOr<std::vector<uint64_t>> RankRows::Items(uint64_t first, uint64_t last, uint64_t begin,
                                                       uint64_t end) {
-  while (next_window_ <= last) {
+  while (PackPlan::WindowOf(next_window_) <= last) {
     absl::StatusOr<bool> more = LookAhead();
     if (!more.ok()) return more.status();
     if (!*more) break;
   }
   std::vector<uint64_t> items;
   for (Known& known : known_) {
-    if (known.number < first || known.number > last) continue;
+    if (known.number() < first || known.number() > last) continue;
     if (!known.items) FindItems(&known);
     const auto from = std::lower_bound(known.items->begin(), known.items->end(), begin);
     items.insert(items.end(), from, std::lower_bound(from, known.items->end(), end));

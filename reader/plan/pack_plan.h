@@ -36,11 +36,16 @@ uint64_t PackWindowOf(const PackSpec& spec, uint64_t mean_bytes);
 // Immutable, except for a cache, and thread-safe.
 class PackPlan {
  public:
-  // A place is the number of a window, and of a part in it.
-  static constexpr int kPartBits = 24;
+  // A place is the number of a window, how many rows of a group (RowGroup) earlier windows have,
+  // and the number of a part in the window. With the second, a window can be made without those
+  // before it.
+  static constexpr int kPartBits = 22;   // a window has at most 2^20 sequences, and pieces of them
+  static constexpr int kGroupBits = 16;  // an order has at most 2^16 lanes
+  // ReadPlace::position is less than 2^62.
+  static constexpr uint64_t kMostWindows = uint64_t{1} << (61 - kPartBits - kGroupBits);
   static constexpr uint64_t kMostParts = uint64_t{1} << kPartBits;
-  static uint64_t PlaceOf(uint64_t window, uint64_t part) { return window << kPartBits | part; }
-  static uint64_t WindowOf(uint64_t place) { return place >> kPartBits; }
+  static constexpr uint64_t kMostGroup = uint64_t{1} << kGroupBits;
+  static uint64_t WindowOf(uint64_t place) { return place >> (kPartBits + kGroupBits); }
   static uint64_t PartOf(uint64_t place) { return place % kMostParts; }
 
   // Opens the indexes of all shards, which stay in memory.
@@ -66,8 +71,18 @@ class PackPlan {
   // How many records of an epoch are left out because of their lengths.
   uint64_t CountLeftOut(uint64_t epoch) const;
 
-  // ResourceExhausted: there are more than 2^20 parts.
-  absl::StatusOr<std::shared_ptr<const PackedWindow>> Window(uint64_t epoch, uint64_t window) const;
+  // The place of the first part of a window that `rows_before` rows of its epoch precede; those of
+  // its other parts follow.
+  uint64_t PlaceOf(uint64_t window, uint64_t rows_before) const {
+    return (window << kGroupBits | rows_before % group_) << kPartBits;
+  }
+  // The window that has a place. ResourceExhausted: there are more than 2^20 parts.
+  absl::StatusOr<std::shared_ptr<const PackedWindow>> Window(uint64_t epoch, uint64_t place) const;
+  // The place of the first part of the window that follows the one that has `place`, whose rows are
+  // `rows`.
+  uint64_t PlaceBehind(uint64_t place, const PackedWindow& rows) const {
+    return PlaceOf(WindowOf(place) + 1, (place >> kPartBits) % kMostGroup + rows.rows());
+  }
   // The part at a place that a row of the epoch has. OutOfRange: there is none.
   absl::StatusOr<PackedPart> PartAt(uint64_t epoch, uint64_t place) const;
   // Calls `visit` for each window of an epoch, concurrently on all processors. Errors: as Window,
@@ -75,7 +90,10 @@ class PackPlan {
   absl::Status ForEachWindow(
       uint64_t epoch, std::stop_token stop,
       const std::function<absl::Status(uint64_t window, const PackedWindow& rows)>& visit) const;
-  // The number of rows of an epoch, from all its lengths. Errors: as Window.
+  // How many rows of an epoch precede each window, and how many there are, from all its lengths.
+  // Errors: as Window. Cancelled: `stop` was requested.
+  absl::StatusOr<std::vector<uint64_t>> RowsBefore(uint64_t epoch, std::stop_token stop) const;
+  // The number of rows of an epoch. Errors: as Window.
   absl::StatusOr<uint64_t> CountRows(uint64_t epoch) const;
 
  private:
@@ -92,20 +110,21 @@ class PackPlan {
         spec_(std::move(spec)) {}
 
   absl::Status OpenLengths();
-  absl::StatusOr<PackedWindow> MakeWindow(uint64_t epoch, uint64_t window) const;
+  absl::StatusOr<PackedWindow> MakeWindow(uint64_t epoch, uint64_t place) const;
 
   const std::shared_ptr<const ShardTable> table_;
   const Selection selection_;
   const std::shared_ptr<const Order> order_;
   const PackSpec spec_;
   uint64_t lanes_ = 1;
+  uint64_t group_ = 1;
   uint64_t window_ = 0;
   uint64_t num_windows_ = 0;
   std::vector<ShardLengths> shards_;
 
   struct Kept {
     uint64_t epoch;
-    uint64_t window;
+    uint64_t first;  // place of its first part
     std::shared_ptr<const PackedWindow> rows;
   };
   mutable Mutex mutex_;
@@ -147,13 +166,14 @@ class RankRows {
  private:
   // A window that has been read.
   struct Known {
-    uint64_t number = 0;
+    uint64_t place = 0;  // place of its first part
     std::shared_ptr<const PackedWindow> rows;
     // Number of its first row, counted from the row at which this began.
     int64_t first = 0;
     // The rank's items in it, ascending; computed when they are needed.
     std::optional<std::vector<uint64_t>> items;
 
+    uint64_t number() const { return PackPlan::WindowOf(place); }
     int64_t end() const { return first + static_cast<int64_t>(rows->rows()); }
   };
 
@@ -178,7 +198,7 @@ class RankRows {
   uint64_t rank_;
   uint64_t world_;
   uint64_t round_;
-  uint64_t next_window_ = 0;  // the first that has not been read
+  uint64_t next_window_ = 0;  // place of the first window that has not been read
   std::deque<Known> known_;
   int64_t known_end_ = 0;  // number of rows up to there
   uint64_t passed_ = 0;    // rows of all ranks that have been taken

@@ -19,9 +19,8 @@ namespace {
 // read their records, too.
 constexpr uint64_t kTolerated = 64;
 constexpr size_t kRemade = 4;
-// With Cost::kQuadratic, at least this many rows of similar cost follow each other: one for each of
-// this many ranks.
-constexpr uint64_t kCostGroup = 64;
+// Ranks up to this number take rows of the same group at a time.
+constexpr uint64_t kLeastGroup = 64;
 
 struct DraftRow {
   uint64_t used = 0;
@@ -189,72 +188,100 @@ uint64_t QuadraticCost(const DraftRow& row) {
   return cost;
 }
 
-// Sorts all rows by their costs, and puts those of a lane into its turns in each group of `size`
-// rows; the other rows of the group take the turns that are left.
-std::vector<DraftRow> SortByCost(std::vector<std::vector<DraftRow>> own,
-                                 std::vector<DraftRow> shared, size_t size) {
+// A row of lane `lane`; lanes.size(): of no lane.
+struct LaneRow {
+  uint64_t cost;
+  size_t lane;
+  DraftRow* row;
+};
+
+// Appends rows to those of a window, whose first one has the turn of lane `start`. A row gets a
+// turn of its lane as long as there are any; the other rows get the turns that are left.
+void AppendInTurns(absl::Span<const LaneRow> group, size_t lanes, size_t start,
+                   std::vector<DraftRow>* rows) {
+  const size_t begin = rows->size();
+  rows->resize(begin + group.size());
+  std::vector<bool> taken(group.size());
+  std::vector<size_t> turns(lanes);  // how many rows each lane has had
+  std::vector<DraftRow*> others;
+  const size_t first = (start + begin) % std::max<size_t>(1, lanes);  // lane of the first turn
+  for (const LaneRow& of : group) {
+    const size_t at = of.lane < lanes ? turns[of.lane]++ * lanes + (of.lane + lanes - first) % lanes
+                                      : group.size();
+    if (at < group.size()) {
+      (*rows)[begin + at] = std::move(*of.row);
+      taken[at] = true;
+    } else {
+      others.push_back(of.row);
+    }
+  }
+  size_t at = 0;
+  for (DraftRow* row : others) {
+    while (taken[at]) ++at;
+    (*rows)[begin + at++] = std::move(*row);
+  }
+}
+
+// Orders all rows so that those of a group of `size` rows, counted from the epoch's first row on,
+// have similar costs; `start` is how many rows of a group earlier windows have. The window's first
+// rows complete that group, and its last ones begin another, which the next window completes: both
+// have the costs in the middle, which are nearly the same in all windows.
+std::vector<DraftRow> OrderByCost(std::vector<std::vector<DraftRow>> own,
+                                  std::vector<DraftRow> shared, size_t size, size_t start,
+                                  uint64_t key) {
   const size_t lanes = own.size();
   own.push_back(std::move(shared));
-  struct Costly {
-    uint64_t cost;
-    size_t lane;  // `lanes`: it belongs to no lane
-    DraftRow* row;
-  };
-  std::vector<Costly> sorted;
+  std::vector<LaneRow> sorted;
   for (size_t lane = 0; lane <= lanes; ++lane) {
     for (DraftRow& row : own[lane]) sorted.push_back({QuadraticCost(row), lane, &row});
   }
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Costly& a, const Costly& b) { return a.cost > b.cost; });
-  std::vector<DraftRow> rows(sorted.size());
-  for (size_t begin = 0; begin < rows.size(); begin += size) {
-    const size_t end = std::min(begin + size, rows.size());
-    std::vector<bool> taken(end - begin);
-    std::vector<size_t> turn(lanes);  // how many rows each lane has had in the group
-    std::vector<DraftRow*> others;
-    for (size_t i = begin; i < end; ++i) {
-      const size_t lane = sorted[i].lane;
-      const size_t at = lane < lanes ? turn[lane]++ * lanes + lane : size;
-      if (at < taken.size()) {
-        rows[begin + at] = std::move(*sorted[i].row);
-        taken[at] = true;
-      } else {
-        others.push_back(sorted[i].row);
-      }
-    }
-    size_t at = 0;
-    for (DraftRow* row : others) {
-      while (taken[at]) ++at;
-      rows[begin + at++] = std::move(*row);
-    }
+                   [](const LaneRow& a, const LaneRow& b) { return a.cost > b.cost; });
+  const size_t head_rows = std::min(sorted.size(), (size - start) % size);
+  const size_t groups = (sorted.size() - head_rows) / size;
+  const size_t cut = sorted.size() - groups * size;  // rows of the first and the last group
+  const size_t costlier = (groups + 1) / 2;          // groups before the middle
+  std::vector<LaneRow> head;
+  std::vector<LaneRow> tail;
+  for (size_t i = 0; i < cut; ++i) {
+    // Both have rows from all of the middle.
+    const bool in_head = (i + 1) * head_rows / cut > i * head_rows / cut;
+    (in_head ? head : tail).push_back(sorted[costlier * size + i]);
   }
+  std::vector<DraftRow> rows;
+  rows.reserve(sorted.size());
+  AppendInTurns(head, lanes, start, &rows);
+  const Permutation permutation(groups);
+  for (size_t i = 0; i < groups; ++i) {
+    const size_t group = permutation.Apply(key, i);
+    const size_t begin = group * size + (group < costlier ? 0 : cut);
+    AppendInTurns(absl::MakeSpan(sorted).subspan(begin, size), lanes, start, &rows);
+  }
+  AppendInTurns(tail, lanes, start, &rows);
   return rows;
 }
 
-// Permutes the groups of `size` rows; what is left stays at the end.
-void ShuffleGroups(size_t size, uint64_t key, std::vector<DraftRow>* rows) {
-  const size_t groups = rows->size() / size;
-  const Permutation permutation(groups);
+void Shuffle(uint64_t key, std::vector<DraftRow>* rows) {
+  const Permutation permutation(rows->size());
   std::vector<DraftRow> shuffled;
   shuffled.reserve(rows->size());
   for (size_t i = 0; i < rows->size(); ++i) {
-    const size_t group = i / size;
-    const size_t from = group < groups ? permutation.Apply(key, group) : group;
-    shuffled.push_back(std::move((*rows)[from * size + i % size]));
+    shuffled.push_back(std::move((*rows)[permutation.Apply(key, i)]));
   }
   *rows = std::move(shuffled);
 }
 
-// A row of each lane in turn, and one of the shared ones where a lane has none left.
+// A row of each lane in turn, beginning with lane `start`, and one of the shared ones where a lane
+// has none left.
 std::vector<DraftRow> TakeTurns(std::vector<std::vector<DraftRow>> own,
-                                std::vector<DraftRow> shared) {
+                                std::vector<DraftRow> shared, size_t start) {
   size_t left = shared.size();
   for (const std::vector<DraftRow>& lane : own) left += lane.size();
   std::vector<DraftRow> rows;
   rows.reserve(left);
   size_t next_shared = 0;
   std::vector<size_t> next(own.size());
-  for (size_t i = 0; left > 0; ++i) {
+  for (size_t i = start; left > 0; ++i) {
     const size_t lane = i % own.size();
     if (next[lane] < own[lane].size()) {
       rows.push_back(std::move(own[lane][next[lane]++]));
@@ -292,8 +319,10 @@ void AppendRow(DraftRow* row, PackedWindow* window) {
 
 }  // namespace
 
+uint64_t RowGroup(uint64_t lanes) { return RoundUp(kLeastGroup, std::max<uint64_t>(1, lanes)); }
+
 PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const PackSpec& spec,
-                       uint64_t key) {
+                       uint64_t key, uint64_t rows_before) {
   const uint64_t length = spec.length;
   std::vector<std::vector<DraftRow>> own;
   std::vector<PackedSequence> pool;
@@ -304,7 +333,7 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const Pac
   if (spec.how == PackSpec::How::kSteps) {
     if (key != 0) {
       for (size_t lane = 0; lane < own.size(); ++lane) {
-        ShuffleGroups(1, DeriveKey(key, lane), &own[lane]);
+        Shuffle(DeriveKey(key, lane), &own[lane]);
       }
     }
     // Surplus rows of lanes with long episodes take the turns of the other lanes.
@@ -327,14 +356,12 @@ PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const Pac
         });
     shared = Pack(std::move(pool), length, spec.how);
   }
-  std::vector<DraftRow> rows;
-  if (spec.cost == PackSpec::Cost::kQuadratic) {
-    const size_t group = RoundUp(kCostGroup, std::max<size_t>(1, own.size()));
-    rows = SortByCost(std::move(own), std::move(shared), group);
-    ShuffleGroups(group, key, &rows);
-  } else {
-    rows = TakeTurns(std::move(own), std::move(shared));
-  }
+  const size_t group = RowGroup(own.size());
+  const size_t start = rows_before % group;
+  std::vector<DraftRow> rows =
+      spec.cost == PackSpec::Cost::kQuadratic
+          ? OrderByCost(std::move(own), std::move(shared), group, start, key)
+          : TakeTurns(std::move(own), std::move(shared), start);
   PackedWindow window;
   window.begins.push_back(0);
   for (DraftRow& row : rows) AppendRow(&row, &window);

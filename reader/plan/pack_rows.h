@@ -39,13 +39,19 @@ struct PackedSequence {
   uint32_t offset = 0;  // offset of the record's position in the window
 };
 
+// The rows of an epoch, from the first one on, are divided into groups of this many, whatever the
+// windows: a multiple of the lanes, and at least 64. Row i of a group has the turn of lane i modulo
+// `lanes`; with Cost::kQuadratic, the rows of a group have similar costs.
+uint64_t RowGroup(uint64_t lanes);
+
 // Fills the rows of a window with sequences of at most spec.length elements (of any with kBatch).
-// `lanes[l]` has those of lane l, by offset. Rows begin with those of lane 0, 1 ..., then again of
-// lane 0, as far as whole rows can be made of a lane's own sequences; the others are made of all
-// lanes'. `key`: that of the permutations for Cost::kQuadratic and kSteps; 0: kSteps permutes
-// nothing.
+// `lanes[l]` has those of lane l, by offset. Rows take the turns of the lanes one after the other,
+// as far as whole rows can be made of a lane's own sequences; the others are made of all lanes'.
+// `key`: that of the permutations for Cost::kQuadratic and kSteps; 0: kSteps permutes nothing.
+// `rows_before`: how many rows of the epoch precede the window, or their number modulo RowGroup: on
+// it depends only the order of the rows.
 PackedWindow PackLanes(std::vector<std::vector<PackedSequence>> lanes, const PackSpec& spec,
-                       uint64_t key);
+                       uint64_t key, uint64_t rows_before);
 
 // Whether sequences are only cut if they are longer than a row.
 inline bool KeepsSequences(PackSpec::How how) {

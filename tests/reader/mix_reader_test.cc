@@ -310,6 +310,17 @@ TEST_F(MixReaderTest, RowsOfAPackingAreTheSameOnAllRanks) {
   }
 }
 
+TEST_F(MixReaderTest, RefusesMoreWindowsOfRowsThanPlacesHave) {
+  const ShardSet set = WriteShards(folder_, kShards);
+  AddLengths(set, "steps", [](uint64_t) { return 2; });
+  ReaderOptions options = Options(MixtureOf({{0, {3, 1, 2}}}, (1 << 23) + 1), 0);
+  options.pack =
+      PackSpec{.lengths = "steps", .length = 1, .how = PackSpec::How::kSteps, .window = 1};
+  EXPECT_FAILS(Reader::Open(OpenTable(set), options).status(), kInvalidArgument,
+               "planned rows: 8388609 records have 8388609 windows of 1, but at most 8388608 can "
+               "be planned; use a larger window");
+}
+
 TEST_F(MixReaderTest, TellsDamageAtEachPlaceOfARecord) {
   const ShardSet set = WriteShards(folder_, {20, 400});
   // The second record of the first source.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -66,12 +65,12 @@ using Row = std::vector<PackedPart>;
 std::vector<std::pair<uint64_t, Row>> AllRows(const PackPlan& plan, uint64_t epoch) {
   std::vector<std::pair<uint64_t, Row>> rows;
   for (uint64_t w = 0; w < plan.num_windows(); ++w) {
-    const auto window = plan.Window(epoch, w);
+    const uint64_t first = plan.PlaceOf(w, rows.size());
+    const auto window = plan.Window(epoch, first);
     EXPECT_OK(window);
     for (size_t i = 0; i < (*window)->rows(); ++i) {
       const auto parts = (*window)->row(i);
-      rows.emplace_back(PackPlan::PlaceOf(w, (*window)->begins[i]),
-                        Row(parts.begin(), parts.end()));
+      rows.emplace_back(first + (*window)->begins[i], Row(parts.begin(), parts.end()));
     }
   }
   return rows;
@@ -167,193 +166,6 @@ TEST_F(PackPlanTest, FillsRowsToNinetyEightPercent) {
     EXPECT_GE(static_cast<double>(elements) / static_cast<double>(*rows * kLength), 0.98)
         << reader->order().Describe();
   }
-}
-
-TEST(PackLanes, TakesARowFromEachLaneInTurn) {
-  std::mt19937_64 random(1);
-  std::vector<std::vector<PackedSequence>> lanes(16);
-  for (uint32_t i = 0; i < 16 * 256; ++i) {
-    lanes[i % 16].push_back({{i, 0, 1 + random() % 300}, i});
-  }
-  for (PackSpec::How how :
-       {PackSpec::How::kBestFit, PackSpec::How::kFirstFit, PackSpec::How::kConcatenate}) {
-    const PackedWindow window = PackLanes(lanes, {.length = 1000, .how = how}, 0);
-    uint64_t own = 0;
-    for (size_t row = 0; row < window.rows(); ++row) {
-      uint32_t last = 0;
-      for (const PackedPart& part : window.row(row)) {
-        own += part.item % 16 == row % 16;
-        EXPECT_GE(part.item, last) << "not in the order of positions";
-        last = part.item;
-      }
-    }
-    EXPECT_GT(own, window.parts.size() * 8 / 10);
-  }
-}
-
-TEST(PackLanes, CutsSequencesOnlyWhereARowEnds) {
-  std::mt19937_64 random(2);
-  std::vector<std::vector<PackedSequence>> lanes(8);
-  for (uint32_t i = 0; i < 2000; ++i) lanes[i % 8].push_back({{i, 0, 1 + random() % 9}, i});
-  const PackedWindow window =
-      PackLanes(lanes, {.length = 7, .how = PackSpec::How::kConcatenate}, 0);
-  for (size_t row = 0; row < window.rows(); ++row) {
-    const auto parts = window.row(row);
-    for (size_t i = 1; i < parts.size(); ++i) {
-      EXPECT_FALSE(parts[i].item == parts[i - 1].item &&
-                   parts[i].begin == parts[i - 1].begin + parts[i - 1].count);
-    }
-  }
-}
-
-TEST(PackLanes, MakesNoRowOfNothing) {
-  EXPECT_EQ(PackLanes({{}, {}}, {.length = 10}, 0).rows(), 0);
-  EXPECT_EQ(PackLanes({}, {.length = 10, .how = PackSpec::How::kConcatenate}, 0).rows(), 0);
-  EXPECT_EQ(PackLanes({{}}, {.length = 10, .how = PackSpec::How::kFirstFit}, 0).rows(), 0);
-  EXPECT_EQ(PackLanes({}, {.length = 10, .cost = PackSpec::Cost::kQuadratic}, 0).rows(), 0);
-}
-
-TEST(PackLanes, PutsASequenceIntoTheFirstRowWithRoom) {
-  std::mt19937_64 random(4);
-  for (int round = 0; round < 30; ++round) {
-    std::vector<std::vector<PackedSequence>> lanes(1);
-    std::vector<std::vector<uint64_t>> expected;  // items of each row
-    std::vector<uint64_t> used;
-    const uint64_t longest = 1 + random() % 100;
-    for (uint32_t i = 0; i < random() % 600; ++i) {
-      const uint64_t count = 1 + random() % longest;
-      lanes[0].push_back({{i, 0, count}, i});
-      size_t row = 0;
-      while (row < used.size() && used[row] + count > 100) ++row;
-      if (row == used.size()) {
-        used.push_back(0);
-        expected.emplace_back();
-      }
-      used[row] += count;
-      expected[row].push_back(i);
-    }
-    const PackedWindow window =
-        PackLanes(lanes, {.length = 100, .how = PackSpec::How::kFirstFit}, 0);
-    ASSERT_EQ(window.rows(), expected.size());
-    for (size_t row = 0; row < window.rows(); ++row) {
-      std::vector<uint64_t> items;
-      for (const PackedPart& part : window.row(row)) items.push_back(part.item);
-      EXPECT_EQ(items, expected[row]);
-    }
-  }
-}
-
-TEST(PackLanes, MakesARowOfEachElement) {
-  std::mt19937_64 random(6);
-  std::vector<std::vector<PackedSequence>> lanes(4);
-  std::set<std::pair<uint64_t, uint64_t>> left;
-  for (uint32_t i = 0; i < 60; ++i) {
-    // Lane 1 has longer episodes than the others.
-    const PackedPart part = {i, random() % 3, 1 + random() % (i % 4 == 1 ? 50 : 20)};
-    lanes[i % 4].push_back({part, i});
-    for (uint64_t k = 0; k < part.count; ++k) left.insert({i, part.begin + k});
-  }
-  const PackSpec spec = {.length = 1, .how = PackSpec::How::kSteps};
-  const PackedWindow window = PackLanes(lanes, spec, 5);
-  ASSERT_EQ(window.rows(), left.size());
-  size_t own = 0;
-  for (size_t row = 0; row < window.rows(); ++row) {
-    ASSERT_EQ(window.row(row).size(), 1);
-    const PackedPart& part = window.row(row)[0];
-    EXPECT_EQ(part.count, 1);
-    EXPECT_EQ(left.erase({part.item, part.begin}), 1);
-    own += part.item % 4 == row % 4;
-  }
-  EXPECT_GT(own, window.rows() * 3 / 4);
-  EXPECT_NE(PackLanes(lanes, spec, 6).parts, window.parts);
-  // Without a key, those of a lane stay in their order.
-  const PackedWindow ordered = PackLanes({lanes[0]}, spec, 0);
-  for (size_t row = 1; row < ordered.rows(); ++row) {
-    const PackedPart& before = ordered.parts[row - 1];
-    const PackedPart& part = ordered.parts[row];
-    EXPECT_LT(std::pair(before.item, before.begin), std::pair(part.item, part.begin));
-  }
-}
-
-// The mean over all steps of what the rank with the greatest cost has, relative to the mean of the
-// ranks.
-double Imbalance(const PackedWindow& window, size_t world, size_t batch) {
-  double sum = 0;
-  size_t steps = 0;
-  for (; (steps + 1) * world * batch <= window.rows(); ++steps) {
-    std::vector<double> of_rank(world);
-    for (size_t i = 0; i < world * batch; ++i) {
-      for (const PackedPart& part : window.row(steps * world * batch + i)) {
-        of_rank[i % world] += static_cast<double>(part.count * part.count);
-      }
-    }
-    const double most = *std::max_element(of_rank.begin(), of_rank.end());
-    sum += most * static_cast<double>(world) / std::accumulate(of_rank.begin(), of_rank.end(), 0.0);
-  }
-  return sum / static_cast<double>(steps);
-}
-
-TEST(PackLanes, GivesRanksEqualShareOfAttention) {
-  for (size_t num_lanes : {1, 64}) {
-    std::mt19937_64 random(5);
-    std::lognormal_distribution<> lengths(5.5, 1.2);
-    std::vector<std::vector<PackedSequence>> lanes(num_lanes);
-    constexpr uint32_t kSequences = 1 << 17;
-    for (uint32_t i = 0; i < kSequences; ++i) {
-      const auto count = static_cast<uint64_t>(std::clamp(lengths(random), 1.0, 4096.0));
-      lanes[i % num_lanes].push_back({{i, 0, count}, i});
-    }
-    const PackedWindow linear = PackLanes(lanes, {.length = 4096}, 7);
-    const PackSpec spec = {.length = 4096, .cost = PackSpec::Cost::kQuadratic};
-    const PackedWindow window = PackLanes(lanes, spec, 7);
-    EXPECT_EQ(window.rows(), linear.rows());
-    std::set<uint64_t> items;
-    for (const PackedPart& part : window.parts) EXPECT_TRUE(items.insert(part.item).second);
-    EXPECT_EQ(items.size(), kSequences);
-    for (size_t world : {8, 64}) {
-      for (size_t batch : {1, 8}) {
-        EXPECT_LT(Imbalance(window, world, batch), 1.02);
-        EXPECT_GT(Imbalance(linear, world, batch), 1.2);
-      }
-    }
-    // Cheap and expensive rows are spread over the window.
-    const PackedWindow other = PackLanes(lanes, spec, 8);
-    EXPECT_NE(window.parts, other.parts);
-    double first = 0;
-    double all = 0;
-    for (size_t row = 0; row < window.rows(); ++row) {
-      for (const PackedPart& part : window.row(row)) {
-        const auto cost = static_cast<double>(part.count * part.count);
-        all += cost;
-        if (row < window.rows() / 2) first += cost;
-      }
-    }
-    EXPECT_NEAR(first / all, 0.5, 0.1);
-  }
-}
-
-TEST(PackLanes, MixesLongAndShortSequencesAsTheOrderDoes) {
-  std::mt19937_64 random(3);
-  // Sums of the lengths, and numbers, of the sequences of the first tenth of the rows and of all.
-  uint64_t first_length = 0;
-  uint64_t first_count = 0;
-  uint64_t length = 0;
-  uint64_t count = 0;
-  for (int round = 0; round < 50; ++round) {
-    std::vector<std::vector<PackedSequence>> lanes(1);
-    for (uint32_t i = 0; i < 1024; ++i) lanes[0].push_back({{i, 0, 1 + random() % 300}, i});
-    const PackedWindow window = PackLanes(std::move(lanes), {.length = 1000}, 0);
-    for (size_t i = 0; i < window.parts.size(); ++i) {
-      length += window.parts[i].count;
-      ++count;
-      if (i >= window.begins[window.rows() / 10]) continue;
-      first_length += window.parts[i].count;
-      ++first_count;
-    }
-  }
-  const double mean = static_cast<double>(length) / static_cast<double>(count);
-  EXPECT_NEAR(static_cast<double>(first_length) / static_cast<double>(first_count), mean,
-              mean / 10);
 }
 
 TEST_F(PackPlanTest, DeliversTheSameRowsToAnyNumberOfRanks) {
@@ -471,16 +283,19 @@ TEST_F(PackPlanTest, ReadsTheLanesOfARankAlone) {
   order.window = 4096;
   order.chunk = 64;
   order.lanes = 8;
-  PackSpec spec = Spec();
-  spec.window = 4096;
-  uint64_t bytes_read = 0;
-  for (uint64_t rank = 0; rank < 4; ++rank) {
-    const auto reader = MakeReader(table, {.order = order, .pack = spec, .rank = rank, .world = 4});
-    RankRun run;
-    ASSERT_OK(ReadRows(*reader, SIZE_MAX, &run));
-    bytes_read += reader->stats().bytes_read;
+  for (uint64_t window : {4096, 1024}) {
+    PackSpec spec = Spec();
+    spec.window = window;
+    uint64_t bytes_read = 0;
+    for (uint64_t rank = 0; rank < 4; ++rank) {
+      const auto reader =
+          MakeReader(table, {.order = order, .pack = spec, .rank = rank, .world = 4});
+      RankRun run;
+      ASSERT_OK(ReadRows(*reader, SIZE_MAX, &run));
+      bytes_read += reader->stats().bytes_read;
+    }
+    EXPECT_LT(bytes_read, table->file_bytes() * 2);
   }
-  EXPECT_LT(bytes_read, table->file_bytes() * 2);
 }
 
 uint64_t WithLongRecords(uint64_t record) {
@@ -552,9 +367,9 @@ TEST_F(PackPlanTest, NamesWhatIsWrong) {
   const auto first = reader->shared_pack()->PartAt(0, 0);
   ASSERT_OK(first);
   EXPECT_EQ(reader->NameAt(0, 0), reader->table().NameOf(first->item));
-  EXPECT_THAT(reader->NameAt(0, PackPlan::PlaceOf(99, 0)),
+  EXPECT_THAT(reader->NameAt(0, reader->shared_pack()->PlaceOf(99, 0)),
               ::testing::HasSubstr("no row of epoch 0 has part 0 of window 99"));
-  reader->GoTo({.position = PackPlan::PlaceOf(0, 1)});
+  reader->GoTo({.position = 1});
   ReadBlock block;
   EXPECT_FAILS(reader->Next(&block), kInvalidArgument,
                "the state is damaged: no row begins at its place");
