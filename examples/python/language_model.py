@@ -1,12 +1,13 @@
-"""Trains a small language model on packed rows with several processes, with checkpoints from which any
-number of processes can continue.
+"""Trains a small language model on packed rows of a mixture with several processes, with checkpoints from which
+any number of processes can continue.
 
     python examples/python/language_model.py --make TEXT DATASET    a document for each line, a token for each byte
-    torchrun --nproc-per-node 2 examples/python/language_model.py DATASET CHECKPOINT [STEPS]
+    torchrun --nproc-per-node 2 examples/python/language_model.py WEB CURATED CHECKPOINT [STEPS]
 
-The rows of an epoch are planned from the lengths of the documents, so all processes have equally many, and the
-batch of all of them together has the same 8 rows for any number of processes. The program can be killed at any
-time: the next run continues from the last checkpoint, on any number of processes that divides 8.
+Most documents come from the dataset WEB at first. Then the weights are annealed: more and more of them come from
+CURATED. The rows are planned from the lengths of the documents, so all processes have equally many, and the batch of
+all of them together has the same 64 rows for any number of processes. The program can be killed at any time: the next
+run continues from the last checkpoint, on any number of processes that divides 64.
 """
 
 import argparse
@@ -20,30 +21,33 @@ import torch.distributed as dist
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-GLOBAL_BATCH = 8
+GLOBAL_BATCH = 64
 LENGTH = 128
+DOCUMENTS = 4096  # of the whole run, which is one epoch: sources are repeated as often as necessary
+# The weights of the sources, and their changes, by documents.
+WEIGHTS = {"web": 0.9, "curated": 0.1}
+ANNEAL = [(1024, {"web": 0.6, "curated": 0.4}), (2048, {"web": 0.2, "curated": 0.8})]
 TOKENS = 257  # 0 is the padding
 WIDTH = 16
 
 
 def make(text: str, dataset: str) -> None:
     """Writes a dataset of tokens, with their number in its indexes."""
-    with sf.write(dataset, features={"tokens": sf.var(sf.int64), "document": sf.int64}) as writer:
-        lines = filter(None, pathlib.Path(text).read_bytes().splitlines())
-        for number, line in enumerate(lines):
-            writer.write({"tokens": np.frombuffer(line, np.uint8).astype(np.int64) + 1,
-                          "document": number})
+    with sf.write(dataset, features={"tokens": sf.var(sf.int64)}) as writer:
+        for line in filter(None, pathlib.Path(text).read_bytes().splitlines()):
+            writer.write({"tokens": np.frombuffer(line, np.uint8).astype(np.int64) + 1})
     sf.index(dataset, lengths=["tokens"])
 
 
-def make_batches(dataset: str, world: int):
+def make_batches(web: str, curated: str, world: int):
     """Returns the batches of this rank."""
-    return (sf.read(dataset, batch=GLOBAL_BATCH // world)
+    return (sf.mix({"web": web, "curated": curated}, WEIGHTS, schedule=ANNEAL, length=DOCUMENTS,
+                   source="source", number="document")
             .shuffle(seed=1)
             .shard()
-            .repeat()
-            .parse({"tokens": sf.var(sf.int64), "document": sf.int64})
-            .pack("tokens", LENGTH, lengths="tokens", split=True, keep=["document"])
+            .parse({"tokens": sf.var(sf.int64)})
+            # Rows have documents of one window, so a window that is longer than a stage would blur it.
+            .pack("tokens", LENGTH, lengths="tokens", split=True, window=1024, keep=["source", "document"])
             .batch(GLOBAL_BATCH // world))
 
 
@@ -78,19 +82,20 @@ def loss_of(model, batch) -> tuple[torch.Tensor, torch.Tensor]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--make", metavar="TEXT")
-    parser.add_argument("dataset")
+    parser.add_argument("web", help="a dataset, which --make writes")
+    parser.add_argument("curated", nargs="?")
     parser.add_argument("checkpoint", nargs="?")
     parser.add_argument("steps", type=int, nargs="?", default=20)
     arguments = parser.parse_args()
     if arguments.make:
-        make(arguments.make, arguments.dataset)
+        make(arguments.make, arguments.web)
         return
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     model = DistributedDataParallel(Model())
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    it = iter(make_batches(arguments.dataset, world))
+    it = iter(make_batches(arguments.web, arguments.curated, world))
     step = 0
     if os.path.exists(arguments.checkpoint):
         saved = torch.load(arguments.checkpoint)
@@ -99,7 +104,9 @@ def main() -> None:
         it.load_state_dict(saved["data"])
         step = saved["step"]
     while step < arguments.steps:
-        batch = next(it)
+        batch = next(it, None)
+        if batch is None:  # the run's documents are used up
+            break
         optimizer.zero_grad()
         loss, count = loss_of(model, batch)
         total = torch.stack([loss.detach(), count.to(loss.dtype)])
@@ -108,11 +115,12 @@ def main() -> None:
         (loss * world / total[1]).backward()
         optimizer.step()
         step += 1
-        documents: list[list[int]] = [[]] * world
-        dist.all_gather_object(documents, [int(n) for row in batch["document"] for n in row])
+        documents: list[list[str]] = [[]] * world
+        dist.all_gather_object(documents, [f"{source}:{number}" for source, number in zip(
+            batch["source"].values, batch["document"].values)])
         if rank == 0:
             print(f"step {step} loss {(total[0] / total[1]).item():.7f} records "
-                  + " | ".join(",".join(map(str, part)) for part in documents), flush=True)
+                  + " | ".join(map(",".join, documents)), flush=True)
             torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict(),
                         "data": it.state_dict(), "step": step}, arguments.checkpoint + ".new")
             # A process that is killed before this leaves the previous checkpoint.

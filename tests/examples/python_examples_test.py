@@ -63,20 +63,20 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def training():
-    """Trains: training(program, dataset)(processes, checkpoint, kill_at=STEP) returns its steps. See ddp_runs.py."""
+    """Trains: training(program, *datasets)(processes, checkpoint, kill_at=STEP) returns its steps. See ddp_runs.py."""
     needs("torch")
     script = REPOSITORY / "tests/examples/ddp_runs.py"
     with subprocess.Popen([sys.executable, script], text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, env=ENVIRONMENT) as runs:
-        def run(program, dataset, processes, checkpoint, kill_at=None):
+        def run(program, datasets, processes, checkpoint, kill_at=None):
             request = {"program": program, "processes": processes, "kill_at": kill_at,
-                       "arguments": [str(dataset), str(checkpoint), str(STEPS)]}
+                       "arguments": [*map(str, datasets), str(checkpoint), str(STEPS)]}
             runs.stdin.write(json.dumps(request) + "\n")
             runs.stdin.flush()
             done = json.loads(runs.stdout.readline())
             assert done["statuses"] == [0 if kill_at is None else -9] * processes
             return steps_of(done["out"])
-        yield lambda program, dataset: functools.partial(run, program, dataset)
+        yield lambda program, *datasets: functools.partial(run, program, datasets)
         runs.stdin.close()
 
 
@@ -129,28 +129,37 @@ def test_ddp_goes_on_with_any_number_of_processes(ddp, alone, tmp_path, processe
     check_goes_on(ddp, alone, tmp_path / "checkpoint", processes)
 
 
-# ---- A language model on packed rows
+# ---- A language model on packed rows of a mixture
 
 
 @pytest.fixture(scope="module")
-def documents(tmp_path_factory):
-    dataset = tmp_path_factory.mktemp("documents") / "train@3"
-    needs("torch")
-    example(EXAMPLES / "language_model.py", "--make", REPOSITORY / "testdata/tables/poem.txt", dataset)
-    return dataset
+def language_model(training, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    poem = (REPOSITORY / "testdata/tables/poem.txt").read_text()
+    for name, text in (("web", poem), ("curated", poem.swapcase())):
+        (folder / f"{name}.txt").write_text(text)
+        example(EXAMPLES / "language_model.py", "--make", folder / f"{name}.txt", folder / f"{name}@2")
+    return training("language_model", folder / "web@2", folder / "curated@2")
 
 
 @pytest.fixture(scope="module")
-def lines_alone(training, documents, tmp_path_factory):
-    steps, losses = training("language_model", documents)(1, tmp_path_factory.mktemp("lines") / "checkpoint")
+def lines_alone(language_model, tmp_path_factory):
+    steps, losses = language_model(1, tmp_path_factory.mktemp("lines") / "checkpoint")
     assert [step for step, _ in steps] == list(range(1, STEPS + 1))
     assert losses[-1] < losses[0] * 0.9
     return steps, losses
 
 
-@pytest.mark.parametrize("processes", [1, 4])
-def test_language_model_goes_on_with_any_number_of_processes(training, documents, lines_alone, tmp_path, processes):
-    check_goes_on(training("language_model", documents), lines_alone, tmp_path / "checkpoint", processes)
+def test_language_model_anneals_its_mixture(lines_alone):
+    """A step has about 182 documents, and weights change after 1,024: within steps 6 and 12."""
+    for first, last, share in ((1, 5, 0.1), (7, 11, 0.4), (12, 12, 0.7)):
+        names = [name for step, names in lines_alone[0] if first <= step <= last for name in names]
+        assert abs(sum(name.startswith("1:") for name in names) / len(names) - share) < 0.05
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_language_model_goes_on_with_any_number_of_processes(language_model, lines_alone, tmp_path, processes):
+    check_goes_on(language_model, lines_alone, tmp_path / "checkpoint", processes)
 
 
 def check_two_processes(out, batch):
