@@ -89,6 +89,7 @@ def main() -> None:
                 "data": it.state_dict(), "step": step})
     it.close()
     dist.barrier()
+    del model  # before the process group: the last to hold that waits for its threads, and must not hold the GIL
     dist.destroy_process_group()
 
 

@@ -126,6 +126,8 @@ def main() -> None:
             # A process that is killed before this leaves the previous checkpoint.
             os.replace(arguments.checkpoint + ".new", arguments.checkpoint)
     it.close()
+    dist.barrier()
+    del model  # before the process group: the last to hold that waits for its threads, and must not hold the GIL
     dist.destroy_process_group()
 
 
