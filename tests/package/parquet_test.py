@@ -28,6 +28,19 @@ def test_a_chain_has_the_rows_of_all_files(files):
     assert list(next(iter(sf.from_parquet(files, columns=["l", "n"]).batch(2)))) == ["l", "n"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_needs_an_index_is_refused(files, stream):
+    ds = sf.from_parquet(files, columns=["n", "l"], stream=stream)
+    with pytest.raises(TypeError, match="mix: 'a' is from_.*but the sources of a mixture are only read.*or mix a list"):
+        sf.mix({"a": ds})
+    assert sum(1 for _ in sf.mix([ds, ds], weights=[1, 1])) == 12
+    for chain in (lambda: ds.pack("l", 4, lengths="l"), lambda: ds.batch_by_length("l", 4, lengths="l")):
+        with pytest.raises(ValueError, match="rows are planned by the lengths of records, so only read, .* may precede"):
+            chain()
+    with pytest.raises(ValueError, match="s3://b/a.parquet: s3:// is not supported here, only local paths are"):
+        sf.from_parquet("s3://b/a.parquet", stream=stream)
+
+
 def test_what_is_wrong_is_named(files, tmp_path):
     with pytest.raises(ValueError, match="column 'x': row 1 has no value"):
         sf.from_parquet(files)
