@@ -81,6 +81,22 @@ def test_an_epoch_ends_before_a_source_would_repeat(folder):
     assert first_of_c == read_ids(folder, "c")[:len(first_of_c)]
 
 
+@pytest.mark.parametrize("window", [0, 200, None, "in order"])
+def test_all_epochs_have_the_length_of_the_first_and_passes_have_every_record_once(folder, window):
+    """A pass may end within an epoch that is not the first, which then has some records twice."""
+    mixed = sf.mix(sources(folder), {"a": 5, "b": 2, "c": 3})
+    length = len(mixed)
+    chain = mixed if window == "in order" else mixed.shuffle(seed=4, window=window)
+    got = ids(chain.repeat(6))
+    epochs = [got[i:i + length] for i in range(0, len(got), length)]
+    assert len(epochs) == 6 and len(set(epochs[0])) == len(epochs[0]) == len(epochs[5]) == length
+    assert any(len(set(epoch)) < length for epoch in epochs)
+    for name, size in SIZES.items():
+        of_source = [n for n in got if source_of(n) == name]
+        for first in range(0, len(of_source), size):
+            assert len(set(of_source[first:first + size])) == len(of_source[first:first + size])
+
+
 def test_without_weights_sources_have_as_many_as_records(folder):
     got = ids(sf.mix(sources(folder, "ac")))
     assert 1290 <= len(got) <= 1300
@@ -322,6 +338,59 @@ def test_bad_records_are_left_out_from_where_they_were_found(folder):
         other.load_state_dict(state)
         got = [row for batch in other for row in zip(batch["source"].tolist(), batch["number"].tolist())]
     assert got == [row for row in rest if row not in bad] and len(got) < len(rest)
+
+
+def test_a_map_hides_bad_records_from_planned_rows(folder):
+    """The plan and its states stay as they are, in any world. A filter cannot precede it."""
+    features = {"tokens": sf.var(sf.int64)}
+    wanted = {**features, "mask": sf.var(sf.int64), "source": sf.int32, "number": sf.int64}
+
+    def chain(bad, rank=0, world=1):
+        def mask(row):
+            is_bad = (int(row["source"]), int(row["number"])) in bad
+            return {**row, "mask": np.full(len(row["tokens"]), 0 if is_bad else 1)}
+
+        mixed = sf.mix(sources(folder), {"a": 2, "b": 1, "c": 3}, length=1500, source="source", number="number")
+        return (mixed.shuffle(seed=5).shard(rank, world).parse(features).map(mask, output=wanted)
+                .pack(["tokens", "mask"], 64, lengths="tokens", window=1024, keep=["source", "number"]).batch(2))
+
+    with chain(set()).start(epoch=0) as it:
+        before = [next(it) for _ in range(20)]
+        state = it.state_dict()
+        rest = [row for batch in it for row in batch["tokens"].tolist()]
+    bad = {(int(batch["source"][0][0]), int(batch["number"][0][0])) for batch in before}
+    hidden = 0
+    ranks = []
+    for rank in range(2):
+        ranks.append([])
+        with chain(bad, rank, 2).start(epoch=0) as it:
+            it.load_state_dict(state)
+            for batch in it:
+                ranks[-1] += batch["tokens"].tolist()
+                for i in range(len(batch["tokens"])):
+                    for k, record in enumerate(zip(batch["source"][i].tolist(), batch["number"][i].tolist()), 1):
+                        of_record = batch["mask"][i][batch["tokens_segment_ids"][i] == k]
+                        assert (of_record == (record not in bad)).all()
+                        hidden += record in bad
+    assert [row for rows in zip(*ranks) for row in rows] == rest[:len(rest) // 2 * 2] and hidden > 0
+    mixed = sf.mix(sources(folder), {"a": 2, "b": 1, "c": 3}, length=1500).parse(features)
+    with pytest.raises(ValueError, match="steps that keep each row may precede, which filter is not"):
+        mixed.filter(lambda row: True).pack("tokens", 64, lengths="tokens")
+
+
+@pytest.mark.parametrize("how", ["best_fit", "first_fit", "concatenate"])
+def test_planned_rows_of_small_sources_have_every_token(folder, how):
+    """Of sources that are repeated within a window, and of a window that is not full."""
+    mixed = sf.mix(sources(folder), {"a": 2, "b": 5, "c": 1}, length=1500, source="source", number="number")
+    parsed = mixed.shuffle(seed=5).parse({"id": sf.int64, "tokens": sf.var(sf.int64)})
+    wanted = collections.Counter((int(row["id"]), len(row["tokens"])) for row in parsed)
+    assert max(wanted.values()) > 20
+    tokens = collections.Counter()
+    for batch in parsed.pack("tokens", 64, lengths="tokens", window=1024, how=how, keep=["id"]).batch(4):
+        for row, segments, numbers in zip(batch["tokens"], batch["tokens_segment_ids"], batch["id"]):
+            for k, number in enumerate(numbers.tolist(), 1):
+                tokens.update((number, token) for token in row[segments == k].tolist())
+    assert tokens == {(number, token): times for (number, length), times in wanted.items() for token in range(length)}
 
 
 def test_columns_of_numbers_take_no_name_that_is_taken(folder):
