@@ -277,14 +277,16 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       if (auto lent = step->lends()) out.memory.push_back(std::move(lent));
     }
   }
-  std::vector<uint8_t> keep;
-  keep.reserve(out.rows);
   for (const auto& range : ranges) {
     const std::vector<uint8_t>& invalid = range->range.invalid;
     *num_invalid += std::count(invalid.begin(), invalid.end(), 1);
-    keep.insert(keep.end(), range->range.keep.begin(), range->range.keep.end());
   }
   if (!filters_ && !replaces_) return out;
+  std::vector<uint8_t> keep;
+  keep.reserve(out.rows);
+  for (const auto& range : ranges) {
+    keep.insert(keep.end(), range->range.keep.begin(), range->range.keep.end());
+  }
   // Without a filter, only damaged records are not kept, and those stay in place.
   if (std::all_of(keep.begin(), keep.end(), [&](uint8_t k) {
         return k == RowRange::kKept || k == RowRange::kCaught ||

@@ -286,6 +286,22 @@ def test_functions_see_zeros_and_their_mark(damaged, follow):
     assert batch["n"][~batch["any"].astype(bool)].tolist() == [DAMAGED]
 
 
+@pytest.mark.parametrize("follow", [
+    lambda ds: ds.map(without_valid), lambda ds: ds.augment("image", [sf.augment.RandomHorizontalFlip()]).map(without_valid)])
+def test_replaced_rows_are_the_same_after_a_resume(damaged, follow):
+    ds = follow(damaged.shuffle(1).decode_image(size=16, on_damage="replace")).batch(4)
+    wanted = list(ds.start(epoch=0))
+    for stop in range(len(wanted)):
+        with ds.start(epoch=0, threads=2) as it:
+            for batch in wanted[:stop]:
+                same(next(it), batch)
+            state = it.state_dict()
+        with ds.start(threads=3) as it:
+            it.load_state_dict(state)
+            for batch, found in zip(wanted[stop:], it, strict=True):
+                same(found, batch)
+
+
 def test_without_another_row_a_damaged_image_is_zeros(damaged):
     ds = damaged.decode_image(size=16, on_damage="replace")
     place = next(i for i in range(COUNT) if ds[i]["n"] == DAMAGED)
