@@ -45,9 +45,10 @@ class Normalize(NamedTuple):
 
 def _fields(arguments: Mapping[str, Any]) -> Dict[str, Any]:
     # mean and std may be arrays of any library.
-    return _normalize(**{
+    plain: Dict[str, Any] = {
         name: np.ravel(value) if name in ("mean", "std") and hasattr(value, "__array__") else value
-        for name, value in arguments.items()})
+        for name, value in arguments.items()}
+    return _normalize(**plain)
 
 
 @checked
