@@ -13,6 +13,7 @@
 #include "cli/flags/cache_flags.h"
 #include "cli/flags/common_flags.h"
 #include "cli/flags/order_flags.h"
+#include "cli/reports/mix_sources.h"
 #include "cli/reports/packed_rows.h"
 #include "cli/terminal/units.h"
 #include "fmt/format.h"
@@ -57,31 +58,6 @@ Mixing Measure(const Order& order, uint64_t global_batch) {
   }
   mixing.batch_neighbors = static_cast<double>(neighbors) / static_cast<double>(batches * batch);
   return mixing;
-}
-
-// Prints what the first sources of a mixture contribute to the first epoch.
-void PrintSources(const MixOrder& mix) {
-  constexpr size_t kShown = 16;
-  const std::vector<MixSource>& sources = mix.spec().mixture->sources;
-  const MixSchedule& schedule = mix.schedule();
-  for (uint32_t s = 0; s < std::min(sources.size(), kShown); ++s) {
-    // By the shares, from which the exact number differs by a few.
-    double share = 0;
-    for (size_t i = 0; i < schedule.num_segments(); ++i) {
-      const uint64_t begin = std::min(schedule.SegmentBegin(i), mix.size());
-      const uint64_t end = i + 1 < schedule.num_segments()
-                               ? std::min(schedule.SegmentBegin(i + 1), mix.size())
-                               : mix.size();
-      share += static_cast<double>(end - begin) * static_cast<double>(schedule.SharesOf(i)[s]) /
-               static_cast<double>(schedule.PeriodOf(i));
-    }
-    const auto taken = static_cast<uint64_t>(std::llround(share));
-    fmt::print("source:  {}: about {}, {:.1f} % of an epoch, of {} records\n", sources[s].name,
-               FormatCount(taken),
-               100 * static_cast<double>(taken) / static_cast<double>(std::max(mix.size(), 1ul)),
-               FormatCount(mix.SourceSize(s)));
-  }
-  if (sources.size() > kShown) fmt::print("source:  ... ({} in all)\n", sources.size());
 }
 
 // The list price of a thousand GET requests to Amazon S3 (standard), in dollars.
