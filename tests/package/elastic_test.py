@@ -73,3 +73,29 @@ def test_every_record_once_in_an_epoch(spec, seed):
             break
     assert restarts > 5
     assert bytes(seen) == b"\1" * RECORDS
+
+
+def test_repeat_after_other_steps(spec):
+    """A select before repeat works on rows as steps before it do."""
+    def chain(rank, world):
+        return (sf.read(spec, batch=BATCH).shuffle(seed=4).shard(rank, world).parse({"n": sf.int64})
+                .select("n").map(lambda row: row).select("n").repeat(2).batch(BATCH))
+
+    whole = [n for batch in chain(0, 1) for n in batch["n"].tolist()]
+    assert len(whole) == 2 * RECORDS and whole[:RECORDS] != whole[RECORDS:]
+    done = 0
+    state = None
+    for world, batches in ((3, 100), (5, 200), (2, 2500), (1, 3)):  # the third ends behind an epoch's end
+        its = [chain(rank, world).start() for rank in range(world)]
+        rows = []
+        for it in its:
+            if state is not None:
+                it.load_state_dict(state)
+            rows.append([n for _ in range(batches) for n in next(it)["n"].tolist()])
+        # The ranks take the rows in turn.
+        assert [n for turn in zip(*rows) for n in turn] == whole[done:done + world * batches * BATCH]
+        done += world * batches * BATCH
+        states = {it.state_dict()["state"] for it in its}
+        assert len(states) == 1
+        state = {"state": states.pop()}
+    assert done > RECORDS
