@@ -119,6 +119,11 @@ absl::StatusOr<ShardFormat> DetectFormat(std::string_view first_bytes, bool name
         "not a TFRecord file: starts with zeros alone, as a tar archive without files does, which "
         "is read if its name ends with .tar");
   }
+  if (first_bytes.starts_with("PAR1")) {
+    return absl::DataLossError(
+        "not a TFRecord file but Parquet, which 'shardfeed convert parquet' converts and "
+        "sf.from_parquet reads in Python");
+  }
   return absl::DataLossError(fmt::format(
       "not a TFRecord file: starts with {}, which is neither a record nor GZIP, ZLIB or SNAPPY",
       FirstBytes(first_bytes)));

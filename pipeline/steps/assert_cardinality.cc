@@ -43,7 +43,8 @@ Dataset Dataset::AssertCardinality(uint64_t count) const {
   if (!status_.ok()) return *this;
   Step step = Like("assert_cardinality");
   step.text = fmt::format("assert_cardinality({})", count);
-  step.identity.Add("count", count);
+  // The count is no part of the identity: that of a rank's part depends on the rank, and the
+  // elements are the same.
   step.length = [count](const std::vector<Length>&) { return Length::Of(count); };
   step.counts = true;
   step.sharing = Sharing::kUneven;  // the step counts the elements of the rank

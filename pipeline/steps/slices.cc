@@ -84,7 +84,7 @@ Dataset Dataset::Slices(std::vector<uint64_t> sizes, std::optional<uint64_t> see
   step.name = "slices";
   step.text = fmt::format("slices({} items{})", sizes.size(),
                           seed ? fmt::format(", seed={}", *seed) : std::string());
-  step.identity.Add("items", sizes.size()).Add("world", world).Add("rank", rank);
+  step.identity.Add("items", sizes.size());
   if (seed) step.identity.Add("seed", StreamSeed(RandomStream::kSlices, *seed));
   step.identity.Add("sizes", DigestOf({reinterpret_cast<const char*>(sizes.data()),
                                        sizes.size() * sizeof(sizes[0])}));

@@ -574,6 +574,10 @@ TEST(Detect, ADamagedTfRecordIsOneWhateverItsNameSays) {
 TEST(Detect, OtherFilesAreNotTFRecord) {
   EXPECT_FAILS(DetectFormat("Just some text, nothing more."), kDataLoss,
                "not a TFRecord file: starts with 4a 75 73 74 20 73 6f 6d");
+  EXPECT_FAILS(DetectFormat(std::string("PAR1\x15\x04\x15\x10\x15\x12L\x15\x08\x15", 13)),
+               kDataLoss,
+               "not a TFRecord file but Parquet, which 'shardfeed convert parquet' converts and "
+               "sf.from_parquet reads in Python");
   EXPECT_FAILS(DetectFormat("abc"), kDataLoss, "3 bytes");
   EXPECT_FAILS(DetectFormat(Deflate("text that is long enough to be told", 31)), kDataLoss,
                "GZIP data whose content does not start with a record");
