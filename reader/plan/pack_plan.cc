@@ -10,6 +10,7 @@
 #include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
+#include "io/remedy.h"
 #include "reader/order/permutation.h"
 
 namespace shardfeed {
@@ -87,7 +88,8 @@ absl::Status PackPlan::OpenLengths() {
       }
       const std::string name = Excerpt(spec_.lengths);
       return absl::FailedPreconditionError(
-          fmt::format("{}: the index has no lengths of {}{}; index the dataset with these lengths",
+          fmt::format("{}: the index has no lengths of {}{}; index the dataset with these lengths "
+                      "by 'shardfeed index' or sf.index",
                       table_->path(shard), name,
                       names.empty() ? "" : fmt::format(", only of {}", fmt::join(names, ", "))));
     }
@@ -97,11 +99,13 @@ absl::Status PackPlan::OpenLengths() {
       for (uint64_t record = 0; record < (*index)->records(); ++record) {
         const uint64_t length = lengths->At(record);
         if (length <= most || !IsKept(length)) continue;
-        return absl::InvalidArgumentError(fmt::format(
-            "{}: {} has {} elements{}, which do not fit into a row of {}; raise the length, set "
-            "truncate or split, or leave it out by max_length",
-            table_->NameOf(table_->begins()[shard] + record), Excerpt(spec_.lengths), length,
-            spec_.separated ? " and a separator" : "", spec_.length));
+        return WithRemedy(
+            absl::InvalidArgumentError(fmt::format(
+                "{}: {} has {} elements{}, which do not fit into a row of {}; raise the length, "
+                "or truncate, split or leave out longer sequences",
+                table_->NameOf(table_->begins()[shard] + record), Excerpt(spec_.lengths), length,
+                spec_.separated ? " and a separator" : "", spec_.length)),
+            {"max_length", fmt::format("{}", most), "leave them out"});
       }
     }
     shards_.push_back({*std::move(index), *lengths});

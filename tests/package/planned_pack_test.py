@@ -137,7 +137,8 @@ def test_an_index_made_anew_has_no_lengths_of_its_own_accord(tmp_path):
     spec = str(tmp_path / "d@2")
     with sf.write(spec) as writer:
         writer.write({"ids": [1, 2], "labels": [3, 4], "n": 1, "name": b""})
-    with pytest.raises(RuntimeError, match="the index has no lengths of \"ids\"; index the dataset with these"):
+    with pytest.raises(RuntimeError, match="the index has no lengths of \"ids\"; index the dataset with these lengths by "
+                                           "'shardfeed index' or sf.index"):
         next(iter(packed(parsed(spec, "sequential"))))
 
 
@@ -255,7 +256,8 @@ BAD = {
     "a column twice": (lambda ds: ds.pack(["ids", "ids"], 8), "would appear twice"),
     "no column": (lambda ds: ds.pack([], 8), "there are no columns"),
     "no such column": (lambda ds: ds.pack(["id"], 8), "id"),
-    "too long": (lambda ds: list(packed(ds, split=False)), "do not fit into a row of 96; raise the length"),
+    "too long": (lambda ds: list(packed(ds, split=False)), "do not fit into a row of 96; raise the length, or truncate, "
+                 "split or leave out longer sequences; pass max_length=96 to leave them out"),
 }
 
 
@@ -404,6 +406,8 @@ def test_replay_finds_a_record(spec):
     (["--pack", "0", "--lengths", "ids"], "--pack"),
     (["--pack", "96", "--lengths", "id"], 'the index has no lengths of "id", only of "ids"'),
     (["--pack", "96", "--lengths", "ids"], '"ids" has'),
+    (["--pack", "96", "--lengths", "ids"], "raise the length, or truncate, split or leave out longer sequences; "
+                                           "pass --max-length 96 to leave them out"),
     (["--pack", "96", "--lengths", "i\nd" * 9000], 'no lengths of "i\\nd'),
     (["--pack", "400", "--lengths", "ids", "--end", "pad"], "end with the last whole round of batches"),
 ])

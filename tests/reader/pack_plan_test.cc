@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "io/remedy.h"
 #include "reader/order/place.h"
 #include "reader/reader.h"
 #include "tests/reader/dataset_fixture.h"
@@ -327,7 +328,9 @@ TEST_F(PackPlanTest, SplitsOrTruncatesLongSequences) {
   EXPECT_FAILS(
       refused.status(), kInvalidArgument,
       "\"tokens\" has 1541 elements, which do not fit into a row of 512; raise the length, "
-      "set truncate or split, or leave it out by max_length");
+      "or truncate, split or leave out longer sequences");
+  EXPECT_EQ(RemedyOf(refused.status())->option, "max_length");
+  EXPECT_EQ(RemedyOf(refused.status())->value, "512");
   PackSpec spec = Spec();
   spec.max_length = kLength;
   const auto reader = MakeReader(table, {.pack = spec});
@@ -351,7 +354,8 @@ TEST_F(PackPlanTest, NamesWhatIsWrong) {
   EXPECT_THAT(
       ErrorOf({.pack = other}),
       ::testing::HasSubstr("d-00000-of-00006: the index has no lengths of \"token\", only of "
-                           "\"tokens\"; index the dataset with these lengths"));
+                           "\"tokens\"; index the dataset with these lengths by 'shardfeed index' "
+                           "or sf.index"));
   PackSpec small = Spec();
   small.window = 100;
   EXPECT_THAT(
