@@ -7,9 +7,13 @@
 
 namespace shardfeed {
 
+uint64_t MixPast::WindowsBefore(uint64_t place) {
+  return PackPlan::WindowOf(place) + (PackPlan::PartOf(place) > 0 ? 1 : 0);
+}
+
 uint64_t MixPast::RecordsBefore(uint64_t place) const {
   if (plan_ == nullptr) return place;
-  const uint64_t windows = PackPlan::WindowOf(place) + (PackPlan::PartOf(place) > 0 ? 1 : 0);
+  const uint64_t windows = WindowsBefore(place);
   if (windows >= plan_->num_windows()) return order_->size();
   return windows * plan_->window_records();
 }
@@ -40,13 +44,20 @@ uint64_t MixPast::Key(uint64_t epoch, uint64_t place) const {
 }
 
 absl::Status MixPast::Differs(uint64_t epoch, uint64_t place) const {
+  if (plan_ == nullptr) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the state belongs to another mixture: sources, their records, their weights or the seed "
+        "of their draws differ before position {} of epoch {}; weights may change only after what "
+        "was delivered, and sources that had none yet may be added at the end",
+        place, epoch));
+  }
+  // An epoch that ends within the windows cuts the last one, so that its rows are others.
   return absl::FailedPreconditionError(fmt::format(
-      "the state belongs to another mixture: sources, their records, their weights or the seed of "
-      "their draws differ before position {} of epoch {}; weights may change only after what was "
-      "delivered{}, and sources that had none yet may be added at the end",
-      RecordsBefore(place), epoch,
-      plan_ == nullptr ? ""
-                       : fmt::format(", in whole windows of {} records", plan_->window_records())));
+      "the state belongs to another mixture: sources, their records, their weights, the seed of "
+      "their draws or the length of its epochs differ before position {} of epoch {}; weights and "
+      "the length may change only after what was delivered, in whole windows of {} records, and "
+      "sources that had none yet may be added at the end",
+      WindowsBefore(place) * plan_->window_records(), epoch, plan_->window_records()));
 }
 
 }  // namespace shardfeed

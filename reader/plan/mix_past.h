@@ -38,6 +38,9 @@ class MixPast {
   absl::Status Differs(uint64_t epoch, uint64_t place) const;
 
  private:
+  // With a plan: how many windows the rows before a place may have records of.
+  static uint64_t WindowsBefore(uint64_t place);
+
   const std::shared_ptr<const MixOrder> order_;
   const std::shared_ptr<const PackPlan> plan_;
 };
