@@ -7,12 +7,16 @@
 namespace shardfeed {
 namespace {
 
-// Whether a step works on rows in the same way wherever an epoch ends, so that it may follow the
-// repeat, which comes nearer to the reader. Steps with a RowStep may precede it.
+// Whether a function of batches, which works on rows in the same way wherever an epoch ends, is
+// among the last steps, which may follow the repeat. The repeat comes nearer to the reader then;
+// steps with a RowStep alone may also precede it.
 bool MayFollowRepeat(const Step& step) {
+  if (step.inputs.size() != 1 || step.batched || step.sharing != Sharing::kKeeps) return false;
+  if (const RowWork* const row = step.as<RowWork>()) {
+    return !row->step->filters() && MayFollowRepeat(*step.inputs[0]);
+  }
   const BatchFnWork* const work = step.as<BatchFnWork>();
-  return work != nullptr && !work->changes_count && !step.batched && !step.random && !step.counts &&
-         step.sharing == Sharing::kKeeps && step.inputs.size() == 1;
+  return work != nullptr && !work->changes_count && !step.random && !step.counts;
 }
 
 }  // namespace

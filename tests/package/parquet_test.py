@@ -197,9 +197,9 @@ def test_states_of_divided_row_groups(many):
         assert numbers(again) == whole[done:]
     it = iter(chain)
     next(it)
-    for rank, world in [(0, 3), (1, 2), (0, 1)]:
+    for rank, world, name in [(0, 3, "rank 0 of 3"), (1, 2, "rank 1 of 2"), (0, 1, "a chain without ranks")]:
         other = sf.from_parquet(many, stream=True).shuffle(2, window=9).shard(rank, world).repeat(2)
-        with pytest.raises(RuntimeError, match=f"saved by rank 1 of 3, but this is rank {rank} of {world}"):
+        with pytest.raises(RuntimeError, match=f"saved by rank 1 of 3, but this is {name}"):
             other.start().load_state_dict(it.state_dict())
 
 
