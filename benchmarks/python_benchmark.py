@@ -238,10 +238,10 @@ def packing(folder, quick):
 
 
 def mixtures(folder, quick):
-    """Records of about 1 KB: ten epochs of one dataset, of 20 mixed sources, and of 1,000, which have the same
+    """Records of about 1 KB: fifty epochs of one dataset, of 20 mixed sources, and of 1,000, which have the same
     records and are opened before; and how long that and the first batch take. Then Grain's mix, if it is installed,
     of 20 sources of the same records in ArrayRecord files."""
-    sources, records, epochs = 1000, 100 if quick else 200, 10
+    sources, records, epochs = 1000, 100 if quick else 200, 10 if quick else 50
     tokens = np.random.default_rng(0).integers(0, 1 << 15, 450)
     names = {f"s{i}": f"{folder}/s{i}/d@1" for i in range(sources)}
     with sf.write(f"{folder}/all@16", sync=False) as together:
@@ -260,7 +260,7 @@ def mixtures(folder, quick):
         return lambda: sum(len(batch["tokens"].values) for batch in ds)
 
     for window in (0, 20_000):
-        compare(f"{sources * records} records, window {window or 'by default'}", 3 if quick else 7, **{
+        compare(f"{sources * records} records, window {window or 'by default'}", 3 if quick else 5, **{
             "a mixture of 20": summed(sf.mix(groups, length=sources * records), window),
             "a mixture of 1,000": summed(sf.mix(names, length=sources * records), window),
             "one dataset": summed(sf.read(f"{folder}/all@16"), window)})

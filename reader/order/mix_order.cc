@@ -324,19 +324,22 @@ const MixOrder::Epoch& MixOrder::EpochOf(uint64_t epoch) const {
   return *kept.epoch;
 }
 
-template <typename ItemOf>
-uint64_t MixOrder::ItemIn(const Epoch& epoch, uint64_t position, const ItemOf& item_of) const {
-  const MixSchedule::Draw draw = schedule_.At(epoch.epoch * size_ + position);
-  const Source& source = sources_[draw.source];
-  const auto [pass, at] = source.divider.Divide(draw.number);
-  return (pass - epoch.first_pass[draw.source]) * items_ + source.begin +
-         item_of(draw.source, pass, at);
+MixOrder::Turn MixOrder::TurnOf(const MixSchedule::Draw& draw) const {
+  const auto [pass, position] = sources_[draw.source].divider.Divide(draw.number);
+  return {draw.source, pass, position};
+}
+
+uint64_t MixOrder::OwnItem(const Turn& turn) const {
+  return sources_[turn.source].order->ItemAt(turn.pass, turn.position);
+}
+
+uint64_t MixOrder::NumberOf(const Epoch& epoch, const Turn& turn, uint64_t item) const {
+  return (turn.pass - epoch.first_pass[turn.source]) * items_ + sources_[turn.source].begin + item;
 }
 
 uint64_t MixOrder::ItemIn(const Epoch& epoch, uint64_t position) const {
-  return ItemIn(epoch, position, [this](uint32_t source, uint64_t pass, uint64_t at) {
-    return sources_[source].order->ItemAt(pass, at);
-  });
+  const Turn turn = TurnOf(schedule_.At(epoch.epoch * size_ + position));
+  return NumberOf(epoch, turn, OwnItem(turn));
 }
 
 uint64_t MixOrder::ItemAt(uint64_t epoch, uint64_t position) const {
@@ -355,26 +358,26 @@ void MixOrder::Fill(uint64_t epoch, uint64_t position, uint64_t stride,
 // Keeps the stretch of each lane of each source, which its later positions need.
 class MixOrder::Cursor : public OrderCursor {
  public:
-  explicit Cursor(const MixOrder& order) : OrderCursor(order), order_(order) {
+  explicit Cursor(const MixOrder& order)
+      : OrderCursor(order), order_(order), walk_(order.schedule_) {
     size_t lanes = 0;
     for (const Source& source : order.sources_) {
       first_lane_.push_back(lanes);
       lanes += source.lanes.divisor();
     }
     lanes_.resize(lanes);
+    GoTo(0, 1);
   }
 
   void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
             absl::Span<uint64_t> items) override {
     const Epoch& of_epoch = order_.EpochOf(epoch);
+    position += epoch * order_.size_;
+    if (walk_.position() != position || walk_.stride() != stride) GoTo(position, stride);
     for (uint64_t& item : items) {
-      item = order_.ItemIn(of_epoch, position, [&](uint32_t number, uint64_t pass, uint64_t at) {
-        const Source& source = order_.sources_[number];
-        // If other ranks take records of the lane, too, most of the stretch would be for them.
-        const bool own = source.windowed != nullptr && source.lanes.divisor() % stride == 0;
-        return own ? ItemOfLane(number, pass, at) : source.order->ItemAt(pass, at);
-      });
-      position += stride;
+      const Turn turn = order_.TurnOf(walk_.Next());
+      item = order_.NumberOf(of_epoch, turn,
+                             kept_[turn.source] ? ItemOfLane(turn) : order_.OwnItem(turn));
     }
   }
 
@@ -384,7 +387,19 @@ class MixOrder::Cursor : public OrderCursor {
     OrderStretch stretch;
   };
 
-  uint64_t ItemOfLane(uint32_t number, uint64_t pass, uint64_t position) {
+  void GoTo(uint64_t position, uint64_t stride) {
+    const bool known = !kept_.empty() && walk_.stride() == stride;
+    walk_.GoTo(position, stride);
+    if (known) return;
+    kept_.clear();
+    for (const Source& source : order_.sources_) {
+      // If other ranks take records of the lane, too, most of the stretch would be for them.
+      kept_.push_back(source.windowed != nullptr && source.lanes.divisor() % stride == 0);
+    }
+  }
+
+  uint64_t ItemOfLane(const Turn& turn) {
+    const auto& [number, pass, position] = turn;
     const Source& source = order_.sources_[number];
     Lane& lane = lanes_[first_lane_[number] + source.lanes.Divide(position).remainder];
     OrderStretch& stretch = lane.stretch;
@@ -398,6 +413,8 @@ class MixOrder::Cursor : public OrderCursor {
   }
 
   const MixOrder& order_;
+  MixSchedule::Walk walk_;
+  std::vector<char> kept_;          // whether stretches of a source's lanes are kept
   std::vector<size_t> first_lane_;  // number of each source's first lane in lanes_
   std::vector<Lane> lanes_;
 };

@@ -88,6 +88,12 @@ class MixOrder : public Order {
     uint64_t data = 0;
   };
   class Cursor;
+  // What a position of the mixture is in its source.
+  struct Turn {
+    uint32_t source;
+    uint64_t pass;
+    uint64_t position;  // in the pass
+  };
   // A record of a source.
   struct Place {
     uint32_t source;
@@ -99,9 +105,10 @@ class MixOrder : public Order {
 
   std::shared_ptr<const Epoch> FindEpoch(uint64_t epoch) const;
   const Epoch& EpochOf(uint64_t epoch) const;
-  // `item_of` gives the item of a source, by its number, the pass, and the position in it.
-  template <typename ItemOf>
-  uint64_t ItemIn(const Epoch& epoch, uint64_t position, const ItemOf& item_of) const;
+  Turn TurnOf(const MixSchedule::Draw& draw) const;
+  // The source's item that has the turn, and the number that the mixture gives it.
+  uint64_t OwnItem(const Turn& turn) const;
+  uint64_t NumberOf(const Epoch& epoch, const Turn& turn, uint64_t item) const;
   uint64_t ItemIn(const Epoch& epoch, uint64_t position) const;
   Place PlaceOf(const Epoch& epoch, uint64_t item) const;
   // Bounds of the positions of a piece of a source, through all epochs.

@@ -296,10 +296,69 @@ MixSchedule::Draw MixSchedule::At(uint64_t position) const {
   const uint32_t source = segment.sources[entry];
   const Source& of = sources_[source];
   const uint64_t own_lane = of.lanes.Divide(lane).remainder;
-  const auto [rounds, cells] = of.lanes.Divide(period);
-  const uint64_t taken = segment.taken[of.first_cell + own_lane] + rounds * segment.counts[source] +
-                         InCells(segment, of, own_lane, cells) + segment.ranks[entry];
+  const uint64_t taken = TakenBefore(segment, source, own_lane, period) + segment.ranks[entry];
   return {source, taken * of.lanes.divisor() + own_lane};
+}
+
+uint64_t MixSchedule::TakenBefore(const Segment& segment, uint32_t source, uint64_t lane,
+                                  uint64_t period) const {
+  const Source& of = sources_[source];
+  const auto [rounds, cells] = of.lanes.Divide(period);
+  return segment.taken[of.first_cell + lane] + rounds * segment.counts[source] +
+         InCells(segment, of, lane, cells);
+}
+
+MixSchedule::Walk::Walk(const MixSchedule& schedule)
+    : schedule_(schedule),
+      cells_(schedule.sources_.back().first_cell + schedule.sources_.back().lanes.divisor()) {
+  GoTo(0, 1);
+}
+
+void MixSchedule::Walk::GoTo(uint64_t position, uint64_t stride) {
+  position_ = position;
+  stride_ = stride;
+  const auto [rows, lanes] = schedule_.lane_divider_.Divide(stride);
+  row_step_ = rows;
+  lane_step_ = lanes;
+  Locate();
+}
+
+void MixSchedule::Walk::Locate() {
+  segment_ = schedule_.SegmentOf(position_);
+  const Segment& segment = schedule_.segments_[segment_];
+  end_ = segment_ + 1 < schedule_.segments_.size() ? schedule_.segments_[segment_ + 1].begin
+                                                   : UINT64_MAX;
+  const auto [rows, lane] = schedule_.lane_divider_.Divide(position_ - segment.begin);
+  const auto [period, row] = segment.row_divider.Divide(rows);
+  period_ = period;
+  row_ = row;
+  lane_ = lane;
+  turned_ = schedule_.lane_divider_.Divide(period).remainder;
+  ++periods_;
+}
+
+MixSchedule::Draw MixSchedule::Walk::Next() {
+  const uint64_t lanes = schedule_.lanes_;
+  const Segment& segment = schedule_.segments_[segment_];
+  const uint64_t column = lane_ + turned_;
+  const uint64_t entry = row_ * lanes + (column < lanes ? column : column - lanes);
+  const uint32_t source = segment.sources[entry];
+  const Source& of = schedule_.sources_[source];
+  const uint64_t own_lane = of.lanes.Divide(lane_).remainder;
+  Cell& cell = cells_[of.first_cell + own_lane];
+  if (cell.period != periods_) {
+    cell = {periods_, schedule_.TakenBefore(segment, source, own_lane, period_)};
+  }
+  const Draw draw = {source, (cell.taken + segment.ranks[entry]) * of.lanes.divisor() + own_lane};
+  position_ += stride_;
+  row_ += row_step_;
+  lane_ += lane_step_;
+  if (lane_ >= lanes) {
+    lane_ -= lanes;
+    ++row_;
+  }
+  if (row_ >= segment.rows || position_ >= end_) Locate();
+  return draw;
 }
 
 uint64_t MixSchedule::PositionOf(uint32_t source, uint64_t number) const {

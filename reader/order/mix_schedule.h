@@ -69,6 +69,40 @@ class MixSchedule {
   // The least number that no row before the position's has taken.
   uint64_t LeastLeft(uint32_t source, uint64_t position) const;
 
+  // Draws at positions that follow each other at equal distances, for a fraction of what At costs.
+  // Not thread-safe. Must not outlive its schedule.
+  class Walk {
+   public:
+    explicit Walk(const MixSchedule& schedule);
+    void GoTo(uint64_t position, uint64_t stride);
+    // The position of the next draw.
+    uint64_t position() const { return position_; }
+    uint64_t stride() const { return stride_; }
+    Draw Next();
+
+   private:
+    // What a lane of a source has taken before a period.
+    struct Cell {
+      uint64_t period = 0;  // 0: not known of the current period, whatever it is
+      uint64_t taken = 0;
+    };
+    void Locate();
+
+    const MixSchedule& schedule_;
+    std::vector<Cell> cells_;
+    uint64_t periods_ = 0;  // number of the current period among those that were walked through
+    uint64_t position_ = 0;
+    uint64_t stride_ = 1;
+    uint64_t row_step_ = 0;
+    uint64_t lane_step_ = 0;
+    size_t segment_ = 0;
+    uint64_t end_ = 0;  // of the segment
+    uint64_t period_ = 0;
+    uint64_t row_ = 0;  // in the period
+    uint64_t lane_ = 0;
+    uint64_t turned_ = 0;  // by how many columns lanes are turned in the period
+  };
+
  private:
   // One period is a table of `rows` by `lanes` sources, which has each source within one of its
   // share in every prefix, before its rows are rotated, by each distance once in `lanes` rows;
@@ -100,6 +134,9 @@ class MixSchedule {
   // How many entries the `count` cells of a source from `first` on have, cyclically.
   uint64_t InCells(const Segment& segment, const Source& source, uint64_t first,
                    uint64_t count) const;
+  // How many numbers a lane of a source takes before a period of a segment.
+  uint64_t TakenBefore(const Segment& segment, uint32_t source, uint64_t lane,
+                       uint64_t period) const;
   // How many numbers a lane of a source takes in the first `rows` rows of a segment.
   uint64_t Taken(const Segment& segment, uint32_t source, uint64_t lane, uint64_t rows) const;
 

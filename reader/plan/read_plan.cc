@@ -313,13 +313,13 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
 }
 
 PlannedUnit* ReadPlanner::FindUnit(uint64_t item) {
+  if (PlannedUnit* const known = FindRecent(item); known != nullptr) return known;
   const uint64_t number = chunk_divider_.Divide(item).quotient;
-  RecentUnits& recent = RecentOf(number);
-  if (PlannedUnit* const known = recent.Find(item); known != nullptr) return known;
   const auto bucket = units_.find(number);
   if (bucket == units_.end()) return nullptr;
   for (const std::shared_ptr<PlannedUnit>& unit : bucket->second) {
     if (!unit->Has(item)) continue;
+    RecentUnits& recent = RecentOf(number);
     recent.known[1] = recent.known[0];
     recent.known[0] = {unit->begin - unit->shift, unit->end - unit->shift, unit.get()};
     return unit.get();
@@ -449,14 +449,12 @@ absl::StatusOr<bool> ReadPlanner::NextRows(PlannedBlock* block) {
 // Adds the first `count` of the block's items, from the pieces of the order that have them.
 absl::Status ReadPlanner::AddFromPieces(uint64_t count, PlannedBlock* block) {
   block->slices.reserve(items_.size());
+  block->units.reserve(last_units_);
   PlannedUnit* unit = nullptr;  // unit of the previous item
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t item = items_[i];
     if (unit == nullptr || !unit->Has(item)) {
-      if (i + kItemsAhead < count) {
-        const uint64_t next = items_[i + kItemsAhead];
-        __builtin_prefetch(RecentOf(chunk_divider_.Divide(next).quotient).Find(next));
-      }
+      if (i + kItemsAhead < count) __builtin_prefetch(FindRecent(items_[i + kItemsAhead]));
       unit = FindUnit(item);
       if (unit == nullptr) {
         absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeUnit(item);
@@ -477,6 +475,7 @@ absl::Status ReadPlanner::AddFromPieces(uint64_t count, PlannedBlock* block) {
       unit = nullptr;
     }
   }
+  last_units_ = block->units.size();
   return absl::OkStatus();
 }
 

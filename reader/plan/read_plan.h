@@ -164,13 +164,6 @@ class ReadPlanner {
       uint64_t end = 0;
       PlannedUnit* unit = nullptr;
     };
-    // The unit that has `item`, if it is one of these.
-    PlannedUnit* Find(uint64_t item) const {
-      for (const Known& one : known) {
-        if (one.begin <= item && item < one.end) return one.unit;
-      }
-      return nullptr;
-    }
     Known known[2];
   };
 
@@ -189,6 +182,13 @@ class ReadPlanner {
   void CountMemory(PlannedUnit* unit) const;
   RecentUnits& RecentOf(uint64_t chunk) {
     return recent_units_[chunk & (recent_units_.size() - 1)];
+  }
+  // The unit of an item, if it is one of the recent ones.
+  PlannedUnit* FindRecent(uint64_t item) {
+    for (const RecentUnits::Known& known : RecentOf(chunk_divider_.Divide(item).quotient).known) {
+      if (known.begin <= item && item < known.end) return known.unit;
+    }
+    return nullptr;
   }
   PlannedUnit* FindUnit(uint64_t item);
   void InsertUnit(const std::shared_ptr<PlannedUnit>& unit);
@@ -225,6 +225,7 @@ class ReadPlanner {
   uint64_t end_ = 0;
   uint64_t residue_ = 0;  // remainder of this rank's positions modulo the number of ranks
   uint64_t next_block_ = 0;
+  size_t last_units_ = 0;                      // number of units of the last block
   const std::unique_ptr<OrderCursor> cursor_;  // cursor of order_
   std::vector<uint64_t> items_;                // items of the block that is being planned
   const std::shared_ptr<const PackPlan> pack_;

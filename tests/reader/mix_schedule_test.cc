@@ -92,6 +92,26 @@ void ExpectAsCounted(const MixSchedule& schedule, const std::vector<uint64_t>& s
   }
 }
 
+// A walk draws what At does, wherever it goes, and however long its steps are.
+void ExpectWalksAgree(const MixSchedule& schedule, std::mt19937_64& random) {
+  MixSchedule::Walk walk(schedule);
+  for (int i = 0; i < 6; ++i) {
+    const uint64_t far = i % 3 == 2 ? random() >> 10 : 0;
+    uint64_t position = far + random() % 80'000;
+    const uint64_t stride = 1 + random() % (i % 2 == 0 ? 3 : 300);
+    if (i > 0) walk.GoTo(position, stride);
+    if (i == 0) position = 0;
+    for (int step = 0; step < 3000; ++step) {
+      ASSERT_EQ(walk.position(), position);
+      const MixSchedule::Draw draw = walk.Next();
+      const MixSchedule::Draw expected = schedule.At(position);
+      ASSERT_EQ(draw.source, expected.source) << position;
+      ASSERT_EQ(draw.number, expected.number) << position;
+      position += walk.stride();
+    }
+  }
+}
+
 TEST(MixSchedule, AgreesWithCountingForRandomWeightsLanesAndSegments) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 60; ++trial) {
@@ -115,8 +135,9 @@ TEST(MixSchedule, AgreesWithCountingForRandomWeightsLanesAndSegments) {
     }
     std::optional<uint64_t> seed;
     if (trial % 2 == 1) seed = random();
-    ExpectAsCounted(MakeSchedule(segments, lanes, source_lanes, seed), source_lanes, 40000 / lanes,
-                    seed.has_value());
+    const MixSchedule schedule = MakeSchedule(segments, lanes, source_lanes, seed);
+    ExpectAsCounted(schedule, source_lanes, 40000 / lanes, seed.has_value());
+    ExpectWalksAgree(schedule, random);
     if (::testing::Test::HasFatalFailure()) FAIL() << "trial " << trial;
   }
 }
