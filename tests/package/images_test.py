@@ -302,6 +302,52 @@ def test_replaced_rows_are_the_same_after_a_resume(damaged, follow):
                 same(found, batch)
 
 
+@pytest.fixture(scope="module")
+def half_damaged(tmp_path_factory):
+    spec = str(tmp_path_factory.mktemp("half") / "d@2")
+    with sf.write(spec) as writer:
+        for n in range(40):
+            stream = io.BytesIO()
+            Image.fromarray(np.full((24, 24, 3), 5 * n + 10, np.uint8)).save(stream, "jpeg")
+            cut = len(stream.getvalue()) // (2 if n in (0, 7, 8, 13, 20) else 1)
+            writer.write({"image/encoded": stream.getvalue()[:cut], "n": n})
+    return sf.read(spec)
+
+
+@pytest.mark.parametrize("follow", [
+    lambda ds: ds.filter(lambda row: True).map(without_valid), lambda ds: ds.map(without_valid).filter(lambda row: True),
+    lambda ds: ds.map(without_valid).ignore_errors(), lambda ds: ds.map(without_valid).take(38)])
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_replaced_row_keeps_its_place_in_a_state(half_damaged, follow, size):
+    ds = follow(half_damaged.decode_image(size=16, on_damage="replace")).batch(size)
+    wanted = list(ds.start(epoch=0))
+    for stop in range(len(wanted)):
+        with ds.start(epoch=0) as it:
+            for _ in range(stop):
+                next(it)
+            state = it.state_dict()
+        with ds.start() as it:
+            it.load_state_dict(state)
+            rest = [batch["n"] for batch in it]
+        assert [len(batch["n"]) for batch in wanted[stop:]] == [len(n) for n in rest], stop
+        sound = [n for batch in wanted[stop:] for n, ok in zip(batch["n"].tolist(), batch["ok"]) if ok]
+        assert set(sound) <= set(np.concatenate(rest).tolist())
+
+
+@pytest.mark.parametrize("cut", [{1, 3, 5}, {0}, {6}])
+def test_padding_is_counted_whatever_replaces_it(tmp_path, cut):
+    spec = str(tmp_path / "d@1")
+    with sf.write(spec) as writer:
+        for n in range(7):
+            stream = io.BytesIO()
+            Image.fromarray(np.full((24, 24, 3), 5 * n + 10, np.uint8)).save(stream, "jpeg")
+            writer.write({"image/encoded": stream.getvalue()[:len(stream.getvalue()) // (2 if n in cut else 1)], "n": n})
+    for rank in range(2):
+        with sf.read(spec, end="pad").shard(rank, 2).decode_image(size=8, on_damage="replace").batch(4).start(epoch=0) as it:
+            assert len(next(it)["n"]) == 4
+            assert it.padded == rank
+
+
 def test_without_another_row_a_damaged_image_is_zeros(damaged):
     ds = damaged.decode_image(size=16, on_damage="replace")
     place = next(i for i in range(COUNT) if ds[i]["n"] == DAMAGED)
