@@ -392,10 +392,10 @@ class HttpClient::Loop {
       }
       if (call.request.object_size != 0 && range->size != 0 &&
           range->size != call.request.object_size) {
-        call.response.transport = absl::AbortedError(
-            fmt::format("the object has {}, but had {} when the dataset was opened; open it "
-                        "again",
-                        CountText(range->size, "byte"), call.request.object_size));
+        call.response.transport = absl::AbortedError(fmt::format(
+            "the object has {}, but had {} when the dataset was opened or indexed; open "
+            "it again, or index it anew with 'shardfeed index'",
+            CountText(range->size, "byte"), call.request.object_size));
         return 0;
       }
       call.to_buffer = true;

@@ -1,6 +1,7 @@
 #include "shard/index/index_pack.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -52,12 +53,22 @@ bool Agree(const IndexSummary& a, const IndexSummary& b) {
          a.stream_bytes == b.stream_bytes && a.records == b.records;
 }
 
+// What stands between the first and the last number in the name of a range's pack.
+constexpr std::string_view kRange = "-to-";
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // The end of the digits in `name` from `begin` on.
 size_t EndOfDigits(std::string_view name, size_t begin) {
   return std::find_if_not(name.begin() + static_cast<ptrdiff_t>(begin), name.end(), IsDigit) -
          name.begin();
+}
+
+// The name of file `number` of a range whose ends are written as `from` and `to`.
+std::string NumberedName(std::string_view stem, std::string_view from, std::string_view to,
+                         uint64_t number, std::string_view suffix) {
+  const size_t width = from[0] == '0' || from.size() == to.size() ? from.size() : 1;
+  return fmt::format("{}{:0{}}{}", stem, number, width, suffix);
 }
 
 }  // namespace
@@ -77,14 +88,40 @@ std::optional<IndexPackName> IndexPackNameOf(const ShardSet& set) {
   const std::string_view to = last.substr(begin, EndOfDigits(last, begin) - begin);
   const std::optional<uint64_t> number = ParseNumber(from);
   if (!number) return std::nullopt;
-  const std::string stem(first.substr(0, begin));
+  const std::string_view stem = first.substr(0, begin);
   const std::string suffix(first.substr(end));
-  const size_t width = from[0] == '0' || from.size() == to.size() ? from.size() : 1;
   for (size_t i = 0; i < set.paths.size(); ++i) {
-    const std::string name = fmt::format("{}{:0{}}{}", stem, *number + i, width, suffix);
+    const std::string name = NumberedName(stem, from, to, *number + i, suffix);
     if (set.paths[i] != JoinPath(set.directory, name)) return std::nullopt;
   }
-  return IndexPackName{fmt::format("{}{}-to-{}", stem, from, to), suffix};
+  IndexPackName named = {fmt::format("{}{}{}{}{}", stem, from, kRange, to, suffix), suffix};
+  if (named.stem.size() + kIndexPackEnding.size() > NAME_MAX) return std::nullopt;
+  return named;
+}
+
+std::optional<ShardSet> RangeOfIndexPack(const std::string& directory, std::string_view file_name) {
+  if (!file_name.ends_with(kIndexPackEnding)) return std::nullopt;
+  const std::string_view stem = file_name.substr(0, file_name.size() - kIndexPackEnding.size());
+  for (size_t at = stem.find(kRange); at != stem.npos; at = stem.find(kRange, at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && IsDigit(stem[begin - 1])) --begin;
+    const size_t next = at + kRange.size();
+    const size_t end = EndOfDigits(stem, next);
+    const std::string_view from = stem.substr(begin, at - begin);
+    const std::string_view to = stem.substr(next, end - next);
+    const std::optional<uint64_t> first = ParseNumber(from);
+    const std::optional<uint64_t> last = ParseNumber(to);
+    if (!first || !last || *last <= *first || *last - *first >= kMaxShards) continue;
+    ShardSet set;
+    set.directory = directory;
+    for (uint64_t number = *first; number <= *last; ++number) {
+      set.paths.push_back(JoinPath(
+          directory, NumberedName(stem.substr(0, begin), from, to, number, stem.substr(end))));
+    }
+    const std::optional<IndexPackName> named = IndexPackNameOf(set);
+    if (named && named->stem == stem) return set;
+  }
+  return std::nullopt;
 }
 
 // ---- Writing

@@ -36,10 +36,14 @@ struct IndexPackName {
   std::string suffix;
 };
 
-// What the pack of a set is named after: its stem. Files that one range of numbers stands for have
-// that range in it: laion-{00000..00299}.tar has the stem "laion-00000-to-00299" and the suffix
-// ".tar". Nullopt: files of other names have no pack.
+// What the pack of a set is named after: its stem. That of files that one range of numbers stands
+// for has the range in it: for laion-{00000..00299}.tar, it is "laion-00000-to-00299.tar". Nullopt:
+// files of other names, or of longer ones than the pack's can be, have no pack.
 std::optional<IndexPackName> IndexPackNameOf(const ShardSet& set);
+
+// The set whose pack has a file of this name in the hidden folder of `directory`, if it is one of a
+// range of numbers.
+std::optional<ShardSet> RangeOfIndexPack(const std::string& directory, std::string_view file_name);
 
 // Writes a pack, index by index in the order of the shards. Not thread-safe.
 class IndexPackWriter {

@@ -23,6 +23,7 @@
 #include "shard/index/index.h"
 #include "shard/index/index_pack.h"
 #include "shard/names/names.h"
+#include "shard/spec/folder_listing.h"
 
 namespace shardfeed {
 namespace {
@@ -79,6 +80,43 @@ absl::StatusOr<bool> IsOutOfDate(const IndexPack& pack, size_t shard,
   return !packed.ok() || (*packed)->bytes() != (*own)->bytes();
 }
 
+// Writes the pack of `set` if it has other indexes for those of its shards whose numbers are in
+// `changed`. A pack that is not used is left alone.
+absl::Status RefreshIndexPack(const ShardSet& set, const IndexPackName& named,
+                              absl::Span<const uint64_t> changed, const std::stop_token& stop) {
+  const absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
+      IndexPack::Open(set.directory, named.stem, set.paths.size(), named.suffix);
+  if (absl::IsCancelled(pack.status())) return pack.status();
+  if (!pack.ok()) return absl::OkStatus();
+  for (uint64_t shard : changed) {
+    const absl::StatusOr<bool> is = IsOutOfDate(**pack, shard, IndexPath(set.paths[shard]));
+    if (!is.ok()) return is.status();
+    if (*is) return WriteIndexPack(set, stop);
+  }
+  return absl::OkStatus();
+}
+
+// The same for the ranges of numbers in `directory` that have packs.
+absl::Status RefreshRanges(const std::string& directory, const std::vector<std::string>& changed,
+                           const std::stop_token& stop) {
+  const absl::StatusOr<Folder> folder = ListFolder(SidecarPath(directory));
+  if (absl::IsCancelled(folder.status())) return folder.status();
+  if (!folder.ok()) return absl::OkStatus();
+  for (const std::string& file : folder->files) {
+    const std::optional<ShardSet> set = RangeOfIndexPack(directory, file);
+    if (!set) continue;
+    std::vector<uint64_t> numbers;
+    for (size_t i = 0; i < set->paths.size(); ++i) {
+      if (std::find(changed.begin(), changed.end(), set->paths[i]) != changed.end()) {
+        numbers.push_back(i);
+      }
+    }
+    absl::Status status = RefreshIndexPack(*set, *IndexPackNameOf(*set), numbers, stop);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status WriteIndexPack(const ShardSet& set, const std::stop_token& stop) {
@@ -98,9 +136,11 @@ absl::Status WriteIndexPack(const ShardSet& set, const std::stop_token& stop) {
 absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std::stop_token& stop) {
   // By folder, stem, suffix and number of shards.
   std::map<std::tuple<std::string, std::string, std::string, uint64_t>, std::vector<uint64_t>> sets;
+  std::map<std::string, std::vector<std::string>> others;  // by folder
   for (const std::string& path : paths) {
     const PathParts parts = SplitPath(path);
     const std::optional<ShardNameView> shard = ViewShardName(parts.name);
+    if (!shard) others[std::string(parts.directory)].push_back(path);
     if (!shard || shard->index >= shard->count) continue;
     sets[{std::string(parts.directory), std::string(shard->stem), std::string(shard->suffix),
           shard->count}]
@@ -108,29 +148,21 @@ absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std:
   }
   for (const auto& [key, shards] : sets) {
     const auto& [directory, stem, suffix, count] = key;
-    const absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
-        IndexPack::Open(directory, stem, count, suffix);
-    if (absl::IsCancelled(pack.status())) return pack.status();
-    if (!pack.ok()) continue;  // none, or none that is used
-    const auto path_of = [&, &directory = directory, &stem = stem, &suffix = suffix,
-                          count = count](uint64_t i) {
-      return JoinPath(directory, ShardName(stem, i, count, suffix));
-    };
-    bool out_of_date = false;
-    for (size_t i = 0; i < shards.size() && !out_of_date; ++i) {
-      absl::StatusOr<bool> is = IsOutOfDate(**pack, shards[i], IndexPath(path_of(shards[i])));
-      if (!is.ok()) return is.status();
-      out_of_date = *is;
-    }
-    if (!out_of_date) continue;
     ShardSet set;
     set.directory = directory;
     set.stem = stem;
     set.suffix = suffix;
     set.sharded_name = true;
-    for (uint64_t i = 0; i < count; ++i) set.paths.push_back(path_of(i));
+    for (uint64_t i = 0; i < count; ++i) {
+      set.paths.push_back(JoinPath(directory, ShardName(stem, i, count, suffix)));
+    }
     set.version = DatasetVersion::Of(directory, stem);
-    if (absl::Status status = WriteIndexPack(set, stop); !status.ok()) return status;
+    absl::Status status = RefreshIndexPack(set, {stem, suffix}, shards, stop);
+    if (!status.ok()) return status;
+  }
+  for (const auto& [directory, changed] : others) {
+    absl::Status status = RefreshRanges(directory, changed, stop);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }

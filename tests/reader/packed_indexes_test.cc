@@ -127,7 +127,7 @@ TEST_F(PackedIndexesTest, NumberedFilesHaveOneForTheirRange) {
   const auto local = ResolveSpec(folder_ / kList);
   ASSERT_OK(local);
   ASSERT_OK(UpdateIndexPacks(*local, {}));
-  EXPECT_TRUE(fs::exists(folder_ / ".shardfeed/l-095-to-114.indexes"));
+  EXPECT_TRUE(fs::exists(folder_ / ".shardfeed/l-095-to-114.tfrecord.indexes"));
   EXPECT_EQ(ReadAll("r", kRecords, kList), 0);
   EXPECT_EQ(opening_, 1);
   EXPECT_EQ(requests_told_, 0);
@@ -143,6 +143,14 @@ TEST_F(PackedIndexesTest, NumberedFilesHaveOneForTheirRange) {
   ASSERT_OK(table);
   const auto nothing = [](uint64_t, std::string_view) { return absl::OkStatus(); };
   EXPECT_FAILS(RandomAccess(*table).Read(0, kRecords, nothing), kAborted, "l-098.tfrecord: ");
+  // The pack follows the index of a single file.
+  const std::string changed = folder_ / "l-098.tfrecord";
+  ASSERT_OK(IndexShard(changed, {}));
+  ASSERT_OK(UpdateIndexPacks(*ResolveSpec(changed), {}));
+  const auto again = ShardTable::Open(*ResolveSpec(server_.url() + "/" + kList));
+  ASSERT_OK(again);
+  EXPECT_EQ((*again)->requests_for_shards(), 0);
+  EXPECT_OK(RandomAccess(*again).Read(0, kRecords, nothing));
 }
 
 TEST_F(PackedIndexesTest, OfAnOutdatedPackOnlyWhatFitsTheManifestIsUsed) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 #include <thread>
+#include <tuple>
 
 #include "base/little_endian.h"
 #include "base/work_stop.h"
@@ -116,12 +117,12 @@ TEST(IndexPackName, IsThatOfTheSetOrOfTheRange) {
     const std::optional<IndexPackName> name = IndexPackNameOf(set);
     return name ? name->stem + " | " + name->suffix : "";
   };
-  EXPECT_EQ(name_of({"l-00.tar", "l-01.tar", "l-02.tar"}), "l-00-to-02 | .tar");
-  EXPECT_EQ(name_of({"l-8.tar", "l-9.tar", "l-10.tar"}), "l-8-to-10 | .tar");
+  EXPECT_EQ(name_of({"l-00.tar", "l-01.tar", "l-02.tar"}), "l-00-to-02.tar | .tar");
+  EXPECT_EQ(name_of({"l-8.tar", "l-9.tar", "l-10.tar"}), "l-8-to-10.tar | .tar");
   EXPECT_EQ(name_of({"l-098", "l-099", "l-100"}), "l-098-to-100 | ");
   EXPECT_EQ(name_of({"100", "101"}), "100-to-101 | ");
-  EXPECT_EQ(name_of({"shard.00000.mds", "shard.00001.mds"}), "shard.00000-to-00001 | .mds");
-  EXPECT_EQ(name_of({"2x-0.tar.gz", "2x-1.tar.gz"}), "2x-0-to-1 | .tar.gz");
+  EXPECT_EQ(name_of({"shard.00000.mds", "shard.00001.mds"}), "shard.00000-to-00001.mds | .mds");
+  EXPECT_EQ(name_of({"2x-0.tar.gz", "2x-1.tar.gz"}), "2x-0-to-1.tar.gz | .tar.gz");
   // Gaps, other orders, other folders, several ranges, a single file, shards of a set.
   for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
            {"l-0.tar", "l-2.tar"},
@@ -139,6 +140,28 @@ TEST(IndexPackName, IsThatOfTheSetOrOfTheRange) {
            {"d-00000-of-00003", "d-00001-of-00003"}}) {
     EXPECT_EQ(name_of(names), "") << names[0];
   }
+}
+
+TEST(IndexPackName, TellsTheRangeAgain) {
+  for (const auto& [first, last, name] : std::vector<std::tuple<int, int, std::string>>{
+           {0, 2, "l-00-to-02.tar.indexes"}, {98, 100, "l-098-to-100.tar.gz.indexes"}}) {
+    const std::optional<ShardSet> set = RangeOfIndexPack("s3://b/x", name);
+    ASSERT_TRUE(set) << name;
+    EXPECT_EQ(set->paths.size(), last - first + 1);
+    EXPECT_EQ(IndexPackNameOf(*set)->stem + ".indexes", name);
+  }
+  EXPECT_EQ(RangeOfIndexPack("x", "l-8-to-10.tar.indexes")->paths,
+            (std::vector<std::string>{"x/l-8.tar", "x/l-9.tar", "x/l-10.tar"}));
+  for (const char* name :
+       {"d.indexes", "l-00-to-02.tar", "l-2-to-1.indexes", "-to-.indexes", "l-1-to-1.indexes",
+        "l-0-to-18446744073709551615.indexes", "l-007-to-11.indexes"}) {
+    EXPECT_FALSE(RangeOfIndexPack("x", name)) << name;
+  }
+  // A name that no file can have.
+  ShardSet set;
+  set.directory = "x";
+  for (const char* number : {"0", "1"}) set.paths.push_back("x/" + std::string(244, 'l') + number);
+  EXPECT_FALSE(IndexPackNameOf(set));
 }
 
 TEST_F(IndexPackTest, WritersMakeOne) {
