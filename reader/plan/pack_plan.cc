@@ -246,6 +246,12 @@ absl::StatusOr<RankRows> RankRows::From(std::shared_ptr<const PackPlan> plan, ui
                                         uint64_t place, uint64_t phase, uint64_t rank,
                                         uint64_t world, uint64_t batch) {
   RankRows rows(std::move(plan), epoch, phase, rank, world, batch);
+  // Ranks take rows in turn, so all have taken equally many.
+  if (phase >= rows.round_ || phase % world != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("the state is damaged: {} cannot have taken {} of the {} rows of a round",
+                    CountText(world, "rank"), phase, rows.round_));
+  }
   const uint64_t part = PackPlan::PartOf(place);
   rows.next_window_ = place - part;
   if (part == 0) return rows;

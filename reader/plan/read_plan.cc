@@ -29,6 +29,8 @@ constexpr uint64_t kViewBytes = sizeof(std::string_view);
 constexpr uint64_t kUnitOverhead = 512;
 // The units of a shuffle are all over memory, so each is loaded this many items ahead.
 constexpr uint64_t kItemsAhead = 8;
+// After so many epochs without a row, a run without end ends: it would deliver nothing.
+constexpr int kMostEmptyEpochs = 1000;
 
 // Whether each lane of the order belongs to one rank alone.
 bool LanesOwned(const OrderSpec& spec, uint64_t world) {
@@ -413,13 +415,13 @@ absl::StatusOr<bool> ReadPlanner::NextRows(PlannedBlock* block) {
   if (!rows_) {
     if (absl::Status status = first_row(); !status.ok()) return status;
   }
-  if (!row_) {
+  // Epochs differ in their numbers of rows, so that some may have no whole round of batches.
+  for (int empty = 0; !row_; ++empty) {
     ++epoch_;
-    if (options_.epochs && epoch_ >= *options_.epochs) return false;
+    if (options_.epochs ? epoch_ >= *options_.epochs : empty == kMostEmptyEpochs) return false;
     pack_place_ = whole_epoch_;
     ForgetUnits();
     if (absl::Status status = first_row(); !status.ok()) return status;
-    if (!row_) return false;  // epochs deliver nothing
   }
   rows_->DropPassed();
   block->number = next_block_++;

@@ -133,6 +133,22 @@ def test_epochs_differ_and_repeat_from_any_place(spec):
     assert len(ds) == -(-len(rows) // 4)
 
 
+def test_epochs_without_a_whole_round_are_passed_over(tmp_path):
+    spec = str(tmp_path / "a@1")
+    with sf.write(spec) as writer:
+        for n in (30, 2, 2, 30, 2, 2, 30, 30, 30):
+            writer.write({"ids": np.arange(n)})
+    sf.index(spec, lengths=["ids"])
+    for epochs, batches in [(2, 0), (3, 1), (0, 1)]:
+        for rank in range(3):
+            ds = (sf.mix({"a": spec}, length=3).shard(rank, 3).repeat(epochs).parse({"ids": sf.var(sf.int64)})
+                  .pack("ids", 32, lengths="ids").batch(1))
+            if epochs:
+                assert len(ds) == batches
+            with ds.start(epoch=0) as it:
+                assert len([batch for batch, _ in zip(it, range(1))]) == batches
+
+
 def test_an_index_made_anew_has_no_lengths_of_its_own_accord(tmp_path):
     spec = str(tmp_path / "d@2")
     with sf.write(spec) as writer:

@@ -377,6 +377,10 @@ TEST_F(PackPlanTest, NamesWhatIsWrong) {
   ReadBlock block;
   EXPECT_FAILS(reader->Next(&block), kInvalidArgument,
                "the state is damaged: no row begins at its place");
+  const auto second = MakeReader(Table(), {.pack = Spec(), .rank = 1, .world = 2});
+  second->GoTo({.position = 0, .from = 1, .world = 2});
+  EXPECT_FAILS(second->Next(&block), kInvalidArgument,
+               "the state is damaged: 2 ranks cannot have taken 1 of the 2 rows of a round");
 }
 
 TEST_F(PackPlanTest, RefusesAFileThatClaimsMoreThanFitsMemory) {
