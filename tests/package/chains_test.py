@@ -50,6 +50,10 @@ def test_lengths_that_are_asserted():
     again = evens.assert_cardinality(50).start()
     again.load_state_dict(it.state_dict())
     assert first + [row["value"] for row in again] == list(range(0, 100, 2))
+    with evens.assert_cardinality(10).start() as fewer:
+        fewer.load_state_dict(it.state_dict())
+        with pytest.raises(RuntimeError, match="the epoch has at least 2.* elements, and 10 were asserted"):
+            next(fewer)
 
 
 def test_padded_batches_and_buckets(parsed):

@@ -45,13 +45,13 @@ def write(sf, folder):
 
 def shares(weights):
     """The shares of the sources as numbers of entries in a table, rounded by largest remainder."""
+    weights = [round(w / max(weights) * 2**40) for w in weights]
     total = sum(weights)
     size = TABLE
     while size < 1 << 20 and min(w for w in weights if w) * size < 16 * total:
         size *= 4
-    exact = [w * size / total for w in weights]
-    counts = [max(1, int(e)) if e else 0 for e in exact]
-    order = sorted((s for s, e in enumerate(exact) if e >= 1), key=lambda s: int(exact[s]) - exact[s])
+    counts = [max(1, w * size // total) if w else 0 for w in weights]
+    order = sorted((s for s, w in enumerate(weights) if w * size >= total), key=lambda s: -(weights[s] * size % total))
     for s in order[:size - sum(counts)]:
         counts[s] += 1
     return counts, size
