@@ -18,17 +18,18 @@ size_t BatchBuilder::Add(const Batch& batch) {
   return batches_.size() - 1;
 }
 
-void BatchBuilder::AppendOf(size_t batch, size_t begin, size_t count) {
-  if (count == 0) return;
-  rows_ += count;
+void BatchBuilder::AppendPiece(const Piece& piece) {
+  if (piece.count == 0) return;
+  rows_ += piece.count;
   if (!pieces_.empty()) {
     Piece& last = pieces_.back();
-    if (last.batch == batch && last.begin + last.count == begin) {
-      last.count += count;
+    if (last.batch == piece.batch && last.begin + last.count == piece.begin &&
+        last.place + last.count == piece.place) {
+      last.count += piece.count;
       return;
     }
   }
-  pieces_.push_back({batch, begin, count});
+  pieces_.push_back(piece);
 }
 
 Batch BatchBuilder::Finish(bool batched) {
@@ -36,7 +37,7 @@ Batch BatchBuilder::Finish(bool batched) {
   const std::vector<Batch> batches = std::exchange(batches_, {});
   const std::vector<Piece> pieces = std::exchange(pieces_, {});
   const size_t rows = std::exchange(rows_, 0);
-  if (pieces.size() == 1) {
+  if (pieces.size() == 1 && pieces[0].place == pieces[0].begin) {
     // A single piece needs no copy.
     out = batches[pieces[0].batch].Slice(pieces[0].begin, pieces[0].count);
     out.batched = batched;
@@ -95,10 +96,10 @@ Batch BatchBuilder::Finish(bool batched) {
   size_t row = 0;
   for (const Piece& piece : pieces) {
     const Batch& batch = batches[piece.batch];
-    batch.CopyOrigins(piece.begin, piece.count, row, &out);
-    batch.CopyDamaged(piece.begin, piece.count, row, &out.damaged);
+    batch.CopyOrigins(piece.place, piece.count, row, &out);
+    batch.CopyDamaged(piece.place, piece.count, row, &out.damaged);
     const size_t real = batch.rows - batch.padded;
-    const size_t end = piece.begin + piece.count;
+    const size_t end = piece.place + piece.count;
     if (end > real) out.padded += std::min(piece.count, end - real);
     row += piece.count;
   }

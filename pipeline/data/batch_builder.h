@@ -24,9 +24,16 @@ class BatchBuilder {
   void Append(const Batch& batch, size_t begin, size_t count);
   // The same for the batch that was appended last.
   void AppendMore(size_t begin, size_t count) { AppendOf(batches_.size() - 1, begin, count); }
+  // Copies the values of row `row` of the batch that was appended last, but with the origin of row
+  // `place`, and as padding if that is padding.
+  void AppendInPlaceOf(size_t place, size_t row) {
+    AppendPiece({batches_.size() - 1, row, 1, place});
+  }
   // For many rows of a few batches: Add returns a number for a batch, which is valid until Finish.
   size_t Add(const Batch& batch);
-  void AppendOf(size_t batch, size_t begin, size_t count);
+  void AppendOf(size_t batch, size_t begin, size_t count) {
+    AppendPiece({batch, begin, count, begin});
+  }
   size_t rows() const { return rows_; }
   // Returns the rows so far, in order; the builder is empty afterwards.
   Batch Finish(bool batched);
@@ -36,7 +43,10 @@ class BatchBuilder {
     size_t batch;  // index into batches_
     size_t begin;
     size_t count;
+    size_t place;  // the first of the rows whose origins these rows have
   };
+  void AppendPiece(const Piece& piece);
+
   std::shared_ptr<const RowSpec> spec_;
   HostAllocator allocator_;
   std::vector<Batch> batches_;

@@ -317,27 +317,12 @@ Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
     if (keep[row] == RowRange::kDropped) continue;
     replaced.push_back(builder.rows());
     // If no row was kept, the row is not replaced.
-    builder.AppendMore(stand_in < rows.rows ? stand_in : row, 1);
+    builder.AppendInPlaceOf(row, stand_in < rows.rows ? stand_in : row);
   }
   builder.AppendMore(begin, rows.rows - begin);
   Batch out = builder.Finish(rows.batched);
   if (valid_ >= 0) {
     for (size_t row : replaced) out.columns[valid_].data[row] = 0;
-  }
-  // A row keeps its place and its padding, whatever it was replaced by.
-  out.origins.clear();
-  out.reordered.clear();
-  out.padded = 0;
-  size_t at = 0;
-  for (size_t row = 0; row < rows.rows; ++row) {
-    if (keep[row] == RowRange::kDropped && filters_) continue;
-    size_t end = row + 1;
-    while (end < rows.rows && (keep[end] != RowRange::kDropped || !filters_)) ++end;
-    rows.CopyOrigins(row, end - row, at, &out);
-    at += end - row;
-    const size_t real = rows.rows - rows.padded;
-    if (end > real) out.padded += std::min(end - row, end - real);
-    row = end - 1;
   }
   return out;
 }

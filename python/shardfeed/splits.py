@@ -365,7 +365,8 @@ def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]
                   reports: Sequence[Union[str, Sequence[str]]], *, level: Level = "payload") -> VerifyReport:
     """Merges the reports on all shards, in the order of the splits (or the lists that verify_split
     returns), into the report that `sf.verify` would have given, except for the index pack of files
-    that have no set of shards' names (docs/index_pack.md). The manifest is compared with them. ValueError: `level` is not that of the reports."""
+    that have no set of shards' names (docs/index_pack.md). The manifest is compared with them.
+    ValueError: `level` is not that of the reports."""
     specs = specs_of(spec)
     texts = [text for one in reports for text in ([one] if isinstance(one, str) else one)]
     merged = _core.merge_reports(specs, texts, level)

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -96,22 +97,61 @@ absl::Status RefreshIndexPack(const ShardSet& set, const IndexPackName& named,
   return absl::OkStatus();
 }
 
-// The same for the ranges of numbers in `directory` that have packs.
-absl::Status RefreshRanges(const std::string& directory, const std::vector<std::string>& changed,
-                           const std::stop_token& stop) {
+// The same for the ranges of numbers in `directory` that have packs, except for the pack that is
+// named after `written`.
+absl::Status RefreshRanges(const std::string& directory,
+                           const std::unordered_set<std::string>& changed,
+                           const std::string& written, const std::stop_token& stop) {
   const absl::StatusOr<Folder> folder = ListFolder(SidecarPath(directory));
   if (absl::IsCancelled(folder.status())) return folder.status();
   if (!folder.ok()) return absl::OkStatus();
   for (const std::string& file : folder->files) {
     const std::optional<ShardSet> set = RangeOfIndexPack(directory, file);
     if (!set) continue;
+    const IndexPackName named = *IndexPackNameOf(*set);
+    if (named.stem == written) continue;
     std::vector<uint64_t> numbers;
     for (size_t i = 0; i < set->paths.size(); ++i) {
-      if (std::find(changed.begin(), changed.end(), set->paths[i]) != changed.end()) {
-        numbers.push_back(i);
-      }
+      if (changed.contains(set->paths[i])) numbers.push_back(i);
     }
-    absl::Status status = RefreshIndexPack(*set, *IndexPackNameOf(*set), numbers, stop);
+    if (numbers.empty()) continue;
+    absl::Status status = RefreshIndexPack(*set, named, numbers, stop);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// As RefreshIndexPacks, but leaves out the pack of a range that is named after `written`.
+absl::Status RefreshOtherPacks(const std::vector<std::string>& paths, const std::string& written,
+                               const std::stop_token& stop) {
+  // By folder, stem, suffix and number of shards.
+  std::map<std::tuple<std::string, std::string, std::string, uint64_t>, std::vector<uint64_t>> sets;
+  std::map<std::string, std::unordered_set<std::string>> others;  // by folder
+  for (const std::string& path : paths) {
+    const PathParts parts = SplitPath(path);
+    const std::optional<ShardNameView> shard = ViewShardName(parts.name);
+    if (!shard) others[std::string(parts.directory)].insert(path);
+    if (!shard || shard->index >= shard->count) continue;
+    sets[{std::string(parts.directory), std::string(shard->stem), std::string(shard->suffix),
+          shard->count}]
+        .push_back(shard->index);
+  }
+  for (const auto& [key, shards] : sets) {
+    const auto& [directory, stem, suffix, count] = key;
+    ShardSet set;
+    set.directory = directory;
+    set.stem = stem;
+    set.suffix = suffix;
+    set.sharded_name = true;
+    for (uint64_t i = 0; i < count; ++i) {
+      set.paths.push_back(JoinPath(directory, ShardName(stem, i, count, suffix)));
+    }
+    set.version = DatasetVersion::Of(directory, stem);
+    absl::Status status = RefreshIndexPack(set, {stem, suffix}, shards, stop);
+    if (!status.ok()) return status;
+  }
+  for (const auto& [directory, changed] : others) {
+    absl::Status status = RefreshRanges(directory, changed, written, stop);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -134,42 +174,14 @@ absl::Status WriteIndexPack(const ShardSet& set, const std::stop_token& stop) {
 }
 
 absl::Status RefreshIndexPacks(const std::vector<std::string>& paths, const std::stop_token& stop) {
-  // By folder, stem, suffix and number of shards.
-  std::map<std::tuple<std::string, std::string, std::string, uint64_t>, std::vector<uint64_t>> sets;
-  std::map<std::string, std::vector<std::string>> others;  // by folder
-  for (const std::string& path : paths) {
-    const PathParts parts = SplitPath(path);
-    const std::optional<ShardNameView> shard = ViewShardName(parts.name);
-    if (!shard) others[std::string(parts.directory)].push_back(path);
-    if (!shard || shard->index >= shard->count) continue;
-    sets[{std::string(parts.directory), std::string(shard->stem), std::string(shard->suffix),
-          shard->count}]
-        .push_back(shard->index);
-  }
-  for (const auto& [key, shards] : sets) {
-    const auto& [directory, stem, suffix, count] = key;
-    ShardSet set;
-    set.directory = directory;
-    set.stem = stem;
-    set.suffix = suffix;
-    set.sharded_name = true;
-    for (uint64_t i = 0; i < count; ++i) {
-      set.paths.push_back(JoinPath(directory, ShardName(stem, i, count, suffix)));
-    }
-    set.version = DatasetVersion::Of(directory, stem);
-    absl::Status status = RefreshIndexPack(set, {stem, suffix}, shards, stop);
-    if (!status.ok()) return status;
-  }
-  for (const auto& [directory, changed] : others) {
-    absl::Status status = RefreshRanges(directory, changed, stop);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return RefreshOtherPacks(paths, "", stop);
 }
 
 absl::Status UpdateIndexPacks(const ShardSet& set, const std::stop_token& stop) {
   absl::Status status = WriteIndexPack(set, stop);
-  return status.ok() && !set.sharded_name ? RefreshIndexPacks(set.paths, stop) : status;
+  if (!status.ok() || set.sharded_name) return status;
+  const std::optional<IndexPackName> named = IndexPackNameOf(set);
+  return RefreshOtherPacks(set.paths, named ? named->stem : "", stop);
 }
 
 }  // namespace shardfeed
